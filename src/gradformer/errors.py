@@ -1,0 +1,45 @@
+"""What goes wrong on a user's side, said in one line.
+
+Every message names the thing (argument, file and row, option), what came, and the remedy. The
+command line prints it without a traceback.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class GradformerError(Exception):
+    """Root of all errors that a user can cause and mend."""
+
+
+class InputError(GradformerError, ValueError):
+    """A tensor, file, row or column is not what it should be."""
+
+
+class ConfigError(GradformerError, ValueError):
+    """An option or configuration key is unknown or has an impossible value."""
+
+
+class GradformerWarning(UserWarning):
+    """Something worth knowing that does not stop the work."""
+
+
+def suggest(name: str, known: Iterable[str]) -> str:
+    """A sentence naming the nearest known spelling of ``name``, or all of them.
+
+    >>> suggest("hedas", ["heads", "layers"])
+    "did you mean 'heads'?"
+    """
+    options = sorted(known)
+    near = difflib.get_close_matches(name, options, n=1)
+    return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(options)}"
+
+
+def choice(argument: str, value: str, known: Iterable[str]) -> str:
+    """Return ``value`` if it is one of ``known``, else raise a :class:`ConfigError` that helps."""
+    options = list(known)
+    if value not in options:
+        raise ConfigError(f"{argument}: unknown value {value!r}; {suggest(str(value), options)}")
+    return value

@@ -1,0 +1,105 @@
+"""Many graphs laid end to end, in numpy: what every reader makes and every store is built from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradformer.errors import InputError
+
+Level = Literal["graph", "node"]
+Task = Literal["regression", "binary", "multiclass", "multilabel"]
+
+
+@dataclass(frozen=True)
+class Schema:
+    """What the inputs and targets of a dataset look like: all that a model must know to be built.
+
+    ``node`` and ``edge`` are either a tuple of vocabulary sizes, one for each categorical column
+    (integers), or a number of float channels; an empty tuple means that there are no features.
+    """
+
+    node: tuple[int, ...] | int
+    edge: tuple[int, ...] | int
+    level: Level
+    task: Task
+    outputs: int
+
+
+@dataclass(frozen=True)
+class GraphArrays:
+    """``graphs`` graphs end to end; graph g owns nodes ``node_ptr[g]:node_ptr[g+1]``.
+
+    Shapes: node_ptr, edge_ptr [graphs+1]; edge_index [2, edges] with row 0 = source, row 1 =
+    destination, numbered from 0 **inside each graph**, both directions listed for undirected
+    graphs; x [nodes, columns] int64 (categorical) or float32; edge_attr [edges, columns] likewise;
+    y [graphs or nodes] int64 (classes) or [graphs or nodes, targets] float32 (NaN = missing).
+    """
+
+    node_ptr: NDArray[np.int64]
+    edge_ptr: NDArray[np.int64]
+    edge_index: NDArray[np.int32]
+    schema: Schema
+    x: NDArray[np.int64] | NDArray[np.float32] | None = None
+    edge_attr: NDArray[np.int64] | NDArray[np.float32] | None = None
+    y: NDArray[np.int64] | NDArray[np.float32] | None = None
+
+    @property
+    def num_graphs(self) -> int:
+        return len(self.node_ptr) - 1
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """Nodes of each graph, [graphs]."""
+        return np.diff(self.node_ptr)
+
+    @property
+    def num_pairs(self) -> int:
+        """Bytes that the pair distances take: Σ n²."""
+        return int((self.sizes**2).sum())
+
+    def check(self, where: str) -> GraphArrays:
+        """Return self if every index is in range and every float finite; ``where`` names the source."""
+        nodes, edges = int(self.node_ptr[-1]), int(self.edge_ptr[-1])
+        if self.edge_index.shape != (2, edges):
+            raise InputError(
+                f"{where}: edge_index has shape {self.edge_index.shape}, expected (2, {edges})"
+            )
+        if edges:
+            size_of_edge = np.repeat(self.sizes, np.diff(self.edge_ptr))
+            bad = (self.edge_index < 0) | (self.edge_index >= size_of_edge)
+            if bad.any():
+                edge = int(bad.any(axis=0).argmax())
+                graph = int(np.searchsorted(self.edge_ptr, edge, side="right")) - 1
+                raise InputError(
+                    f"{where}: graph {graph} has an edge {tuple(self.edge_index[:, edge].tolist())} "
+                    f"but only {self.sizes[graph]} nodes; nodes are numbered from 0"
+                )
+        for name, value, rows in (("x", self.x, nodes), ("edge_attr", self.edge_attr, edges)):
+            if value is None:
+                continue
+            if len(value) != rows:
+                raise InputError(f"{where}: {name} has {len(value)} rows, expected {rows}")
+            if value.dtype.kind == "f" and not np.isfinite(value).all():
+                row = int((~np.isfinite(value)).reshape(rows, -1).any(axis=1).argmax())
+                raise InputError(f"{where}: {name} is not a finite number in row {row}")
+            self._check_vocabulary(where, name, value)
+        return self
+
+    def _check_vocabulary(self, where: str, name: str, value: np.ndarray) -> None:
+        vocabulary = self.schema.node if name == "x" else self.schema.edge
+        width = vocabulary if isinstance(vocabulary, int) else len(vocabulary)
+        if value.ndim != 2 or value.shape[1] != width:
+            raise InputError(f"{where}: {name} has shape {value.shape}, expected {width} columns")
+        if isinstance(vocabulary, int) or not len(value):
+            return
+        bad = (value < 0) | (value >= np.asarray(vocabulary))
+        if bad.any():
+            row, column = (int(i) for i in np.argwhere(bad)[0])
+            raise InputError(
+                f"{where}: {name}[{row}, {column}] = {value[row, column]} is outside its "
+                f"vocabulary 0..{vocabulary[column] - 1}"
+            )
