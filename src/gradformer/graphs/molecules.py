@@ -1,0 +1,146 @@
+"""SMILES to graphs, with the atom and bond vocabularies of the Open Graph Benchmark.
+
+Needs RDKit (``pip install 'gradformer[chem]'``), which is imported at the first call only.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradformer.errors import InputError
+
+# Every vocabulary lists its values in order of their index; a value not listed takes the last
+# index, which stands for "anything else" (for bond stereo: for "any").
+ATOM_FEATURES = (
+    "atomic number",
+    "chirality",
+    "degree",
+    "formal charge",
+    "hydrogens",
+    "radical electrons",
+    "hybridization",
+    "aromatic",
+    "in ring",
+)
+ATOM_VOCABULARY = (119, 5, 12, 12, 10, 6, 6, 2, 2)
+BOND_FEATURES = ("type", "stereo", "conjugated")
+BOND_VOCABULARY = (5, 6, 2)
+
+_CHIRALITY = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER")
+_HYBRIDIZATION = ("SP", "SP2", "SP3", "SP3D", "SP3D2")
+_BOND_TYPE = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
+_STEREO = ("STEREONONE", "STEREOZ", "STEREOE", "STEREOCIS", "STEREOTRANS", "STEREOANY")
+
+
+def from_smiles(
+    smiles: str,
+) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+    """The graph of a molecule: (x [atoms, 9], edge_index [2, 2·bonds], edge_attr [2·bonds, 3]).
+
+    Atoms and bonds keep RDKit's order; bond b is edges 2b (begin → end) and 2b+1 (end → begin).
+    Hydrogens are implicit unless the SMILES says otherwise.
+    """
+    mol = _molecule(smiles)
+    tables = _tables()
+    x = np.array([_atom_row(atom, tables) for atom in mol.GetAtoms()], dtype=np.int64)
+    pairs: list[tuple[int, int]] = []
+    bonds: list[tuple[int, int, int]] = []
+    for bond in mol.GetBonds():
+        i, j = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
+        pairs += [(i, j), (j, i)]
+        bonds += [_bond_row(bond, tables)] * 2
+    edge_index = np.array(pairs, dtype=np.int32).reshape(-1, 2).T
+    edge_attr = np.array(bonds, dtype=np.int64).reshape(-1, len(BOND_VOCABULARY))
+    return x, np.ascontiguousarray(edge_index), edge_attr
+
+
+def scaffold(smiles: str) -> str:
+    """The Bemis–Murcko scaffold (rings and what links them) as SMILES; "" for acyclic molecules."""
+    mol = _molecule(smiles)
+    return str(_rdkit().scaffolds.MurckoScaffoldSmiles(mol=mol, includeChirality=False))
+
+
+@cache
+def _rdkit() -> SimpleNamespace:
+    try:
+        from rdkit import Chem, rdBase
+        from rdkit.Chem.Scaffolds import MurckoScaffold
+    except ImportError as error:
+        raise InputError(
+            "reading SMILES needs RDKit, which is not installed: pip install 'gradformer[chem]'"
+        ) from error
+    return SimpleNamespace(Chem=Chem, rdBase=rdBase, scaffolds=MurckoScaffold)
+
+
+def _molecule(smiles: str) -> Any:
+    """RDKit's molecule, or an :class:`InputError` that says what is wrong with it."""
+    rdkit = _rdkit()
+    with rdkit.rdBase.BlockLogs():  # RDKit would print its complaint; we put it in the message
+        mol = rdkit.Chem.MolFromSmiles(smiles)
+        if mol is None:
+            raise InputError(f"SMILES {_short(smiles)} {_what_is_wrong(smiles)}")
+    if mol.GetNumAtoms() == 0:
+        raise InputError(f"SMILES {_short(smiles)} has no atoms")
+    return mol
+
+
+def _what_is_wrong(smiles: str) -> str:
+    Chem = _rdkit().Chem
+    mol = Chem.MolFromSmiles(smiles, sanitize=False)
+    if mol is None:
+        return "cannot be parsed"
+    problems = Chem.DetectChemistryProblems(mol)
+    reason = problems[0].Message() if problems else "RDKit cannot sanitise it"
+    return f"is not a valid molecule: {reason}"
+
+
+def _short(smiles: str) -> str:
+    return repr(smiles if len(smiles) <= 60 else smiles[:57] + "...")
+
+
+@cache
+def _tables() -> SimpleNamespace:
+    """RDKit's enumerated values → index, built once."""
+    Chem = _rdkit().Chem
+
+    def index(enum: Any, names: tuple[str, ...]) -> dict[Any, int]:
+        return {enum.names[name]: position for position, name in enumerate(names)}
+
+    return SimpleNamespace(
+        chirality=index(Chem.ChiralType, _CHIRALITY),
+        hybridization=index(Chem.HybridizationType, _HYBRIDIZATION),
+        bond_type=index(Chem.BondType, _BOND_TYPE),
+        stereo=index(Chem.BondStereo, _STEREO),
+    )
+
+
+def _atom_row(atom: Any, tables: SimpleNamespace) -> tuple[int, ...]:
+    return (
+        _counted(atom.GetAtomicNum() - 1, 118),
+        tables.chirality.get(atom.GetChiralTag(), 4),
+        _counted(atom.GetTotalDegree(), 11),
+        _counted(atom.GetFormalCharge() + 5, 11),
+        _counted(atom.GetTotalNumHs(), 9),
+        _counted(atom.GetNumRadicalElectrons(), 5),
+        tables.hybridization.get(atom.GetHybridization(), 5),
+        int(atom.GetIsAromatic()),
+        int(atom.IsInRing()),
+    )
+
+
+def _bond_row(bond: Any, tables: SimpleNamespace) -> tuple[int, int, int]:
+    return (
+        tables.bond_type.get(bond.GetBondType(), 4),
+        tables.stereo.get(bond.GetStereo(), 5),
+        int(bond.GetIsConjugated()),
+    )
+
+
+def _counted(index: int, other: int) -> int:
+    """``index`` if it lies in 0..other-1, else ``other``."""
+    return index if 0 <= index < other else other
