@@ -37,6 +37,8 @@ class GraphArrays:
     destination, numbered from 0 **inside each graph**, both directions listed for undirected
     graphs; x [nodes, columns] int64 (categorical) or float32; edge_attr [edges, columns] likewise;
     y [graphs or nodes] int64 (classes) or [graphs or nodes, targets] float32 (NaN = missing).
+    Published splits, one in each column: split [graphs (nodes if there is one graph), ways] int8,
+    0 = training, 1 = validation, 2 = test, -1 = in none of them.
     """
 
     node_ptr: NDArray[np.int64]
@@ -46,6 +48,7 @@ class GraphArrays:
     x: NDArray[np.int64] | NDArray[np.float32] | None = None
     edge_attr: NDArray[np.int64] | NDArray[np.float32] | None = None
     y: NDArray[np.int64] | NDArray[np.float32] | None = None
+    split: NDArray[np.int8] | None = None
 
     @property
     def num_graphs(self) -> int:
@@ -62,7 +65,7 @@ class GraphArrays:
         return int((self.sizes**2).sum())
 
     def check(self, where: str) -> GraphArrays:
-        """Return self if every index is in range and every float finite; ``where`` names the source."""
+        """Return self if all indices are in range, all floats finite; ``where`` names the source."""
         nodes, edges = int(self.node_ptr[-1]), int(self.edge_ptr[-1])
         if self.edge_index.shape != (2, edges):
             raise InputError(
@@ -74,9 +77,10 @@ class GraphArrays:
             if bad.any():
                 edge = int(bad.any(axis=0).argmax())
                 graph = int(np.searchsorted(self.edge_ptr, edge, side="right")) - 1
+                ends = tuple(self.edge_index[:, edge].tolist())
                 raise InputError(
-                    f"{where}: graph {graph} has an edge {tuple(self.edge_index[:, edge].tolist())} "
-                    f"but only {self.sizes[graph]} nodes; nodes are numbered from 0"
+                    f"{where}: graph {graph} has an edge {ends} but only "
+                    f"{self.sizes[graph]} nodes; nodes are numbered from 0"
                 )
         for name, value, rows in (("x", self.x, nodes), ("edge_attr", self.edge_attr, edges)):
             if value is None:
