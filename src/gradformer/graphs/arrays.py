@@ -65,7 +65,7 @@ class GraphArrays:
         return int((self.sizes**2).sum())
 
     def check(self, where: str) -> GraphArrays:
-        """Return self if all indices are in range, all floats finite; ``where`` names the source."""
+        """Return self if all indices are in range and floats finite; ``where`` names the source."""
         nodes, edges = int(self.node_ptr[-1]), int(self.edge_ptr[-1])
         if self.edge_index.shape != (2, edges):
             raise InputError(

@@ -9,21 +9,23 @@ graph by graph different, and are the same for one seed on every machine.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numba import njit, prange
 from numpy.typing import NDArray
 
 from gradformer.graphs import portable
 from gradformer.graphs.arrays import GraphArrays, Schema
 from gradformer.graphs.portable import Bits, below, draw, stream, unsigned
+from gradformer.structure.parallel import compiled, over_slices
 
 SMALLEST, LARGEST = 5, 34  # nodes of a block, both included
 _SIZES, _EDGES, _FEATURES, _ORDER = range(4)  # the streams of one graph, and of one pattern
 
-_draw = njit(inline="always")(portable.draw)
-_below = njit(inline="always")(portable.below)
+_draw: Callable[..., Any] = compiled(portable.draw)
+_below: Callable[..., Any] = compiled(portable.below)
 
 
 @dataclass(frozen=True)
@@ -105,23 +107,25 @@ def _shuffle(keys: Bits, sizes: NDArray[np.int64]) -> _Nodes:
     per_graph = sizes.sum(axis=1)
     node_ptr = np.concatenate([[0], np.cumsum(per_graph)])
     graph = np.repeat(np.arange(len(sizes)), per_graph)
-    origin = _orders(draw(keys, unsigned([_ORDER])), node_ptr)
+    origin = np.empty(node_ptr[-1], np.int64)
+    order_keys = draw(keys, unsigned([_ORDER]))
+    over_slices(lambda first, last: _orders(order_keys, node_ptr, first, last, origin), per_graph)
     ends = np.cumsum(sizes, axis=1)
     block = (origin[:, None] >= ends[graph]).sum(axis=1)
     return _Nodes(node_ptr, graph, block, origin)
 
 
-@njit(parallel=True, cache=True)
-def _orders(keys: Bits, node_ptr: NDArray[np.int64]) -> NDArray[np.int64]:
-    """A random order of the nodes inside each graph (Fisher–Yates), [N]."""
-    order = np.empty(node_ptr[-1], np.int64)
-    for g in prange(len(keys)):
-        first, n = node_ptr[g], node_ptr[g + 1] - node_ptr[g]
-        for i in range(n):
+@compiled
+def _orders(
+    keys: Bits, node_ptr: NDArray[np.int64], first: int, last: int, order: NDArray[np.int64]
+) -> None:
+    """Write a random order of the nodes of graphs ``first`` to ``last`` (Fisher–Yates)."""
+    for g in range(first, last):
+        begin = node_ptr[g]
+        for i in range(node_ptr[g + 1] - begin):
             j = np.int64(_below(_draw(keys[g], np.uint64(i)), np.uint64(i + 1)))
-            order[first + i] = order[first + j]
-            order[first + j] = i
-    return order
+            order[begin + i] = order[begin + j]
+            order[begin + j] = i
 
 
 def _edges(
@@ -137,37 +141,41 @@ def _edges(
     """Both directions of all edges, sorted by destination, then source."""
     thresholds = np.array([int(p * 2.0**64) for p in (inside, across, 0.5)], np.uint64)
     own, shared = (draw(k, unsigned([_EDGES])) for k in (keys, pattern_keys))
-    first = (sizes.sum(axis=1) - sizes[:, -1]).astype(np.int64)
-    law = (own, shared, nodes.node_ptr, nodes.block, nodes.origin, first, pattern_block, thresholds)
-    counts = np.empty(len(keys), np.int64)
+    pattern_start = sizes.sum(axis=1) - sizes[:, -1]
+    law = (own, shared, nodes.node_ptr, nodes.block, nodes.origin)
+    pattern = (pattern_start, pattern_block, thresholds)
+    pairs = np.diff(nodes.node_ptr) ** 2
+    edge_ptr = np.zeros(len(keys) + 1, np.int64)
     nothing = np.empty((2, 0), np.int32)
-    _draw_edges(*law, counts, counts, nothing)
-    edge_ptr = np.concatenate([[0], np.cumsum(counts)])
+    over_slices(lambda a, b: _draw_edges(*law, *pattern, a, b, edge_ptr, nothing), pairs)
+    np.cumsum(edge_ptr, out=edge_ptr)
     edge_index = np.empty((2, edge_ptr[-1]), np.int32)
-    _draw_edges(*law, counts, edge_ptr, edge_index)
+    over_slices(lambda a, b: _draw_edges(*law, *pattern, a, b, edge_ptr, edge_index), pairs)
     return edge_ptr, edge_index
 
 
-@njit(parallel=True, cache=True)
+@compiled
 def _draw_edges(
     own: Bits,
     shared: Bits,
     node_ptr: NDArray[np.int64],
     block: NDArray[np.int64],
     origin: NDArray[np.int64],
-    first: NDArray[np.int64],
+    pattern_start: NDArray[np.int64],
     pattern_block: int,
     thresholds: Bits,
-    counts: NDArray[np.int64],
+    first: int,
+    last: int,
     edge_ptr: NDArray[np.int64],
     edge_index: NDArray[np.int32],
 ) -> None:
-    """Count each graph's edges, or write them if ``edge_index`` has room.
+    """Write the edges of graphs ``first`` to ``last``; into ``edge_ptr[g + 1]`` only their number
+    where ``edge_index`` has no room.
 
     The draw of a pair depends on the pair alone, so that two passes and both directions agree.
     """
     write = edge_index.shape[1] > 0
-    for g in prange(len(own)):
+    for g in range(first, last):
         begin, end = node_ptr[g], node_ptr[g + 1]
         position = edge_ptr[g] if write else 0
         count = 0
@@ -182,7 +190,7 @@ def _draw_edges(
                     threshold = thresholds[0]
                     if block[source] == pattern_block:  # the pattern's own edges, the same anywhere
                         key, threshold = shared[g], thresholds[2]
-                        low, high = low - first[g], high - first[g]
+                        low, high = low - pattern_start[g], high - pattern_start[g]
                 elif block[source] == pattern_block or block[target] == pattern_block:
                     threshold = thresholds[2]
                 if _draw(key, np.uint64((low << 20) | high)) < threshold:
@@ -190,4 +198,5 @@ def _draw_edges(
                         edge_index[0, position + count] = source - begin
                         edge_index[1, position + count] = target - begin
                     count += 1
-        counts[g] = count
+        if not write:
+            edge_ptr[g + 1] = count

@@ -1,0 +1,33 @@
+"""A progress bar for work that lasts, and silence for work that does not."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.console import Console
+from rich.progress import Progress
+
+PATIENCE = 2.0  # seconds
+
+
+@contextmanager
+def bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
+    """Give a function to be called with the number of items done since its last call.
+
+    The bar appears on standard error once the work has taken two seconds.
+    """
+    began = time.monotonic()
+    progress = Progress(console=Console(stderr=True), transient=True)
+    task = progress.add_task(label, total=total)
+
+    def advance(items: int) -> None:
+        progress.advance(task, items)
+        if time.monotonic() - began > PATIENCE and not progress.live.is_started:
+            progress.start()
+
+    try:
+        yield advance
+    finally:
+        progress.stop()
