@@ -1,0 +1,24 @@
+"""The operation: attention decayed by distance, its tables, its layout, its engines."""
+
+from gradformer.attention.decay import Decay, Table, Tables
+from gradformer.attention.layout import Layout, Rows
+from gradformer.attention.operation import (
+    current_engine,
+    decay_attention,
+    set_engine,
+    use_engine,
+    why_not_fused,
+)
+
+__all__ = [
+    "Decay",
+    "Layout",
+    "Rows",
+    "Table",
+    "Tables",
+    "current_engine",
+    "decay_attention",
+    "set_engine",
+    "use_engine",
+    "why_not_fused",
+]

@@ -1,0 +1,38 @@
+"""Whether Triton kernels can run here, and if not, why."""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+
+import torch
+
+
+@cache
+def _triton_error() -> str | None:
+    try:
+        import triton  # noqa: F401
+    except ImportError as error:
+        return f"Triton cannot be imported ({error}); install it with pip install 'gradformer[gpu]'"
+    return None
+
+
+def interpreting() -> bool:
+    """Whether Triton kernels run in its interpreter, on the CPU."""
+    return os.environ.get("TRITON_INTERPRET") == "1"
+
+
+def why_no_triton(device: torch.device) -> str | None:
+    """Why Triton kernels cannot run on ``device``, or None if they can.
+
+    The interpreter is for tests and never chosen by itself: see :func:`gradformer.use_engine`.
+    """
+    if error := _triton_error():
+        return error
+    if device.type == "cuda":
+        return None
+    from gradformer.attention import operation
+
+    if interpreting() and operation.current_engine() == "fused":
+        return None
+    return f"Triton kernels need a CUDA device, the tensors are on {device.type}"

@@ -1,0 +1,222 @@
+r"""The decay: two tables per head that turn a distance byte into a factor and a summand of the score."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from gradformer.errors import ConfigError, choice
+
+SHAPES = ("exponential", "linear", "free")
+TARGETS = ("logit", "weight")
+UNREACHABLE = ("far", "full", "blocked")
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table [heads, 256], and, if it has few parameters, how it changes with each of them.
+
+    Shapes: value [heads, 256]; parameters [heads, p]; jacobian [p, heads, 256] without a graph.
+    An engine may send the gradient through ``value``, or contract it with ``jacobian`` and send
+    the result to ``parameters``: both are the same derivative.
+    """
+
+    value: Tensor
+    parameters: Tensor | None = None
+    jacobian: Tensor | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Tables:
+    """score ← score · mul[h, byte] + add[h, byte]; an absent table is 1 or 0 everywhere."""
+
+    mul: Table | None
+    add: Table | None
+
+
+def hop_codebook() -> Tensor:
+    """ψ of each byte when bytes are hops: 0..254, and 510 for unreachable pairs."""
+    return torch.cat([torch.arange(255.0), torch.tensor([510.0])])
+
+
+class Decay(nn.Module):
+    r"""λ, start points and shape of the decay; makes the tables that the attention looks up.
+
+    .. math::
+        M_h(\psi) = \lambda^{f(\psi - sp_h)}, \quad f(t) = \max(t, 0) + \text{slope}\cdot\min(t, 0)
+        \qquad\text{or}\qquad
+        M_h(\psi) = \operatorname{clamp}\Bigl(\frac{end_h - \psi}{end_h - sp_h}, 0, 1\Bigr)
+
+    acting on the logit (the paper's equation: score · M) or on the weight (score + log M).
+
+    Args:
+        heads: number of heads.
+        decay: λ in [0, 1]; 1 is plain attention.
+        start: initial start point sp, in the unit of the codebook; ``spread`` s > 0 places the
+            heads evenly over [start − s, start + s].
+        sets: 1 shares the start points between all layers; the number of layers gives each its own.
+        shape: ``exponential``, ``linear`` (with a learnable end point), or ``free``: every entry
+            of the table is learned, beginning at the exponential.
+        on: ``logit`` or ``weight``.
+        slope: of f below the start point (LeakyReLU); 0 is the paper's ReLU.
+        unreachable: byte 255 is ``far`` (its ψ in the codebook), ``full`` (M = 1) or ``blocked``.
+        learn_decay: learn λ per head, as a sigmoid.
+        profile: add a learned table, zero at first, to the score.
+        end: initial end point of the linear shape.
+        codebook: ψ of each byte, [256]; hops if not given.
+    """
+
+    def __init__(
+        self,
+        heads: int,
+        *,
+        decay: float = 0.6,
+        start: float = 2.0,
+        spread: float = 0.0,
+        sets: int = 1,
+        shape: str = "exponential",
+        on: str = "logit",
+        slope: float = 0.0,
+        unreachable: str = "far",
+        learn_decay: bool = False,
+        profile: bool = False,
+        end: float = 10.0,
+        codebook: Tensor | None = None,
+    ) -> None:
+        super().__init__()
+        self.shape = choice("decay.shape", shape, SHAPES)
+        self.on = choice("decay.on", on, TARGETS)
+        self.unreachable = choice("decay.unreachable", unreachable, UNREACHABLE)
+        if not 0.0 <= decay <= 1.0:
+            raise ConfigError(f"decay: λ must lie in [0, 1], got {decay}")
+        if slope and shape == "linear":
+            raise ConfigError("slope: the linear decay has none; leave it at 0")
+        if slope and decay == 0.0:
+            raise ConfigError("slope: λ = 0 needs slope 0, or the decay below the start is infinite")
+        if learn_decay and (decay in (0.0, 1.0) or shape != "exponential"):
+            raise ConfigError("learn_decay: needs the exponential shape and an initial λ inside (0, 1)")
+        if shape == "free" and on == "weight" and decay == 0.0:
+            raise ConfigError("decay: a free profile on the weight cannot begin at λ = 0 (log 0)")
+        if shape == "linear" and end <= start + spread:
+            raise ConfigError(f"end: must lie beyond the start points, got {end}")
+        self.heads, self.sets, self.decay, self.slope = heads, sets, decay, slope
+        psi = hop_codebook() if codebook is None else torch.as_tensor(codebook, dtype=torch.float32)
+        if psi.shape != (256,):
+            raise ConfigError(f"codebook: expected 256 values, got shape {tuple(psi.shape)}")
+        self.register_buffer("psi", psi, persistent=False)
+        self.psi: Tensor
+
+        offsets = torch.linspace(-spread, spread, heads) if heads > 1 else torch.zeros(1)
+        starts = (start + offsets).repeat(sets, 1)  # [sets, heads]
+        self.raw_decay: nn.Parameter | None = None
+        self.end: nn.Parameter | None = None
+        self.free: nn.Parameter | None = None
+        self.profile = nn.Parameter(torch.zeros(sets, heads, 256)) if profile else None
+        if shape == "free":
+            self.start = None
+            factor = decay ** self._ramp(starts)
+            self.free = nn.Parameter(factor if on == "logit" else factor.clamp(min=1e-30).log())
+            return
+        self.start = nn.Parameter(starts)
+        if shape == "linear":
+            self.end = nn.Parameter(torch.full((sets, heads), float(end)))
+        if learn_decay:
+            raw = math.log(decay) - math.log1p(-decay)
+            self.raw_decay = nn.Parameter(torch.full((sets, heads), raw))
+
+    def no_weight_decay(self) -> list[nn.Parameter]:
+        """All parameters: a start point has no reason to be drawn to 0."""
+        return list(self.parameters())
+
+    def _ramp(self, start: Tensor) -> Tensor:
+        """f(ψ − sp), [..., 256]; 0 for unreachable pairs unless they are ``far``."""
+        t = self.psi.to(start.dtype) - start[..., None]
+        if self.unreachable != "far":
+            t = torch.cat([t[..., :255], torch.zeros_like(t[..., 255:])], dim=-1)
+        return nn.functional.leaky_relu(t, self.slope)
+
+    def forward(self) -> list[Tables]:
+        """The tables of each set (one for all layers, or one for each layer)."""
+        mul, add = self._shape_tables()
+        if self.profile is not None:
+            full = add.value + self.profile if add is not None else self.profile
+            add = Table(full)
+        if self.unreachable == "blocked":
+            mul, add = self._blocked(mul, add)
+        return [
+            Tables(_one_set(mul, number), _one_set(add, number)) for number in range(self.sets)
+        ]
+
+    def _shape_tables(self) -> tuple[Table | None, Table | None]:
+        if self.free is not None:
+            table = Table(self.free)
+        elif self.shape == "linear":
+            table = self._linear()
+        else:
+            table = self._exponential()
+        return (table, None) if self.on == "logit" else (None, table)
+
+    def _exponential(self) -> Table:
+        assert self.start is not None
+        ramp = self._ramp(self.start)  # [sets, heads, 256]
+        if self.raw_decay is not None:
+            decay: Tensor = self.raw_decay.sigmoid()[..., None]
+        else:
+            decay = torch.full_like(self.start, self.decay)[..., None]
+        if self.on == "logit":
+            value = decay**ramp
+        elif self.raw_decay is None and self.decay == 0.0:
+            value = torch.where(ramp > 0, -math.inf, 0.0 * ramp)
+        else:
+            value = ramp * decay.log()
+        with torch.no_grad():
+            rate = decay.log() if self.decay > 0.0 else torch.zeros_like(decay)
+            outer = value if self.on == "logit" else torch.ones_like(value)
+            beyond = self.psi > self.start[..., None]
+            above = beyond + self.slope * ~beyond
+            above = above if self.unreachable == "far" else _without_last(above)
+            columns = [-outer * rate * above.to(outer.dtype)]
+            if self.raw_decay is not None:
+                # ∂/∂raw = ∂/∂λ · λ(1 − λ): λ^f → f λ^f (1 − λ), f ln λ → f (1 − λ)
+                columns.append(ramp * outer * (1 - decay))
+        own = [self.start] + ([self.raw_decay] if self.raw_decay is not None else [])
+        return Table(value, torch.stack(own, dim=-1), torch.stack(columns))
+
+    def _linear(self) -> Table:
+        assert self.start is not None
+        assert self.end is not None
+        psi, start, end = self.psi, self.start[..., None], self.end[..., None]
+        width = (end - start).clamp(min=1e-2)
+        ramp = ((end - psi) / width).clamp(0.0, 1.0)
+        if self.unreachable != "far":
+            ramp = torch.cat([ramp[..., :255], torch.ones_like(ramp[..., 255:])], dim=-1)
+        if self.on == "logit":
+            return Table(ramp)
+        return Table(torch.where(ramp > 0, ramp.clamp(min=1e-30).log(), -math.inf))
+
+    def _blocked(self, mul: Table | None, add: Table | None) -> tuple[Table | None, Table]:
+        """Byte 255 at −inf, whatever the score is."""
+        last = torch.arange(256, device=self.psi.device) == 255
+        if add is None:
+            zero = torch.zeros(self.sets, self.heads, 256, device=self.psi.device)
+            return mul, Table(zero.masked_fill(last, -math.inf), torch.empty(0), torch.empty(0))
+        jacobian = None if add.jacobian is None else _without_last(add.jacobian)
+        return mul, Table(add.value.masked_fill(last, -math.inf), add.parameters, jacobian)
+
+
+def _without_last(x: Tensor) -> Tensor:
+    """``x`` [..., 256] with a zero for byte 255."""
+    return torch.cat([x[..., :255], torch.zeros_like(x[..., 255:])], dim=-1)
+
+
+def _one_set(table: Table | None, number: int) -> Table | None:
+    if table is None:
+        return None
+    if table.parameters is None or table.jacobian is None:
+        return Table(table.value[number])
+    if not table.parameters.numel():  # a constant
+        return Table(table.value[number].detach())
+    return Table(table.value[number], table.parameters[number], table.jacobian[:, number])

@@ -1,0 +1,169 @@
+"""Where each graph of a packed batch lies: nodes, pairs, and the identity that keys random draws."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from gradformer.errors import InputError
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """The rows of a packed tensor: which graph each belongs to, its place there, and if it is real.
+
+    Shapes: graph_id, index [rows] int32 (identity of a row in random draws: the graph's number in
+    its dataset and the row's place inside that graph); mask [rows] bool, or None when all are real.
+    """
+
+    graph_id: Tensor
+    index: Tensor
+    mask: Tensor | None = None
+
+    def zero_padding(self, x: Tensor) -> Tensor:
+        """``x`` [rows, ...] with its padded rows set to zero."""
+        if self.mask is None:
+            return x
+        return torch.where(self.mask.view(-1, *(1,) * (x.dim() - 1)), x, 0.0)
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """Graphs of about one size, as dense tensors: g graphs padded to m nodes.
+
+    Shapes: graphs [g]; nodes [g, m] row of each node (0 where padded); real [g, m] bool;
+    pairs [g, m, m] place of each pair in ``distance``; packed [g, m, m] place of each pair in the
+    batch's own packed order (Σ n² rows, as ``bias`` and returned weights have it).
+    """
+
+    graphs: Tensor
+    nodes: Tensor
+    real: Tensor
+    pairs: Tensor
+    packed: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Layout:
+    """A ragged batch: graph g owns node rows ``node_ptr[g] : node_ptr[g+1]``.
+
+    Its n² distance bytes begin at ``pair_ptr[g]``, row by row (row = query); blocks may lie
+    anywhere, so a batch can point into the distances of a whole dataset without copying them.
+    ``graph_id`` numbers the graphs in their dataset. ``capacity`` (node rows, real and padded) and
+    ``largest`` (an upper bound on the size of a graph) are host integers, so that nothing has to
+    be read back from a device to choose a kernel. Rows from ``node_ptr[-1]`` on are padding.
+
+    Shapes: node_ptr [graphs + 1] int32; pair_ptr [graphs] int64; graph_id [graphs] int32.
+    """
+
+    node_ptr: Tensor
+    pair_ptr: Tensor
+    graph_id: Tensor
+    capacity: int
+    largest: int
+    padded: bool = False
+
+    @classmethod
+    def from_sizes(
+        cls,
+        sizes: Sequence[int] | Tensor,
+        graph_id: Tensor | None = None,
+        device: torch.device | str | None = None,
+    ) -> Layout:
+        """Graphs of the given sizes, distances end to end in the same order.
+
+        >>> Layout.from_sizes([3, 1, 2]).node_ptr.tolist()
+        [0, 3, 4, 6]
+        """
+        sizes = torch.as_tensor(sizes, dtype=torch.int64, device="cpu")
+        if sizes.dim() != 1 or (sizes < 0).any():
+            raise InputError(f"sizes: expected a list of node counts, got shape {sizes.shape}")
+        node_ptr = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
+        pair_ptr = torch.nn.functional.pad((sizes * sizes).cumsum(0), (1, 0))[:-1]
+        ids = torch.arange(len(sizes)) if graph_id is None else graph_id
+        return cls(
+            node_ptr.to(device, torch.int32),
+            pair_ptr.to(device, torch.int64),
+            ids.to(device, torch.int32),
+            capacity=int(node_ptr[-1]),
+            largest=int(sizes.max()) if len(sizes) else 0,
+        )
+
+    @classmethod
+    def from_batch(cls, batch: Tensor, num_graphs: int | None = None) -> Layout:
+        """From PyG's ``batch`` vector [nodes], which must be sorted."""
+        if batch.numel() and bool((batch[1:] < batch[:-1]).any()):
+            raise InputError("batch: graphs must be numbered in ascending order, node by node")
+        count = num_graphs or (int(batch[-1]) + 1 if batch.numel() else 0)
+        sizes = torch.bincount(batch, minlength=count)
+        return cls.from_sizes(sizes, device=batch.device)
+
+    @property
+    def num_graphs(self) -> int:
+        return self.node_ptr.numel() - 1
+
+    @property
+    def device(self) -> torch.device:
+        return self.node_ptr.device
+
+    @cached_property
+    def graph(self) -> Tensor:
+        """Graph slot of each node row, [capacity] int32; ``num_graphs`` for padded rows."""
+        rows = torch.arange(self.capacity, device=self.device, dtype=torch.int32)
+        return torch.searchsorted(self.node_ptr[1:], rows, right=True, out_int32=True)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The node rows."""
+        rows = torch.arange(self.capacity, device=self.device, dtype=torch.int32)
+        slot = self.graph.clamp(max=max(self.num_graphs - 1, 0))
+        return Rows(
+            self.graph_id[slot] if self.num_graphs else rows,
+            rows - self.node_ptr[slot] if self.num_graphs else rows,
+            self.graph < self.num_graphs if self.padded else None,
+        )
+
+    @cached_property
+    def graph_rows(self) -> Rows:
+        """One row for each graph; graphs without nodes are padding."""
+        mask = self.node_ptr[1:] > self.node_ptr[:-1] if self.padded else None
+        return Rows(self.graph_id, torch.zeros_like(self.graph_id), mask)
+
+    @cached_property
+    def packed_ptr(self) -> Tensor:
+        """Where each graph's pairs begin in the batch's own packed order, [graphs + 1] int64."""
+        sizes = self.node_ptr.diff().long()
+        return torch.nn.functional.pad((sizes * sizes).cumsum(0), (1, 0))
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The graphs sorted into dense groups by the power of two above their size."""
+        sizes = self.node_ptr.diff().tolist()
+        members: dict[int, list[int]] = {}
+        for slot, size in enumerate(sizes):
+            if size:
+                members.setdefault(max(size - 1, 7).bit_length(), []).append(slot)
+        return [
+            self._group(slots, max(sizes[slot] for slot in slots))
+            for _, slots in sorted(members.items())
+        ]
+
+    def _group(self, slots: list[int], width: int) -> Group:
+        graphs = torch.tensor(slots, device=self.device)
+        first = self.node_ptr[graphs].long()
+        size = self.node_ptr[graphs + 1].long() - first
+        place = torch.arange(width, device=self.device)
+        real = place < size[:, None]  # [g, m]
+        inside = torch.where(real, place, 0)
+        pair = inside[:, :, None] * size[:, None, None] + inside[:, None, :]  # [g, m, m]
+        return Group(
+            graphs,
+            nodes=first[:, None] + inside,
+            real=real,
+            pairs=self.pair_ptr[graphs, None, None] + pair,
+            packed=self.packed_ptr[graphs, None, None] + pair,
+        )

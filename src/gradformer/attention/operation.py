@@ -1,0 +1,214 @@
+r"""``decay_attention``: the one operation of the package, and the choice of the engine that runs it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal, overload
+
+import torch
+from torch import Tensor
+
+from gradformer.attention.decay import Table
+from gradformer.attention.layout import Layout
+from gradformer.attention.reference import reference_attention
+from gradformer.errors import ConfigError, InputError, choice
+
+ENGINES = ("auto", "reference", "fused")
+_engine = "auto"
+
+
+def current_engine() -> str:
+    """``auto``, ``reference`` or ``fused``."""
+    return _engine
+
+
+def set_engine(name: str) -> None:
+    """Choose the engine for all later calls; ``auto`` takes the fused one wherever it works."""
+    global _engine
+    _engine = choice("engine", name, ENGINES)
+
+
+@contextmanager
+def use_engine(name: str) -> Iterator[None]:
+    """The engine of the calls inside a ``with`` block."""
+    before = _engine
+    set_engine(name)
+    try:
+        yield
+    finally:
+        set_engine(before)
+
+
+def why_not_fused(q: Tensor, bias: Tensor | None = None, weights: bool = False) -> str | None:
+    """Why the fused engine cannot take this call, or None if it can."""
+    from gradformer.attention import availability
+
+    if weights:
+        return "it does not return weights"
+    if bias is not None:
+        return "it takes no per-pair bias"
+    if q.dtype == torch.float64:
+        return "it computes in float32 at most"
+    if not 4 <= q.shape[-1] <= 128:
+        return f"it takes head widths 4 to 128, not {q.shape[-1]}"
+    return availability.why_no_triton(q.device)
+
+
+@overload
+def decay_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    layout: Layout,
+    distance: Tensor,
+    mul: Tensor | Table | None,
+    add: Tensor | Table | None,
+    *,
+    bias: Tensor | None = ...,
+    scale: float | None = ...,
+    dropout: float = ...,
+    seed: Tensor | None = ...,
+    return_weights: Literal[False] = ...,
+) -> Tensor: ...
+
+
+@overload
+def decay_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    layout: Layout,
+    distance: Tensor,
+    mul: Tensor | Table | None,
+    add: Tensor | Table | None,
+    *,
+    bias: Tensor | None = ...,
+    scale: float | None = ...,
+    dropout: float = ...,
+    seed: Tensor | None = ...,
+    return_weights: Literal[True],
+) -> tuple[Tensor, Tensor]: ...
+
+
+def decay_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    layout: Layout,
+    distance: Tensor,
+    mul: Tensor | Table | None,
+    add: Tensor | Table | None,
+    *,
+    bias: Tensor | None = None,
+    scale: float | None = None,
+    dropout: float = 0.0,
+    seed: Tensor | None = None,
+    return_weights: bool = False,
+) -> Tensor | tuple[Tensor, Tensor]:
+    r"""Attention inside each graph of a packed batch, decayed by the distance of each pair.
+
+    .. math::
+        o_i = \sum_j \operatorname{softmax}_j\bigl(s_{ij}\,\text{mul}[h, \psi_{ij}]
+              + \text{add}[h, \psi_{ij}] + b_{ijh}\bigr)\, v_j, \qquad
+        s_{ij} = \text{scale}\; q_i \cdot k_j
+
+    A row whose scores are all −inf gives zeros and zero gradients.
+
+    Args:
+        q, k: [nodes, heads, d]; v: [nodes, heads, e].
+        layout: which rows are which graph.
+        distance: uint8, one byte for each pair, graph after graph, row = query. 255 is
+            unreachable; what a byte means is up to the tables.
+        mul, add: [heads, 256] tables, or :class:`Table` objects as :class:`Decay` makes them, or
+            None for 1 and 0.
+        bias: [Σ n², heads] further summand for each pair.
+        scale: 1/√d if not given.
+        dropout: share of the weights that is zeroed; needs ``seed``.
+        seed: integer tensor (trial seed, step, site) [3] on the same device.
+        return_weights: also return the weights before dropout, [Σ n², heads].
+
+    Returns:
+        [nodes, heads, e]; rows of padding are zero.
+
+    >>> import torch
+    >>> layout = Layout.from_sizes([2, 1])
+    >>> q = k = v = torch.ones(3, 1, 4)
+    >>> distance = torch.tensor([0, 1, 1, 0, 0], dtype=torch.uint8)
+    >>> mul = 0.5 ** torch.arange(256.0)[None]
+    >>> decay_attention(q, k, v, layout, distance, mul, None).shape
+    torch.Size([3, 1, 4])
+    """
+    _check(q, k, v, layout, distance, bias)
+    if dropout > 0.0 and (seed is None or seed.shape != (3,)):
+        raise InputError("seed: dropout needs an integer tensor (trial seed, step, site)")
+    mul_table, add_table = _table("mul", mul, q), _table("add", add, q)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    reason = "the reference engine was asked for"
+    if _engine != "reference":
+        reason = why_not_fused(q, bias, return_weights) or ""
+        if q.shape[-1] != v.shape[-1]:
+            reason = reason or "it needs values as wide as the keys"
+        if _engine == "fused" and reason:
+            raise ConfigError(f"engine: the fused engine cannot run this call: {reason}")
+    if not reason:
+        from gradformer.attention.fused import fused_attention
+
+        return fused_attention(
+            q, k, v, layout, distance, mul_table, add_table, scale, dropout, seed
+        )
+    out, weights = reference_attention(
+        q,
+        k,
+        v,
+        layout,
+        distance,
+        mul_table.value if mul_table else None,
+        add_table.value if add_table else None,
+        bias=bias,
+        scale=scale,
+        dropout=dropout,
+        seed=seed,
+        return_weights=return_weights,
+    )
+    return out if weights is None else (out, weights)
+
+
+def _table(name: str, table: Tensor | Table | None, q: Tensor) -> Table | None:
+    if table is None:
+        return None
+    table = Table(table) if isinstance(table, Tensor) else table
+    if table.value.shape != (q.shape[1], 256):
+        raise InputError(
+            f"{name}: expected a table [{q.shape[1]} heads, 256], got {list(table.value.shape)}"
+        )
+    return table
+
+
+def _check(
+    q: Tensor, k: Tensor, v: Tensor, layout: Layout, distance: Tensor, bias: Tensor | None
+) -> None:
+    if q.dim() != 3 or k.shape != q.shape or v.shape[:2] != q.shape[:2] or v.dim() != 3:
+        raise InputError(
+            "q, k, v: expected [nodes, heads, d] alike, got "
+            f"{list(q.shape)}, {list(k.shape)}, {list(v.shape)}"
+        )
+    if not q.is_floating_point() or k.dtype != q.dtype or v.dtype != q.dtype:
+        raise InputError(f"q, k, v: expected one float type, got {q.dtype}, {k.dtype}, {v.dtype}")
+    if q.shape[0] != layout.capacity:
+        raise InputError(f"q: has {q.shape[0]} rows, but the layout has {layout.capacity}")
+    if distance.dtype != torch.uint8 or distance.dim() != 1:
+        raise InputError(
+            f"distance: expected a flat uint8 tensor, got {distance.dtype} {list(distance.shape)}"
+        )
+    if distance.device != q.device or layout.device != q.device:
+        raise InputError(
+            f"distance, layout: on {distance.device} and {layout.device}, but q is on {q.device}"
+        )
+    if layout.device.type == "cpu" and layout.num_graphs:
+        sizes = layout.node_ptr.diff().long()
+        need = int((layout.pair_ptr + sizes * sizes).max())
+        if distance.numel() < need:
+            raise InputError(f"distance: has {distance.numel()} bytes, the layout needs {need}")
+    if bias is not None and bias.shape[1:] != q.shape[1:2]:
+        raise InputError(f"bias: expected [pairs, {q.shape[1]} heads], got {list(bias.shape)}")

@@ -1,0 +1,102 @@
+"""The definition of decay attention in plain torch: any device, any float type, differentiable twice."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradformer.attention.draws import keep, row_keys
+from gradformer.attention.layout import Group, Layout
+
+
+class _Lookup(torch.autograd.Function):
+    """table [h, 256], byte [...] → table[:, byte] [h, ...]."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, byte: Tensor) -> Tensor:
+        ctx.save_for_backward(byte)
+        return table.index_select(1, byte.flatten()).view(-1, *byte.shape)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return _Tally.apply(grad, *ctx.saved_tensors), None
+
+
+class _Tally(torch.autograd.Function):
+    """values [h, ...], byte [...] → sums of the values of each byte [h, 256], in a fixed order."""
+
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, byte: Tensor) -> Tensor:
+        ctx.save_for_backward(byte)
+        flat, byte = values.flatten(1), byte.flatten()
+        if values.is_cuda:  # index_add would use atomics: bits that change from run to run
+            hot = torch.nn.functional.one_hot(byte.long(), 256).to(values.dtype)
+            return flat @ hot
+        return flat.new_zeros(len(flat), 256).index_add_(1, byte, flat)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return _Lookup.apply(grad, *ctx.saved_tensors), None
+
+
+def reference_attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    layout: Layout,
+    distance: Tensor,
+    mul: Tensor | None,
+    add: Tensor | None,
+    *,
+    bias: Tensor | None,
+    scale: float,
+    dropout: float,
+    seed: Tensor | None,
+    return_weights: bool,
+) -> tuple[Tensor, Tensor | None]:
+    """See :func:`gradformer.decay_attention`; group after group of graphs of about one size."""
+    kind = torch.float64 if q.dtype == torch.float64 else torch.float32
+    out = torch.zeros_like(v)
+    weights = None
+    if return_weights:
+        weights = q.new_zeros(int(layout.packed_ptr[-1]), q.shape[1], dtype=kind)
+    for group in layout.groups:
+        queries, keys, values = (t[group.nodes].to(kind).transpose(1, 2) for t in (q, k, v))
+        score = queries @ keys.transpose(2, 3) * scale  # [g, h, m, m]
+        byte = distance[group.pairs].int()  # [g, m, m]
+        if mul is not None:
+            score = score * _Lookup.apply(mul.to(kind), byte).transpose(0, 1)
+        if add is not None:
+            score = score + _Lookup.apply(add.to(kind), byte).transpose(0, 1)
+        if bias is not None:
+            score = score + bias[group.packed].to(kind).permute(0, 3, 1, 2)
+        weight = _softmax(score.masked_fill(~group.real[:, None, None, :], -math.inf))
+        if weights is not None:
+            both = group.real[:, :, None] & group.real[:, None, :]
+            weights = weights.index_put((group.packed[both],), weight.permute(0, 2, 3, 1)[both])
+        if dropout > 0.0:
+            assert seed is not None
+            weight = weight * _kept(group, layout, seed, q.shape[1], dropout) / (1.0 - dropout)
+        rows = (weight @ values).transpose(1, 2).to(v.dtype)  # [g, m, h, d]
+        out = out.index_put((group.nodes[group.real],), rows[group.real])
+    return out, weights
+
+
+def _softmax(score: Tensor) -> Tensor:
+    """Softmax over the last axis; a row of −inf gives zeros (and zero gradients)."""
+    top = score.detach().amax(dim=-1, keepdim=True)
+    weight = (score - top.masked_fill(top == -math.inf, 0.0)).exp()
+    total = weight.sum(dim=-1, keepdim=True)
+    return weight / total.masked_fill(total == 0.0, 1.0)
+
+
+def _kept(group: Group, layout: Layout, seed: Tensor, heads: int, p: float) -> Tensor:
+    """Which pairs dropout keeps, [g, heads, m, m] bool."""
+    place = torch.arange(group.real.shape[1], device=seed.device, dtype=torch.int32)
+    head = torch.arange(heads, device=seed.device, dtype=torch.int32)
+    graph = layout.graph_id[group.graphs]
+    keys = row_keys(seed, graph[:, None, None], head[:, None], place)  # [g, heads, m]
+    return keep(keys[..., None], place, p)

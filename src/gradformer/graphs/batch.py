@@ -1,0 +1,185 @@
+"""What a model takes: a ragged batch of graphs on one device."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gradformer.attention.layout import Layout, Rows
+from gradformer.errors import InputError
+from gradformer.structure.distance import hop_distances
+
+
+@dataclass(frozen=True, eq=False)
+class Edges:
+    """Directed edges source → target, sorted by target, with the order by source beside it.
+
+    Sums over the edges of a node run over contiguous pieces in a fixed order: those that enter
+    node t are ``target_ptr[t] : target_ptr[t+1]``; those that leave node s are
+    ``by_source[source_ptr[s] : source_ptr[s+1]]``. Edges from ``target_ptr[-1]`` on are padding.
+
+    Shapes: source, target, by_source [edges] int32; target_ptr, source_ptr [nodes + 1] int32.
+    """
+
+    source: Tensor
+    target: Tensor
+    target_ptr: Tensor
+    by_source: Tensor
+    source_ptr: Tensor
+    rows: Rows
+
+    @cached_property
+    def edge_index(self) -> Tensor:
+        """[2, edges] int64, as PyG has it."""
+        return torch.stack([self.source, self.target]).long()
+
+    @property
+    def num_edges(self) -> int:
+        return self.source.numel()
+
+
+@dataclass(frozen=True, eq=False)
+class Batch:
+    """Graphs end to end. Node features ``x`` [nodes, c] and ``edge_attr`` [edges, c] (in the order
+    of ``edges``), distance bytes, encodings by name ([nodes, k] each: ``rwse``, ``lap``), further
+    arrays that some models ask for, targets ``y`` ([graphs or nodes], or [·, targets] with NaN for
+    missing), and, inside a training step, the seeds [sites, 3] of its random draws.
+    """
+
+    layout: Layout
+    edges: Edges
+    x: Tensor | None = None
+    edge_attr: Tensor | None = None
+    distance: Tensor | None = None
+    encodings: Mapping[str, Tensor] = field(default_factory=dict)
+    extras: Mapping[str, Tensor] = field(default_factory=dict)
+    y: Tensor | None = None
+    seeds: Tensor | None = None
+
+    @property
+    def nodes(self) -> Rows:
+        return self.layout.rows
+
+    @property
+    def num_nodes(self) -> int:
+        return self.layout.capacity
+
+    @property
+    def num_graphs(self) -> int:
+        return self.layout.num_graphs
+
+    def with_seed(self, seed: Tensor | None, sites: int) -> Batch:
+        """The same batch inside the training step (trial seed, step) [2]."""
+        from gradformer.attention.draws import site_seeds
+
+        return replace(self, seeds=None if seed is None else site_seeds(seed, sites))
+
+    def to(self, device: torch.device | str) -> Batch:
+        """The same batch on another device."""
+        moved: Batch = _move(self, torch.device(device))
+        return moved
+
+    @classmethod
+    def from_pyg(cls, data: Any) -> Batch:
+        """From PyG's ``Data`` or ``Batch``.
+
+        ``data.distance`` (flat uint8, see the transforms) is computed, and kept on ``data``, when
+        absent. Every other float tensor with one row for each node becomes an encoding.
+        """
+        if data.edge_index is None or data.num_nodes is None:
+            raise InputError("data: has no edge_index or no number of nodes")
+        vector = getattr(data, "batch", None)
+        if vector is None:
+            vector = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device)
+        layout = Layout.from_batch(vector, getattr(data, "num_graphs", None))
+        edges, order = sort_edges(data.edge_index, layout)
+        if getattr(data, "distance", None) is None:
+            data.distance = batch_distances(data.edge_index, layout)
+        x = None if data.x is None else _columns(data.x)
+        if x is not None and x.is_floating_point() and not bool(torch.isfinite(x).all()):
+            row = int((~torch.isfinite(x)).any(dim=1).nonzero()[0])
+            raise InputError(f"x: row {row} holds a value that is not finite; clean the features")
+        edge_attr = None if data.edge_attr is None else _columns(data.edge_attr)[order]
+        known = {"x", "y", "edge_index", "edge_attr", "batch", "ptr", "distance"}
+        encodings = {
+            key: value
+            for key, value in data.to_dict().items()
+            if key not in known
+            and isinstance(value, Tensor)
+            and value.is_floating_point()
+            and value.dim() >= 2
+            and len(value) == data.num_nodes
+        }
+        return cls(layout, edges, x, edge_attr, data.distance, encodings, y=data.y)
+
+
+def batch_distances(edge_index: Tensor, layout: Layout) -> Tensor:
+    """Hop distances of all graphs of a batch, flat uint8 on the device of ``edge_index``."""
+    node_ptr = layout.node_ptr.cpu().numpy().astype(np.int64)
+    index = edge_index.cpu().numpy()
+    graph = np.searchsorted(node_ptr[1:], index[0], side="right")
+    order = np.argsort(graph, kind="stable")
+    local = (index - node_ptr[graph])[:, order].astype(np.int32)
+    counts = np.bincount(graph, minlength=layout.num_graphs)
+    edge_ptr = np.concatenate([[0], counts.cumsum()]).astype(np.int64)
+    return torch.from_numpy(hop_distances(node_ptr, edge_ptr, local)).to(edge_index.device)
+
+
+def sort_edges(edge_index: Tensor, layout: Layout) -> tuple[Edges, Tensor]:
+    """Edges sorted by target, and the order [edges] that sorts them (for edge features)."""
+    nodes = layout.capacity
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2 or edge_index.is_floating_point():
+        raise InputError(
+            f"edge_index: expected integers [2, edges], got {edge_index.dtype} "
+            f"{list(edge_index.shape)}"
+        )
+    if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < nodes:
+        raise InputError(
+            f"edge_index: holds node {int(edge_index.max())} or a negative one, "
+            f"but there are {nodes} nodes"
+        )
+    order = torch.argsort(edge_index[1], stable=True)
+    source, target = edge_index[:, order].int().unbind()
+    if bool((layout.graph[source] != layout.graph[target]).any()):
+        raise InputError("edge_index: an edge joins two different graphs of the batch")
+    graph = layout.graph[target]
+    counts = torch.bincount(graph, minlength=layout.num_graphs)
+    first = torch.nn.functional.pad(counts.cumsum(0), (1, 0))[:-1]
+    place = torch.arange(len(source), device=source.device) - first[graph]
+    rows = Rows(layout.graph_id[graph], place.int())
+    edges = Edges(
+        source,
+        target,
+        target_ptr=_pointers(target, nodes),
+        by_source=torch.argsort(source, stable=True).int(),
+        source_ptr=_pointers(source, nodes),
+        rows=rows,
+    )
+    return edges, order
+
+
+def _pointers(index: Tensor, nodes: int) -> Tensor:
+    """[nodes + 1]: where each node's entries begin once sorted."""
+    counts = torch.bincount(index, minlength=nodes)
+    return torch.nn.functional.pad(counts.cumsum(0), (1, 0)).int()
+
+
+def _columns(x: Tensor) -> Tensor:
+    return x[:, None] if x.dim() == 1 else x
+
+
+def _move(value: Any, device: torch.device) -> Any:
+    """Tensors inside dataclasses and mappings, moved."""
+    if isinstance(value, Tensor):
+        return value.to(device)
+    if isinstance(value, Mapping):
+        return {key: _move(item, device) for key, item in value.items()}
+    if hasattr(value, "__dataclass_fields__"):
+        return type(value)(**{f.name: _move(getattr(value, f.name), device) for f in fields(value)})
+    return value

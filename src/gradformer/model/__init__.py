@@ -1,0 +1,1 @@
+"""Gradformer: encoders, local modules, the layer, heads, the model."""

@@ -1,0 +1,126 @@
+"""The face that Gradformer and every baseline share, and the registry that makes them by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from gradformer.attention.draws import number_sites
+from gradformer.errors import ConfigError, suggest
+from gradformer.graphs.arrays import Schema
+from gradformer.graphs.batch import Batch
+from gradformer.model.parts import make_config
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What a model wants the store to precompute: the pair index, encodings, further structure."""
+
+    index: str | None = "hops"
+    rwse: int = 0
+    lap: int = 0
+    extras: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """Base of all model configs: frozen, flat, typed; one field for each option."""
+
+    layers: int = field(default=4, metadata={"help": "number of layers"})
+    width: int = field(default=64, metadata={"help": "channels of a node"})
+
+    def needs(self) -> Needs:
+        """What the store must hold for this model."""
+        return Needs(index=None)
+
+
+class GraphModel(nn.Module):
+    """A model of packed graphs.
+
+    A subclass gives ``Config`` (a :class:`ModelConfig`), ``reference`` (what it was proven
+    against), a constructor that ends with :meth:`finish`, :meth:`states` and :meth:`readout`.
+    """
+
+    Config: ClassVar[type[ModelConfig]]
+    reference: ClassVar[str] = ""
+    schema: Schema
+    config: Any
+    sites: int = 0
+
+    def __init__(self, schema: Schema, config: ModelConfig | None, options: dict[str, Any]) -> None:
+        super().__init__()
+        self.schema = schema
+        self.config = make_config(type(self).Config, config, options)
+
+    def finish(self) -> None:
+        """Number the sites of random draws; the last line of every constructor."""
+        self.sites = number_sites(self)
+
+    def prepare(self, data: Batch | Any) -> Batch:
+        """A :class:`Batch` from ours or PyG's, with seeds for this step when training.
+
+        Outside our training engine the seed of a step comes from torch's generator.
+        """
+        batch = data if isinstance(data, Batch) else Batch.from_pyg(data)
+        if self.training and self.sites and batch.seeds is None:
+            seed = torch.randint(2**31 - 1, (2,), device=batch.layout.device)
+            batch = batch.with_seed(seed, self.sites)
+        return batch
+
+    def states(self, batch: Batch) -> Tensor:
+        """Final node states, [nodes, width] (models with graph tokens may append rows)."""
+        raise NotImplementedError
+
+    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
+        """What enters the last map: one row for each graph, or each node."""
+        raise NotImplementedError
+
+    def readout(self, states: Tensor, batch: Batch) -> Tensor:
+        """Predictions (logits or values), [graphs or nodes, outputs]."""
+        raise NotImplementedError
+
+    def forward(self, data: Batch | Any) -> Tensor:
+        """Predictions for a :class:`Batch` or a PyG ``Batch``, [graphs or nodes, outputs]."""
+        batch = self.prepare(data)
+        return self.readout(self.states(batch), batch)
+
+
+MODELS: dict[str, type[GraphModel]] = {}
+Model = TypeVar("Model", bound=GraphModel)
+
+
+def register(name: str) -> Callable[[type[Model]], type[Model]]:
+    """Make a model known under ``name``."""
+
+    def enter(model: type[Model]) -> type[Model]:
+        assert is_dataclass(model.Config)
+        MODELS[name] = model
+        return model
+
+    return enter
+
+
+def model_class(name: str) -> type[GraphModel]:
+    """The class of a model by name."""
+    import gradformer.model.gradformer
+    import gradformer.zoo  # noqa: F401
+
+    if name not in MODELS:
+        raise ConfigError(f"model: unknown name {name!r}; {suggest(name, MODELS)}")
+    return MODELS[name]
+
+
+def create_model(name: str, schema: Schema, **options: Any) -> GraphModel:
+    """A model by name; options are the fields of its config."""
+    make: Any = model_class(name)
+    made: GraphModel = make(schema, **options)
+    return made
+
+
+def option_help(config: type[ModelConfig]) -> dict[str, str]:
+    """Name → help text of a config's options."""
+    return {f.name: str(f.metadata.get("help", "")) for f in fields(config)}

@@ -1,0 +1,133 @@
+"""From raw features to vectors: categories, floats, degrees, positional encodings."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gradformer.errors import InputError, choice
+from gradformer.graphs.batch import Batch
+from gradformer.model.parts import BatchNorm
+from gradformer.model.segments import in_degree
+
+# OGB's vocabularies of atoms and bonds, column by column.
+ATOM_SIZES = (119, 5, 12, 12, 10, 6, 6, 2, 2)
+BOND_SIZES = (5, 6, 2)
+
+
+class CategoryEncoder(nn.Module):
+    """Sum of one embedding for each categorical column: [rows, columns] int → [rows, width]."""
+
+    def __init__(self, sizes: tuple[int, ...], width: int) -> None:
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(size, width) for size in sizes)
+        for table in self.tables:
+            nn.init.xavier_uniform_(table.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dim() != 2 or x.shape[1] != len(self.tables) or x.is_floating_point():
+            raise InputError(
+                f"features: expected integers [rows, {len(self.tables)}], got {x.dtype} "
+                f"{list(x.shape)}"
+            )
+        parts = [table(x[:, column]) for column, table in enumerate(self.tables)]
+        return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
+
+
+class DegreeEncoder(nn.Module):
+    """For graphs without features: an embedding of the degree (one-hot), or the degree scaled.
+
+    ``onehot`` clamps the degree at ``largest``; ``normalised`` is a linear map of log(1 + degree).
+    """
+
+    def __init__(self, width: int, kind: str = "onehot", largest: int = 511) -> None:
+        super().__init__()
+        self.kind = choice("degree", kind, ("onehot", "normalised"))
+        self.largest = largest
+        self.table = nn.Embedding(largest + 1, width) if kind == "onehot" else nn.Linear(1, width)
+
+    def forward(self, batch: Batch) -> Tensor:
+        if self.kind == "onehot":
+            y: Tensor = self.table(in_degree(batch.edges, torch.int64).clamp(max=self.largest))
+            return y
+        z: Tensor = self.table(in_degree(batch.edges).log1p()[:, None])
+        return z
+
+
+class FeatureEncoder(nn.Module):
+    """Node features of any schema: categories, floats, or none (degrees)."""
+
+    def __init__(self, node: tuple[int, ...] | int, width: int, degree: str = "onehot") -> None:
+        super().__init__()
+        self.encoder: nn.Module
+        if isinstance(node, int):
+            self.encoder = nn.Linear(node, width)
+        elif node:
+            self.encoder = CategoryEncoder(node, width)
+        else:
+            self.encoder = DegreeEncoder(width, degree)
+
+    def forward(self, batch: Batch) -> Tensor:
+        if isinstance(self.encoder, DegreeEncoder):
+            y: Tensor = self.encoder(batch)
+            return y
+        if batch.x is None:
+            raise InputError("x: this model was built for graphs with node features")
+        x = batch.x.to(self.encoder.weight.dtype) if isinstance(self.encoder, nn.Linear) else batch.x
+        z: Tensor = self.encoder(x)
+        return z
+
+
+class EdgeEncoder(nn.Module):
+    """Edge features of any schema; one learned vector for all edges where there are none."""
+
+    def __init__(self, edge: tuple[int, ...] | int, width: int) -> None:
+        super().__init__()
+        self.encoder: nn.Module
+        if isinstance(edge, int):
+            self.encoder = nn.Linear(edge, width)
+        else:
+            self.encoder = CategoryEncoder(edge or (1,), width)
+        self.constant = edge == ()
+
+    def forward(self, batch: Batch) -> Tensor:
+        if self.constant:
+            table = self.encoder.tables[0].weight  # type: ignore[union-attr,index]
+            row: Tensor = table.expand(batch.edges.num_edges, -1)  # type: ignore[operator]
+            return row
+        if batch.edge_attr is None:
+            raise InputError("edge_attr: this model was built for graphs with edge features")
+        value = batch.edge_attr
+        if isinstance(self.encoder, nn.Linear):
+            value = value.to(self.encoder.weight.dtype)
+        y: Tensor = self.encoder(value)
+        return y
+
+
+class PositionEncoder(nn.Module):
+    """A positional encoding [nodes, steps] through an optional batch norm and a linear map."""
+
+    def __init__(self, name: str, steps: int, width: int, norm: bool = True) -> None:
+        super().__init__()
+        self.name = name
+        self.norm = BatchNorm(steps) if norm else None
+        self.linear = nn.Linear(steps, width)
+
+    def raw(self, batch: Batch) -> Tensor:
+        """The encoding as it enters the linear map (normalised if asked for)."""
+        if self.name not in batch.encodings:
+            raise InputError(
+                f"{self.name}: the graphs carry no such encoding; add it with gradformer's transforms"
+            )
+        value = batch.encodings[self.name].to(self.linear.weight.dtype)
+        if value.shape[1] != self.linear.in_features:
+            raise InputError(
+                f"{self.name}: expected {self.linear.in_features} columns, got {value.shape[1]}"
+            )
+        return value if self.norm is None else self.norm(value, batch.nodes)
+
+    def forward(self, raw: Tensor) -> Tensor:
+        y: Tensor = self.linear(raw)
+        return y
+
+

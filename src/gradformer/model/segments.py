@@ -1,0 +1,103 @@
+"""Sums and gathers along edges, in a fixed order: the same input gives the same bits twice.
+
+Each of the two functions is the other's derivative, so they can be differentiated any number of
+times. Plain torch; edges are sorted (see :class:`gradformer.graphs.batch.Edges`).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradformer.graphs.batch import Edges
+
+
+class _Gather(torch.autograd.Function):
+    """x [nodes, c] → x[index] [edges, c]."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor, ptr: Tensor, order: Tensor | None) -> Tensor:
+        ctx.indices = index, ptr, order
+        return x.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        return _Sum.apply(grad, *ctx.indices), None, None, None
+
+
+class _Sum(torch.autograd.Function):
+    """values [edges, c] → their sums over the edges of each node [nodes, c]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, values: Tensor, index: Tensor, ptr: Tensor, order: Tensor | None
+    ) -> Tensor:
+        ctx.indices = index, ptr, order
+        if values.is_cuda:
+            ordered = values if order is None else values.index_select(0, order)
+            return torch.segment_reduce(ordered, "sum", offsets=ptr.long(), axis=0, unsafe=True)
+        real = int(ptr[-1])
+        sums = values.new_zeros(ptr.numel() - 1, *values.shape[1:])
+        return sums.index_add_(0, index[:real], values[:real])
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        return _Gather.apply(grad.contiguous(), *ctx.indices), None, None, None
+
+
+def from_source(x: Tensor, edges: Edges) -> Tensor:
+    """x at the source of each edge, [edges, c]."""
+    return _Gather.apply(x, edges.source, edges.source_ptr, edges.by_source)
+
+
+def from_target(x: Tensor, edges: Edges) -> Tensor:
+    """x at the target of each edge, [edges, c]."""
+    return _Gather.apply(x, edges.target, edges.target_ptr, None)
+
+
+def sum_to_target(values: Tensor, edges: Edges) -> Tensor:
+    """Sums of ``values`` [edges, c] over the edges that enter each node, [nodes, c]."""
+    return _Sum.apply(values, edges.target, edges.target_ptr, None)
+
+
+def sum_to_source(values: Tensor, edges: Edges) -> Tensor:
+    """Sums of ``values`` [edges, c] over the edges that leave each node, [nodes, c]."""
+    return _Sum.apply(values, edges.source, edges.source_ptr, edges.by_source)
+
+
+def softmax_to_target(score: Tensor, edges: Edges) -> Tensor:
+    """Softmax of ``score`` [edges, c] over the edges that enter each node."""
+    size = (edges.target_ptr.numel() - 1, score.shape[1])
+    lowest = torch.full(size, -torch.inf, dtype=score.dtype, device=score.device)
+    index = edges.target.long()[:, None].expand_as(score)
+    top = lowest.scatter_reduce(0, index, score.detach(), "amax").index_select(0, edges.target)
+    weight = (score - top).exp()
+    return weight / from_target(sum_to_target(weight, edges), edges)
+
+
+def in_degree(edges: Edges, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Number of edges that enter each node, [nodes]."""
+    return edges.target_ptr.diff().to(dtype)
+
+
+def out_degree(edges: Edges, dtype: torch.dtype = torch.float32) -> Tensor:
+    """Number of edges that leave each node, [nodes]."""
+    return edges.source_ptr.diff().to(dtype)
+
+
+def pool(x: Tensor, node_ptr: Tensor, how: str) -> Tensor:
+    """``add``, ``mean`` or ``max`` of the rows of each graph, [graphs, c]; 0 for an empty graph.
+
+    Shapes: x [rows, c]; node_ptr [graphs + 1]. Rows from ``node_ptr[-1]`` on take no part.
+    """
+    sizes = node_ptr.diff()
+    if how == "max":
+        top = torch.segment_reduce(x, "max", offsets=node_ptr.long(), axis=0, unsafe=True)
+        return torch.where((sizes > 0)[:, None], top, 0.0)
+    rows = torch.arange(x.shape[0], device=x.device, dtype=torch.int32)
+    graph = torch.searchsorted(node_ptr[1:].contiguous(), rows, right=True, out_int32=True)
+    graph = graph.clamp(max=sizes.numel() - 1)
+    total = _Sum.apply(x, graph, node_ptr, None)
+    return total / sizes.clamp(min=1)[:, None] if how == "mean" else total

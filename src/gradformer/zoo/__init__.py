@@ -1,0 +1,1 @@
+"""The fourteen baselines, one file each."""
