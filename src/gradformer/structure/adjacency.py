@@ -1,0 +1,162 @@
+"""Neighbour lists of many graphs at once, and their degrees."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradformer.errors import InputError
+from gradformer.structure.parallel import HAVE_NUMBA, compiled, over_slices
+
+
+class Neighbours(NamedTuple):
+    """Out-neighbours of every node: node v, counted over all graphs, has
+    ``targets[ptr[v]:ptr[v+1]]``, numbered inside its graph.
+
+    Shapes: ptr [nodes + 1] int64, targets [edges] int32.
+    """
+
+    ptr: NDArray[np.int64]
+    targets: NDArray[np.int32]
+
+
+def check_edges(node_ptr: NDArray[Any], edge_ptr: NDArray[Any], edge_index: NDArray[Any]) -> None:
+    """Raise an :class:`InputError` unless the three arrays describe graphs."""
+    for name, ptr in (("node_ptr", node_ptr), ("edge_ptr", edge_ptr)):
+        if ptr.ndim != 1 or len(ptr) < 1 or ptr[0] != 0 or (np.diff(ptr) < 0).any():
+            raise InputError(f"{name}: expected a rising vector from 0, one entry more than graphs")
+    if len(node_ptr) != len(edge_ptr):
+        raise InputError(
+            f"edge_ptr: {len(edge_ptr) - 1} graphs, but node_ptr has {len(node_ptr) - 1}"
+        )
+    edges = int(edge_ptr[-1])
+    if edge_index.shape != (2, edges) or edge_index.dtype.kind not in "iu":
+        raise InputError(
+            f"edge_index: {edge_index.dtype} of shape {edge_index.shape}, "
+            f"expected integers of shape (2, {edges})"
+        )
+
+
+def _reject(node_ptr: NDArray[Any], edge_ptr: NDArray[Any], edge_index: NDArray[Any]) -> None:
+    """Name the first edge that leaves its graph, if there is one."""
+    size = np.repeat(np.diff(node_ptr), np.diff(edge_ptr))
+    bad = ((edge_index < 0) | (edge_index >= size)).any(axis=0)
+    if bad.any():
+        edge = int(bad.argmax())
+        graph = int(np.searchsorted(edge_ptr, edge, side="right")) - 1
+        raise InputError(
+            f"edge_index: graph {graph} has the edge {tuple(edge_index[:, edge].tolist())} but "
+            f"only {node_ptr[graph + 1] - node_ptr[graph]} nodes; nodes are numbered within a graph"
+        )
+
+
+@compiled
+def _sort_by_source(first, last, node_ptr, edge_ptr, source, target, both, ptr, index):  # type: ignore[no-untyped-def]
+    """Counting sort of graphs first…last; False at an edge that leaves its graph."""
+    for g in range(first, last):
+        base, n = node_ptr[g], node_ptr[g + 1] - node_ptr[g]
+        start, stop = edge_ptr[g], edge_ptr[g + 1]
+        sources, targets = source[start:stop], target[start:stop]
+        inside, in_order = True, not both
+        for e in range(stop - start):
+            s, t = sources[e], targets[e]
+            inside &= (s >= 0) & (s < n) & (t >= 0) & (t < n)
+        for e in range(stop - start - 1):
+            in_order &= sources[e] <= sources[e + 1]
+        if not inside:
+            return False
+        if in_order:
+            index[start:stop] = targets
+            v = 0
+            for e in range(stop - start):
+                while v < sources[e]:
+                    ptr[base + v + 1] = start + e
+                    v += 1
+            ptr[base + v + 1 : base + n + 1] = stop
+            continue
+        place = np.zeros(n, np.int64)
+        for e in range(stop - start):
+            place[sources[e]] += 1
+            if both:
+                place[targets[e]] += 1
+        total = 2 * start if both else start
+        for v in range(n):
+            count, place[v] = place[v], total
+            total += count
+            ptr[base + v + 1] = total
+        for e in range(stop - start):
+            s, t = sources[e], targets[e]
+            index[place[s]] = t
+            place[s] += 1
+            if both:
+                index[place[t]] = s
+                place[t] += 1
+    return True
+
+
+def neighbours(
+    node_ptr: NDArray[Any],
+    edge_ptr: NDArray[Any],
+    edge_index: NDArray[Any],
+    *,
+    symmetric: bool = False,
+) -> Neighbours:
+    """Sort the edges by source; with ``symmetric`` every edge counts in both directions."""
+    check_edges(node_ptr, edge_ptr, edge_index)
+    source, target = edge_index
+    if not HAVE_NUMBA:
+        _reject(node_ptr, edge_ptr, edge_index)
+        base = np.repeat(np.asarray(node_ptr[:-1], np.int64), np.diff(edge_ptr))
+        source = source + base
+        if symmetric:
+            source, target = (
+                np.concatenate([source, target + base]),
+                np.concatenate([target, source - base]),
+            )
+        count = np.bincount(source, minlength=int(node_ptr[-1]))
+        ptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+        return Neighbours(ptr, target[np.argsort(source, kind="stable")].astype(np.int32))
+
+    ptr = np.zeros(int(node_ptr[-1]) + 1, np.int64)
+    index = np.empty((2 if symmetric else 1) * edge_index.shape[1], np.int32)
+
+    def work(first: int, last: int) -> None:
+        if not _sort_by_source(
+            first, last, node_ptr, edge_ptr, source, target, symmetric, ptr, index
+        ):
+            _reject(node_ptr, edge_ptr, edge_index)
+
+    over_slices(work, np.diff(edge_ptr))
+    return Neighbours(ptr, index)
+
+
+def simple_neighbours(
+    node_ptr: NDArray[Any], edge_ptr: NDArray[Any], edge_index: NDArray[Any]
+) -> Neighbours:
+    """Neighbours of the simple undirected graph: both directions, no self-loop, no edge twice,
+    each list in rising order."""
+    ptr, index = neighbours(node_ptr, edge_ptr, edge_index, symmetric=True)
+    nodes = len(ptr) - 1
+    source = np.repeat(np.arange(nodes), np.diff(ptr))
+    base = np.repeat(np.asarray(node_ptr[:-1], np.int64), np.diff(ptr[np.asarray(node_ptr)]))
+    target = index + base
+    source, target = np.divmod(np.unique((source * nodes + target)[source != target]), nodes or 1)
+    count = np.bincount(source, minlength=nodes)
+    base = np.repeat(np.asarray(node_ptr[:-1], np.int64), np.diff(node_ptr))
+    return Neighbours(
+        np.concatenate([[0], np.cumsum(count)]).astype(np.int64),
+        (target - base[source]).astype(np.int32),
+    )
+
+
+def degrees(
+    node_ptr: NDArray[Any], edge_ptr: NDArray[Any], edge_index: NDArray[Any]
+) -> NDArray[np.int64]:
+    """Out-degree of every node, [nodes]: the degree, where both directions are listed.
+
+    >>> degrees(np.array([0, 3]), np.array([0, 2]), np.array([[0, 1], [1, 0]]))
+    array([1, 1, 0])
+    """
+    return np.diff(neighbours(node_ptr, edge_ptr, edge_index).ptr)

@@ -1,0 +1,224 @@
+"""Where a node sits in its graph: random-walk return probabilities and Laplacian eigenvectors."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any, Literal, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradformer.errors import ConfigError, choice
+from gradformer.structure.adjacency import Neighbours, check_edges, neighbours
+from gradformer.structure.parallel import HAVE_NUMBA, Progress, compiled, over_slices
+
+COLUMNS = 64
+"""Start nodes whose walks are followed at once: the working set stays in cache."""
+
+
+def random_walk(
+    node_ptr: NDArray[Any],
+    edge_ptr: NDArray[Any],
+    edge_index: NDArray[Any],
+    steps: int,
+    *,
+    progress: Progress | None = None,
+) -> NDArray[np.float32]:
+    """Probability of being back after t steps, diag((D⁻¹A)ᵗ) for t = 1…steps: [nodes, steps].
+
+    A counts the edges i → j (row i), D is the out-degree; a walk that meets a node without edges
+    ends there, so isolated nodes have zeros.
+
+    >>> triangle = np.array([[0, 0, 1, 1, 2, 2], [1, 2, 0, 2, 0, 1]])
+    >>> random_walk(np.array([0, 3]), np.array([0, 6]), triangle, 3)[0].tolist()
+    [0.0, 0.5, 0.25]
+    """
+    if steps < 1:
+        raise ConfigError(f"steps: {steps}, expected at least 1")
+    lists = neighbours(node_ptr, edge_ptr, edge_index)
+    follow = _walk_compiled if HAVE_NUMBA else _walk_numpy
+    return follow(np.asarray(node_ptr, np.int64), lists, steps, progress)
+
+
+def _walk_compiled(
+    node_ptr: NDArray[np.int64], lists: Neighbours, steps: int, progress: Progress | None = None
+) -> NDArray[np.float32]:
+    sizes = np.diff(node_ptr)
+    blocks = -(-sizes // COLUMNS)
+    graph = np.repeat(np.arange(len(sizes)), blocks)
+    block = np.arange(len(graph)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
+    out = np.empty((int(node_ptr[-1]), steps), np.float32)
+    work_per_graph = steps * (np.diff(lists.ptr[node_ptr]) + sizes) * np.minimum(sizes, COLUMNS)
+
+    def work(first: int, last: int) -> None:
+        _walk_blocks(first, last, graph, block, node_ptr, *lists, steps, out)
+
+    over_slices(work, work_per_graph[graph], block == 0, progress)
+    return out
+
+
+@compiled
+def _walk_blocks(first, last, graph, block, node_ptr, ptr, index, steps, out):  # type: ignore[no-untyped-def]
+    """Columns of (D⁻¹A)ᵗ, 64 at a time: each step averages every node's out-neighbours."""
+    largest = 0
+    for item in range(first, last):
+        largest = max(largest, node_ptr[graph[item] + 1] - node_ptr[graph[item]])
+    space = np.empty(largest * COLUMNS, np.float32)
+    spare = np.empty(largest * COLUMNS, np.float32)
+    for item in range(first, last):
+        base, n = node_ptr[graph[item]], node_ptr[graph[item] + 1] - node_ptr[graph[item]]
+        low = COLUMNS * block[item]
+        width = min(COLUMNS, n - low)
+        now, then = space[: n * width], spare[: n * width]
+        now[:] = 0
+        for j in range(width):
+            now[(low + j) * width + j] = 1
+        for t in range(steps):
+            for i in range(n):
+                start, stop = ptr[base + i], ptr[base + i + 1]
+                total = then[i * width : (i + 1) * width]
+                total[:] = 0
+                for e in range(start, stop):
+                    part = now[index[e] * width : (index[e] + 1) * width]
+                    for j in range(width):
+                        total[j] += part[j]
+                if stop > start:
+                    share = np.float32(1) / np.float32(stop - start)
+                    for j in range(width):
+                        total[j] *= share
+            now, then = then, now
+            for j in range(width):
+                out[base + low + j, t] = now[(low + j) * width + j]
+
+
+def _walk_numpy(
+    node_ptr: NDArray[np.int64], lists: Neighbours, steps: int, progress: Progress | None = None
+) -> NDArray[np.float32]:
+    """The same probabilities without numba: dense powers, one graph after the other."""
+    out = np.empty((int(node_ptr[-1]), steps), np.float32)
+    degree = np.diff(lists.ptr)
+    for low, high in pairwise(node_ptr):
+        n = int(high - low)
+        source = np.repeat(np.arange(n), degree[low:high])
+        walk = np.zeros((n, n), np.float32)
+        np.add.at(walk, (source, lists.targets[lists.ptr[low] : lists.ptr[high]]), 1)
+        walk /= np.maximum(degree[low:high, None], 1)
+        power = np.eye(n, dtype=np.float32)
+        for t in range(steps):
+            power = walk @ power
+            out[low:high, t] = np.diagonal(power)
+        if progress is not None:
+            progress(1)
+    return out
+
+
+Normalization = Literal["sym", "none"]
+
+
+@overload
+def laplacian(
+    node_ptr: NDArray[Any],
+    edge_ptr: NDArray[Any],
+    edge_index: NDArray[Any],
+    k: int,
+    *,
+    normalization: Normalization = ...,
+    skip_first: bool = ...,
+    isolated: float = ...,
+    with_values: Literal[False] = ...,
+    progress: Progress | None = ...,
+) -> NDArray[np.float32]: ...
+
+
+@overload
+def laplacian(
+    node_ptr: NDArray[Any],
+    edge_ptr: NDArray[Any],
+    edge_index: NDArray[Any],
+    k: int,
+    *,
+    normalization: Normalization = ...,
+    skip_first: bool = ...,
+    isolated: float = ...,
+    with_values: Literal[True],
+    progress: Progress | None = ...,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]: ...
+
+
+def laplacian(
+    node_ptr: NDArray[Any],
+    edge_ptr: NDArray[Any],
+    edge_index: NDArray[Any],
+    k: int,
+    *,
+    normalization: Normalization = "sym",
+    skip_first: bool = True,
+    isolated: float = 1.0,
+    with_values: bool = False,
+    progress: Progress | None = None,
+) -> NDArray[np.float32] | tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The k eigenvectors of the graph Laplacian with the smallest eigenvalues: [nodes, k].
+
+    L = I − D^(−½) A D^(−½) (``"sym"``) or D − A (``"none"``), of the simple undirected graph: both
+    directions, no self-loops, no edge twice. Columns follow the rising eigenvalues and have unit
+    norm; a graph with fewer than k fills the rest with zeros. An eigenvector's sign is arbitrary:
+    here its largest entry is positive (the first of equals), and models flip signs in training.
+
+    Args:
+        skip_first: leave out the very first eigenvector.
+        isolated: diagonal of L at a node without edges; codes differ between 1 and 0 ("sym").
+        with_values: return also the eigenvalues, [graphs, k], zero where there is none.
+        progress: called with the number of graphs that became ready.
+    """
+    if k < 1:
+        raise ConfigError(f"k: {k}, expected at least 1")
+    choice("normalization", normalization, ("sym", "none"))
+    check_edges(node_ptr, edge_ptr, edge_index)
+    lists = neighbours(node_ptr, edge_ptr, edge_index)
+    sizes = np.diff(node_ptr)
+    vectors = np.zeros((int(node_ptr[-1]), k), np.float32)
+    values = np.zeros((len(sizes), k), np.float32)
+    skip = int(skip_first)
+
+    def work(first: int, last: int) -> None:
+        for g in range(first, last):
+            low, high = int(node_ptr[g]), int(node_ptr[g + 1])
+            kept = min(k, high - low - skip)
+            if kept < 1:
+                continue
+            spectrum, basis = np.linalg.eigh(
+                _laplacian_matrix(lists, low, high, normalization, isolated)
+            )
+            values[g, :kept] = spectrum[skip : skip + kept]
+            vectors[low:high, :kept] = _fix_signs(basis[:, skip : skip + kept])
+
+    over_slices(work, 10 * sizes.astype(np.int64) ** 3 + 100_000, progress=progress)
+    return (vectors, values) if with_values else vectors
+
+
+def _laplacian_matrix(
+    lists: Neighbours, low: int, high: int, normalization: Normalization, isolated: float
+) -> NDArray[np.float64]:
+    n = high - low
+    source = np.repeat(np.arange(n), np.diff(lists.ptr[low : high + 1]))
+    target = lists.targets[lists.ptr[low] : lists.ptr[high]]
+    adjacency = np.zeros((n, n))
+    adjacency[source, target] = 1
+    adjacency[target, source] = 1
+    np.fill_diagonal(adjacency, 0)
+    degree = adjacency.sum(axis=1)
+    if normalization == "none":
+        np.fill_diagonal(adjacency, -degree)
+        return -adjacency
+    scale = 1 / np.sqrt(np.maximum(degree, 1))
+    matrix: NDArray[np.float64] = -scale[:, None] * adjacency * scale
+    np.fill_diagonal(matrix, np.where(degree > 0, 1.0, isolated))
+    return matrix
+
+
+def _fix_signs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Turn each column so that its first entry of (nearly) largest size is positive."""
+    size = np.abs(vectors)
+    leader = (size > size.max(axis=0) * (1 - 1e-5)).argmax(axis=0)
+    signs: NDArray[np.float64] = np.sign(vectors[leader, np.arange(vectors.shape[1])])
+    return vectors * signs
