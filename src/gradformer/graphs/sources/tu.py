@@ -1,0 +1,114 @@
+"""The text format of the TU Dortmund collection: NAME_A.txt and its companions.
+
+Line i of NAME_A.txt is one directed edge "source, target" over all nodes counted from 1; the other
+files have a line for each node (graph_indicator, node_labels, node_attributes), edge (edge_labels,
+edge_attributes) or graph (graph_labels).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradformer.errors import InputError
+from gradformer.graphs.arrays import GraphArrays, Schema
+from gradformer.graphs.sources.text import floats, integers
+
+Read = Callable[[str], bytes | None]
+Features = Literal["labels", "attributes"]
+Column = NDArray[np.int64] | NDArray[np.float32] | None
+
+
+def read_tu(
+    name: str, read: Read, *, node: Features = "labels", edge: Features = "labels"
+) -> GraphArrays:
+    """Graphs of the set ``name``; ``read("A")`` is the content of NAME_A.txt, None if absent.
+
+    Self-loops and repeated edges are dropped. Labels become one categorical column each, counted
+    from 0; attributes become floats. Without the file there are no features. The classes of graphs
+    are numbered in the order of their labels.
+    """
+    edges = integers(_required(name, read, "A"), 2, f"{name}_A.txt") - 1
+    indicator = _column(name, _required(name, read, "graph_indicator"), "graph_indicator") - 1
+    labels = _column(name, _required(name, read, "graph_labels"), "graph_labels")
+    nodes, graphs = len(indicator), len(labels)
+    falls = np.flatnonzero(np.diff(indicator) < 0)
+    if nodes and (len(falls) or indicator[0] < 0 or indicator[-1] >= graphs):
+        row = int(falls[0]) + 2 if len(falls) else (1 if indicator[0] < 0 else nodes)
+        raise InputError(
+            f"{name}_graph_indicator.txt, line {row}: graphs must be numbered 1 to {graphs} "
+            f"in ascending order, got {indicator[row - 1] + 1}"
+        )
+    listed = len(edges)
+    outside = (edges.min(axis=1, initial=0) < 0) | (edges.max(axis=1, initial=0) >= nodes)
+    if not outside.any():
+        outside = indicator[edges[:, 0]] != indicator[edges[:, 1]]
+    if outside.any():
+        row = int(outside.argmax())
+        pair = ", ".join(str(end + 1) for end in edges[row])
+        raise InputError(
+            f"{name}_A.txt, line {row + 1}: edge {pair} does not join two of the {nodes} nodes "
+            "of one graph"
+        )
+    kept = _simple(edges, nodes)
+    edges = edges[kept]
+    node_ptr = np.searchsorted(indicator, np.arange(graphs + 1)).astype(np.int64)
+    graph_of_edge = indicator[edges[:, 0]]
+    x, node_schema = _features(name, read, f"node_{node}", nodes)
+    edge_attr, edge_schema = _features(name, read, f"edge_{edge}", listed)
+    classes, y = np.unique(labels, return_inverse=True)
+    return GraphArrays(
+        node_ptr,
+        np.searchsorted(graph_of_edge, np.arange(graphs + 1)).astype(np.int64),
+        np.ascontiguousarray((edges - node_ptr[graph_of_edge][:, None]).T.astype(np.int32)),
+        Schema(node_schema, edge_schema, "graph", "multiclass", len(classes)),
+        x,
+        edge_attr if edge_attr is None else edge_attr[kept],
+        y.astype(np.int64),
+    )
+
+
+def _simple(edges: NDArray[np.int64], nodes: int) -> NDArray[np.int64]:
+    """Rows of ``edges`` [E, 2] without self-loops, each pair once, by target, then source."""
+    code = edges[:, 1] * nodes + edges[:, 0]
+    order = np.argsort(code, kind="stable")
+    code = code[order]
+    first = np.ones(len(code), bool)
+    first[1:] = code[1:] != code[:-1]
+    kept: NDArray[np.int64] = order[first]
+    kept = kept[edges[kept, 0] != edges[kept, 1]]
+    return kept
+
+
+def _features(name: str, read: Read, kind: str, rows: int) -> tuple[Column, tuple[int, ...] | int]:
+    content = read(kind)
+    if content is None:
+        return None, ()
+    file = f"{name}_{kind}.txt"
+    value: Column
+    schema: tuple[int, ...] | int
+    if kind.endswith("labels"):
+        columns = content.split(b"\n", 1)[0].count(b",") + 1
+        value = integers(content, columns, file)
+        value = value - value.min(axis=0) if len(value) else value
+        schema = tuple((value.max(axis=0, initial=0) + 1).tolist())
+    else:
+        value = floats(content, None, file)
+        schema = value.shape[1]
+    if len(value) != rows:
+        raise InputError(f"{file} has {len(value)} lines, expected {rows}")
+    return value, schema
+
+
+def _required(name: str, read: Read, kind: str) -> bytes:
+    content = read(kind)
+    if content is None:
+        raise InputError(f"{name}_{kind}.txt is missing; a TU dataset needs it")
+    return content
+
+
+def _column(name: str, content: bytes, kind: str) -> NDArray[np.int64]:
+    return integers(content, 1, f"{name}_{kind}.txt")[:, 0]

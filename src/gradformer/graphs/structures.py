@@ -1,0 +1,150 @@
+"""What a store computes from the graphs alone, once, before any training.
+
+The options are a :class:`Structure`; a model that needs more than distances and encodings
+registers a function of its own and names it in ``extras``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, get_args
+
+import yaml
+from numpy.typing import NDArray
+
+from gradformer.errors import ConfigError, choice
+from gradformer.graphs.arrays import GraphArrays
+from gradformer.progress import bar
+from gradformer.structure.codebook import HOPS, Codebook
+from gradformer.structure.distance import hop_distances
+from gradformer.structure.encodings import laplacian, random_walk
+
+Array = NDArray[Any]
+Index = Literal["hops", "curvature", "similarity"]
+#: What the rows of an array belong to. "own" arrays bring ``<name>_ptr`` [graphs + 1] with them.
+Kind = Literal["node", "edge", "pair", "graph", "own"]
+
+
+@dataclass(frozen=True)
+class Structure:
+    """Options of the structural index ψ and of the encodings; part of a store's key.
+
+    Args:
+        index: the pair index ψ, one byte a pair.
+        symmetric: take edges as undirected when hops are counted.
+        rwse: steps of the random-walk encoding, 0 for none.
+        lap: Laplacian eigenvectors, 0 for none.
+        extras: registered structures, each ``"name"`` or ``"name:option=value,option=value"``.
+    """
+
+    index: Index = "hops"
+    symmetric: bool = False
+    rwse: int = 0
+    lap: int = 0
+    extras: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        choice("structure.index", self.index, get_args(Index))
+        for name in ("rwse", "lap"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"structure.{name}: {getattr(self, name)} is below 0")
+        for extra in self.extras:
+            _parse(extra)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for a file or a hash; a registered structure is named with its version."""
+        versions = {extra: _REGISTRY[_parse(extra)[0]].version for extra in self.extras}
+        return {**asdict(self), "extras": list(self.extras), "versions": versions}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Structure:
+        known = {name: value for name, value in values.items() if name != "versions"}
+        return cls(**{**known, "extras": tuple(known["extras"])})
+
+
+@dataclass(frozen=True)
+class _Registered:
+    function: Callable[..., dict[str, Array]]
+    kind: Kind
+    version: int
+
+
+_REGISTRY: dict[str, _Registered] = {}
+
+
+def register_structure(
+    name: str, function: Callable[..., dict[str, Array]], kind: Kind, version: int = 1
+) -> None:
+    """Make ``function(arrays, **options)`` available to ``Structure(extras=(name,))``.
+
+    It receives the graphs with edges already sorted by destination and returns arrays by name,
+    whose rows belong to ``kind``: [N, ·], [E, ·], [Σn², ·], [graphs, ·], or, for "own", any number
+    of rows with a pointer ``<name>_ptr`` [graphs + 1] int64. Raise ``version`` when its values
+    change, so that old stores are not taken for new ones.
+    """
+    choice("kind", kind, get_args(Kind))
+    _REGISTRY[name] = _Registered(function, kind, version)
+
+
+def _parse(extra: str) -> tuple[str, dict[str, Any]]:
+    """``"name:a=1,b=x"`` as a name and options, values read as YAML."""
+    name, _, rest = extra.partition(":")
+    choice("structure.extras", name, _REGISTRY)
+    options = {}
+    for part in filter(None, rest.split(",")):
+        key, equals, value = part.partition("=")
+        if not equals:
+            raise ConfigError(f"structure.extras: {extra!r} has {part!r}, expected option=value")
+        options[key.strip()] = yaml.safe_load(value)
+    return name, options
+
+
+def compute(
+    arrays: GraphArrays, structure: Structure
+) -> tuple[dict[str, tuple[Kind, Array]], Codebook]:
+    """All that ``structure`` asks for, by name with its kind, and what the pair bytes mean."""
+    graphs = (arrays.node_ptr, arrays.edge_ptr, arrays.edge_index)
+    found: dict[str, tuple[Kind, Array]] = {}
+    codebook = HOPS
+    with bar("distances", arrays.num_graphs) as advance:
+        distance = hop_distances(*graphs, symmetric=structure.symmetric, progress=advance)
+    found["distance"] = ("pair", distance)
+    if structure.rwse:
+        with bar("random walks", arrays.num_graphs) as advance:
+            found["rwse"] = ("node", random_walk(*graphs, structure.rwse, progress=advance))
+    if structure.lap:
+        with bar("eigenvectors", arrays.num_graphs) as advance:
+            vectors, values = laplacian(*graphs, structure.lap, with_values=True, progress=advance)
+        found["lap"], found["lap_values"] = ("node", vectors), ("graph", values)
+    for extra in structure.extras:
+        name, options = _parse(extra)
+        registered = _REGISTRY[name]
+        for array_name, value in registered.function(arrays, **options).items():
+            if array_name in found:
+                raise ConfigError(f"structure.extras: {extra!r} gives {array_name!r} a second time")
+            found[array_name] = (registered.kind, value)
+    _check_rows(arrays, found)
+    return found, codebook
+
+
+def _check_rows(arrays: GraphArrays, found: dict[str, tuple[Kind, Array]]) -> None:
+    rows = {
+        "node": int(arrays.node_ptr[-1]),
+        "edge": int(arrays.edge_ptr[-1]),
+        "pair": arrays.num_pairs,
+        "graph": arrays.num_graphs,
+    }
+    for name, (kind, value) in found.items():
+        if kind != "own":
+            expected = rows[kind]
+        elif name.endswith("_ptr"):
+            expected = arrays.num_graphs + 1
+        elif f"{name}_ptr" in found:
+            expected = int(found[f"{name}_ptr"][1][-1])
+        else:
+            raise ConfigError(f"structure array {name!r} comes without {name}_ptr")
+        if len(value) != expected:
+            raise ConfigError(
+                f"structure array {name!r} has {len(value)} rows, expected {expected} ({kind})"
+            )
