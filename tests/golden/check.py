@@ -20,10 +20,10 @@ from torch import Tensor
 if __package__ in (None, ""):
     sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from tests.golden.case import Case, Subject
+from tests.golden.case import Case, Subject, same
 
-# Tolerances relative to max(1, max|reference|), by what is compared.
-VALUE, GRADIENT, BUFFER = 5e-5, 1e-4, 1e-5
+# Tolerances relative to max(1, max|reference|), by what is compared; float64 files get FINE instead.
+VALUE, GRADIENT, BUFFER, FINE = 5e-5, 1e-4, 1e-5, 1e-12
 
 
 @dataclass
@@ -35,16 +35,20 @@ class Verdict:
     skipped: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
 
-    def compare(self, name: str, ours: Tensor, reference: Tensor, tolerance: float, unit: float = 1.0) -> None:
+    def compare(
+        self, name: str, ours: Tensor, reference: Tensor, tolerance: float, unit: float = 1.0
+    ) -> None:
         """|ours − reference| ≤ tolerance · max(unit, max|reference|), everywhere and finite."""
         self.compared += 1
+        tolerance = FINE if reference.dtype == torch.float64 else tolerance
         ours, reference = ours.detach().double(), reference.double()
         if ours.shape != reference.shape:
             self.problems.append(f"{name}: shape {list(ours.shape)}, not {list(reference.shape)}")
             return
         if not reference.numel():
             return
-        scale = max(unit, float(reference[reference.isfinite()].abs().max()) if reference.isfinite().any() else unit)
+        finite = reference[reference.isfinite()].abs()
+        scale = max(unit, float(finite.max()) if finite.numel() else unit)
         same_inf = torch.where(reference.isinf(), ours == reference, True)
         difference = torch.where(reference.isinf() & same_inf, 0.0, (ours - reference).abs())
         error = float(difference.max()) / scale
@@ -81,11 +85,11 @@ def check(subject: Subject, verdict: Verdict) -> None:
     with torch.no_grad():
         seen = subject.observe()
     for name, value in seen.items():
-        verdict.compare(name, value, subject.select.get(name, lambda x: x)(case[name]), VALUE)
+        verdict.compare(name, value, subject.select.get(name, same)(case[name]), VALUE)
     model.train()
     trained = subject.train()
     for name, value in trained.items():
-        verdict.compare(name, value, subject.select.get(name, lambda x: x)(case[name]), VALUE)
+        verdict.compare(name, value, subject.select.get(name, same)(case[name]), VALUE)
     model.zero_grad(set_to_none=True)
     trained["loss"].backward()
     _gradients(subject, verdict)
@@ -113,19 +117,21 @@ def _load(subject: Subject, verdict: Verdict) -> None:
 
 
 def _gradients(subject: Subject, verdict: Verdict) -> None:
-    stored = subject.case.under("grad")
+    case = subject.case
+    stored = case.under("grad")
     # Biases in front of a batch norm have a zero gradient: what is stored is rounding of the rest.
     largest = max((float(g.abs().max()) for g in stored.values() if g.numel()), default=1.0)
+    unit = max(1.0, 0.1 * largest)
     for ours, parameter in subject.model.named_parameters():
         ref = subject.names.get(ours)
         if ref is None or ref.name not in stored:
             continue
         grad = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
-        unit = max(1.0, 0.1 * largest)
         verdict.compare(f"grad/{ref.name}", grad, ref.transform(stored[ref.name]), GRADIENT, unit)
     for name, leaf in subject.inputs.items():
         assert leaf.grad is not None, name
-        verdict.compare(name, leaf.grad, subject.select.get(name, lambda x: x)(subject.case[name]), GRADIENT, largest)
+        reference = subject.select.get(name, same)(case[name])
+        verdict.compare(name, leaf.grad, reference, GRADIENT, unit)
     used = {ref.name for ref in subject.names.values()}
     for name, grad in stored.items():
         if name not in used:

@@ -1,0 +1,121 @@
+"""A layer for other people's models: PyG's ``GPSConv`` with decayed attention."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from gradformer.attention import Decay, Layout
+from gradformer.attention.draws import number_sites
+from gradformer.errors import InputError
+from gradformer.graphs.batch import Batch, batch_distances, sort_edges
+from gradformer.model.layer import Attention, FeedForward
+from gradformer.model.parts import BatchNorm, Dropout
+
+_seen: Any = WeakTensorKeyDictionary()  # edge_index → (its version, batch vector, Batch)
+
+
+def _batch_of(edge_index: Tensor, vector: Tensor, distance: Tensor | None) -> Batch:
+    """Layout, edges and distances of a PyG batch, kept as long as its ``edge_index`` lives."""
+    known = _seen.get(edge_index)
+    if known is not None and known[0] == edge_index._version and torch.equal(known[1], vector):
+        batch: Batch = known[2]
+    else:
+        layout = Layout.from_batch(vector)
+        edges, _ = sort_edges(edge_index, layout)
+        batch = Batch(layout, edges)
+        _seen[edge_index] = (edge_index._version, vector, batch)
+    if distance is None and batch.distance is None:
+        batch = Batch(batch.layout, batch.edges, distance=batch_distances(edge_index, batch.layout))
+        _seen[edge_index] = (edge_index._version, vector, batch)
+    if distance is None:
+        return batch
+    return Batch(batch.layout, batch.edges, distance=distance)
+
+
+class GradformerConv(nn.Module):
+    r"""Local convolution beside decayed attention; a drop-in for PyG's ``GPSConv``.
+
+    .. math::
+        s = \operatorname{BN}(\text{conv}(x) + x) + \operatorname{BN}(\text{attention}(x) + x),
+        \qquad x' = \operatorname{BN}(s + \text{MLP}(s))
+
+    Args:
+        channels: width of a node.
+        conv: any PyG convolution of that width, or None.
+        heads: attention heads.
+        dropout: after the convolution, the attention and in the MLP.
+        attention_dropout: on the attention weights.
+        decay: a :class:`~gradformer.attention.Decay` (to share start points between layers), or
+            options for one as a dict, or None for its defaults.
+
+    Shapes: x [nodes, channels]; edge_index [2, edges]; batch [nodes] sorted, one graph if None;
+    distance flat uint8 [Σ n²], computed from ``edge_index`` when absent and kept for other layers.
+
+    >>> conv = GradformerConv(16, None, heads=4)
+    >>> x, edge_index = torch.randn(3, 16), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    >>> conv(x, edge_index).shape
+    torch.Size([3, 16])
+    """
+
+    def __init__(
+        self,
+        channels: int,
+        conv: nn.Module | None,
+        heads: int = 1,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        decay: Decay | dict[str, Any] | None = None,
+    ) -> None:
+        super().__init__()
+        self.channels, self.heads = channels, heads
+        self.conv = conv
+        self.attention = Attention(channels, heads, attention_dropout)
+        self.decay = decay if isinstance(decay, Decay) else Decay(heads, **(decay or {}))
+        self.mlp = FeedForward(channels, dropout)
+        self.norm1 = BatchNorm(channels) if conv is not None else None
+        self.norm2, self.norm3 = BatchNorm(channels), BatchNorm(channels)
+        self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        self.sites = number_sites(self)
+
+    def reset_parameters(self) -> None:
+        """Draw all parameters anew (start points keep their values)."""
+        for module in self.modules():
+            if module is not self and not isinstance(module, Decay):
+                reset = getattr(module, "reset_parameters", None)
+                if callable(reset):
+                    reset()
+
+    def forward(
+        self,
+        x: Tensor,
+        edge_index: Tensor,
+        batch: Tensor | None = None,
+        distance: Tensor | None = None,
+        **kwargs: Any,
+    ) -> Tensor:
+        """New node states [nodes, channels]; ``kwargs`` go to the convolution."""
+        if x.dim() != 2 or x.shape[1] != self.channels:
+            raise InputError(f"x: expected [nodes, {self.channels}], got {list(x.shape)}")
+        if batch is None:
+            batch = edge_index.new_zeros(len(x))
+        if len(batch) != len(x):
+            raise InputError(f"batch: has {len(batch)} entries, but x has {len(x)} rows")
+        packed = _batch_of(edge_index, batch, distance)
+        if self.training:
+            seed = torch.randint(2**31 - 1, (2,), device=x.device)
+            packed = packed.with_seed(seed, self.sites)
+        nodes, seeds = packed.nodes, packed.seeds
+        tables = self.decay()[0]
+        y = self.dropout2(self.attention(x, tables, packed), nodes, seeds)
+        y = self.norm2(x + y, nodes)
+        if self.conv is not None and self.norm1 is not None:
+            z = self.dropout1(self.conv(x, edge_index, **kwargs), nodes, seeds)
+            y = y + self.norm1(x + z, nodes)
+        return self.norm3(y + self.mlp(y, packed), nodes)
+
+    def __repr__(self) -> str:
+        return f"GradformerConv({self.channels}, conv={self.conv}, heads={self.heads})"

@@ -1,0 +1,245 @@
+"""The Gradformer model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gradformer.attention import Decay, Tables, decay_attention
+from gradformer.errors import ConfigError, choice
+from gradformer.graphs.arrays import Schema
+from gradformer.graphs.batch import Batch
+from gradformer.model.base import GraphModel, ModelConfig, Needs, register
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder
+from gradformer.model.heads import Head
+from gradformer.model.layer import GradformerLayer
+from gradformer.model.local import make_local
+
+ENCODINGS = ("rwse", "lap", "none")
+INDICES = ("hops", "curvature", "similarity")
+
+
+def _option(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True)
+class GradformerConfig(ModelConfig):
+    """Options of :class:`Gradformer`; the defaults are the paper's for ZINC."""
+
+    layers: int = _option(10, "number of layers")
+    width: int = _option(64, "channels of a node")
+    heads: int = _option(4, "attention heads")
+    local: str = _option("gine", "gin, gine, gatedgcn, gcn, gat, none, or a PyG convolution")
+    dropout: float = _option(0.0, "after the local module, the attention, in the feed-forward")
+    attention_dropout: float = _option(0.5, "on the attention weights")
+    drop_path: float = _option(0.0, "stochastic depth")
+    pe: str = _option("rwse", "positional encoding: rwse, lap or none")
+    pe_steps: int = _option(20, "length of the raw encoding")
+    pe_width: int = _option(28, "channels of the encoding when it is concatenated")
+    pe_join: str = _option("concat", "concat or add")
+    pe_norm: bool = _option(True, "batch norm on the raw encoding")
+    degree: str = _option("onehot", "graphs without features: onehot or normalised degree")
+    pool: str = _option("add", "graph readout: add, mean or max")
+    head: str = _option("mlp", "linear or mlp")
+    decay: float = _option(0.6, "λ")
+    start: float = _option(2.0, "initial start point sp of the decay")
+    spread: float = _option(0.0, "heads start evenly over start ± spread")
+    slope: float = _option(0.0, "slope of the exponent below the start point")
+    decay_shape: str = _option("exponential", "exponential, linear or free")
+    decay_on: str = _option("logit", "the decay acts on the logit or the weight")
+    decay_end: float = _option(10.0, "initial end point of the linear decay")
+    learn_decay: bool = _option(False, "learn λ per head")
+    profile: bool = _option(False, "add a learned profile over distances to the score")
+    per_layer: bool = _option(False, "start points of its own for each layer")
+    unreachable: str = _option("far", "far, full or blocked")
+    index: str = _option("hops", "hops, curvature or similarity")
+    double_residual: bool = _option(False, "GatedGCN: add x twice, as the authors' code does")
+    carry_edges: bool = _option(True, "GatedGCN: pass updated edge states on")
+    position_gate: bool = _option(False, "GatedGCN: gate by the distance of encodings")
+
+    def needs(self) -> Needs:
+        return Needs(
+            index=choice("index", self.index, INDICES),
+            rwse=self.pe_steps if self.pe == "rwse" else 0,
+            lap=self.pe_steps if self.pe == "lap" else 0,
+        )
+
+
+@dataclass(frozen=True)
+class LayerAttention:
+    """Attention of one layer: raw score s, decay M, weight; [Σ n², heads] each, row = query."""
+
+    score: Tensor
+    decay: Tensor
+    weight: Tensor
+
+
+@register("gradformer")
+class Gradformer(GraphModel):
+    """Graph transformer with exponential decay of attention over graph distance (IJCAI 2024).
+
+    Args:
+        schema: what the inputs and targets look like.
+        config: a :class:`GradformerConfig`; or its fields as keyword options.
+        codebook: ψ of each distance byte [256]; hops if not given.
+
+    >>> from gradformer.graphs.arrays import Schema
+    >>> schema = Schema(node=(28,), edge=(4,), level="graph", task="regression", outputs=1)
+    >>> model = Gradformer(schema, layers=2, width=32)
+    >>> from torch_geometric.data import Data
+    >>> graph = Data(x=torch.tensor([[0], [5]]), edge_index=torch.tensor([[0, 1], [1, 0]]),
+    ...              edge_attr=torch.tensor([[1], [1]]), rwse=torch.zeros(2, 20))
+    >>> model(graph).shape
+    torch.Size([1, 1])
+    """
+
+    Config = GradformerConfig
+    reference = "LiuChuang0059/Gradformer 7337390"
+    config: GradformerConfig
+
+    def __init__(
+        self,
+        schema: Schema,
+        config: GradformerConfig | None = None,
+        codebook: Tensor | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(schema, config, options)
+        c = self.config
+        concat = choice("pe_join", c.pe_join, ("concat", "add")) == "concat"
+        pe_width = 0 if choice("pe", c.pe, ENCODINGS) == "none" else c.pe_width if concat else c.width
+        if concat and pe_width >= c.width:
+            raise ConfigError(f"pe_width: {pe_width} leaves no room for features in width {c.width}")
+        self.node = FeatureEncoder(schema.node, c.width - (pe_width if concat else 0), c.degree)
+        self.position = PositionEncoder(c.pe, c.pe_steps, pe_width, c.pe_norm) if pe_width else None
+        if c.position_gate and (self.position is None or c.local != "gatedgcn"):
+            raise ConfigError("position_gate: needs local=gatedgcn and a positional encoding")
+        self.decay = Decay(
+            c.heads,
+            decay=c.decay,
+            start=c.start,
+            spread=c.spread,
+            sets=c.layers if c.per_layer else 1,
+            shape=c.decay_shape,
+            on=c.decay_on,
+            slope=c.slope,
+            unreachable=c.unreachable,
+            learn_decay=c.learn_decay,
+            profile=c.profile,
+            end=c.decay_end,
+            codebook=codebook,
+        )
+        locals_ = [self._local(number) for number in range(c.layers)]
+        uses_edges = any(getattr(module, "uses_edges", False) for module in locals_)
+        self.edge = EdgeEncoder(schema.edge, c.width) if uses_edges else None
+        self.layers = nn.ModuleList(
+            GradformerLayer(
+                c.width,
+                c.heads,
+                module,
+                dropout=c.dropout,
+                attention_dropout=c.attention_dropout,
+                drop_path=c.drop_path,
+                double_residual=c.double_residual,
+            )
+            for module in locals_
+        )
+        self.head = Head(c.width, schema.outputs, schema.level, c.head, c.pool)
+        self.finish()
+
+    def _local(self, number: int) -> nn.Module | None:
+        c = self.config
+        if c.local != "gatedgcn":
+            return make_local(c.local, c.width)
+        return make_local(
+            "gatedgcn",
+            c.width,
+            carry_edges=c.carry_edges,
+            update_edges=number < c.layers - 1,
+            position_gate=c.position_gate,
+        )
+
+    def encode(self, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """Node states, edge states and normalised encoding that enter the first layer."""
+        x = self.node(batch)
+        position = None
+        if self.position is not None:
+            position = self.position.raw(batch)
+            encoded = self.position(position)
+            x = torch.cat([x, encoded], dim=1) if self.config.pe_join == "concat" else x + encoded
+        e = None if self.edge is None else self.edge(batch)
+        return batch.nodes.zero_padding(x), e, position
+
+    def walk(self, batch: Batch) -> list[tuple[Tensor, Tables]]:
+        """Node states that enter each layer, with its tables; the last entry is the final states."""
+        x, e, position = self.encode(batch)
+        sets = self.decay()
+        seen = []
+        for number, layer in enumerate(self.layers):
+            tables = sets[number % len(sets)]
+            seen.append((x, tables))
+            x, e = layer(x, e, tables, batch, position)
+        return [*seen, (x, sets[-1])]
+
+    def states(self, batch: Batch) -> Tensor:
+        return self.walk(batch)[-1][0]
+
+    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
+        return self.head.embed(states, batch)
+
+    def readout(self, states: Tensor, batch: Batch) -> Tensor:
+        y: Tensor = self.head(states, batch)
+        return y
+
+    @torch.no_grad()
+    def attention(self, data: Batch | Any) -> list[LayerAttention]:
+        """Per layer the raw score, the decay and the weight of every pair and head, in eval mode."""
+        was_training = self.training
+        self.eval()
+        batch = self.prepare(data)
+        assert batch.distance is not None
+        found = []
+        for (x, tables), layer in zip(self.walk(batch), self.layers):
+            q, k, v = layer.attention.project(x)
+            _, weight = decay_attention(
+                q, k, v, batch.layout, batch.distance, tables.mul, tables.add, return_weights=True
+            )
+            score, decay = _pairs(q, k, tables, batch)
+            found.append(LayerAttention(score, decay, weight))
+        self.train(was_training)
+        return found
+
+    @classmethod
+    def from_official(cls, state: Mapping[str, Tensor], config: Mapping[str, Any]) -> Gradformer:
+        """A checkpoint of the authors' code: its ``state_dict`` and its arguments."""
+        from gradformer.model.official import load_official
+
+        return load_official(state, config)
+
+
+def _pairs(q: Tensor, k: Tensor, tables: Tables, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Raw score and decay factor of every pair, [Σ n², heads] each.
+
+    The factor is M: ``mul`` where the decay acts on the logit, exp(``add``) where on the weight.
+    """
+    heads = q.shape[1]
+    score = q.new_zeros(int(batch.layout.packed_ptr[-1]), heads)
+    decay = torch.ones_like(score)
+    assert batch.distance is not None
+    for group in batch.layout.groups:
+        both = group.real[:, :, None] & group.real[:, None, :]
+        dense = torch.einsum("gihd,gjhd->gijh", q[group.nodes], k[group.nodes]) * q.shape[2] ** -0.5
+        score[group.packed[both]] = dense[both]
+        byte = batch.distance[group.pairs[both]].long()
+        factor = torch.ones(heads, len(byte), dtype=q.dtype, device=q.device)
+        if tables.mul is not None:
+            factor = factor * tables.mul.value[:, byte]
+        if tables.add is not None:
+            factor = factor * tables.add.value[:, byte].exp()
+        decay[group.packed[both]] = factor.T
+    return score, decay

@@ -1,0 +1,123 @@
+r"""One Gradformer layer: message passing beside decayed attention, then a feed-forward block."""
+
+from __future__ import annotations
+
+from torch import Tensor, nn
+
+from gradformer.attention import Tables, decay_attention
+from gradformer.attention.draws import Site
+from gradformer.errors import ConfigError
+from gradformer.graphs.batch import Batch
+from gradformer.model.local import GatedGCN
+from gradformer.model.parts import BatchNorm, Dropout, DropPath
+
+
+class Attention(Site):
+    """Multi-head attention over all pairs of a graph, decayed by distance; heads are contiguous."""
+
+    def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        if width % heads:
+            raise ConfigError(f"heads: {heads} does not divide the width {width}")
+        self.heads, self.dropout = heads, dropout
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+
+    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k, v [nodes, heads, d] of node states x [nodes, width]."""
+        q, k, v = self.query(x), self.key(x), self.value(x)
+        size = (len(x), self.heads, -1)
+        return q.view(size), k.view(size), v.view(size)
+
+    def forward(self, x: Tensor, tables: Tables, batch: Batch) -> Tensor:
+        assert batch.distance is not None
+        q, k, v = self.project(x)
+        dropout = self.dropout if self.training else 0.0
+        y = decay_attention(
+            q,
+            k,
+            v,
+            batch.layout,
+            batch.distance,
+            tables.mul,
+            tables.add,
+            dropout=dropout,
+            seed=None if batch.seeds is None else batch.seeds[self.site],
+        )
+        z: Tensor = self.out(y.flatten(1))
+        return z
+
+
+class FeedForward(nn.Module):
+    """Linear(2c) – ReLU – dropout – Linear(c) – dropout."""
+
+    def __init__(self, width: int, dropout: float = 0.0) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        self.inner_dropout, self.dropout = Dropout(dropout), Dropout(dropout)
+
+    def forward(self, x: Tensor, batch: Batch) -> Tensor:
+        y = self.inner_dropout(self.first(x).relu(), batch.nodes, batch.seeds)
+        return self.dropout(self.second(y), batch.nodes, batch.seeds)
+
+
+class GradformerLayer(nn.Module):
+    r"""The layer of the paper, post-norm:
+
+    .. math::
+        s = \operatorname{BN}(\text{local}(x, e) + x) + \operatorname{BN}(\text{attention}(x) + x),
+        \qquad x' = \operatorname{BN}(s + \text{FFN}(s))
+
+    A local module that carries its own residual (GatedGCN) is not given a second one unless
+    ``double_residual`` asks for the authors' behaviour.
+
+    Args:
+        width, heads: channels and attention heads.
+        local: a module ``(x, e, batch) -> (x, e)``, or None.
+        attention: leave out the global half if False.
+        dropout: after the local module, after the attention and in the feed-forward block.
+        attention_dropout: on the attention weights.
+        drop_path: stochastic depth on the two branches and the feed-forward block.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        heads: int,
+        local: nn.Module | None,
+        *,
+        dropout: float = 0.0,
+        attention_dropout: float = 0.0,
+        drop_path: float = 0.0,
+        double_residual: bool = False,
+    ) -> None:
+        super().__init__()
+        self.local = local
+        self.attention = Attention(width, heads, attention_dropout)
+        self.feed_forward = FeedForward(width, dropout)
+        self.local_norm = BatchNorm(width) if local is not None else None
+        self.attention_norm, self.norm = BatchNorm(width), BatchNorm(width)
+        self.local_dropout, self.attention_out_dropout = Dropout(dropout), Dropout(dropout)
+        self.local_path, self.attention_path = DropPath(drop_path), DropPath(drop_path)
+        self.path = DropPath(drop_path)
+        self.add_residual = double_residual or not getattr(local, "residual", False)
+
+    def forward(
+        self,
+        x: Tensor,
+        e: Tensor | None,
+        tables: Tables,
+        batch: Batch,
+        position: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        nodes, seeds = batch.nodes, batch.seeds
+        y = self.attention_out_dropout(self.attention(x, tables, batch), nodes, seeds)
+        y = self.attention_norm(x + self.attention_path(y, nodes, seeds), nodes)
+        if self.local is not None and self.local_norm is not None:
+            if isinstance(self.local, GatedGCN) and self.local.gate is not None:
+                z, e = self.local(x, e, batch, position)
+            else:
+                z, e = self.local(x, e, batch)
+            z = self.local_path(self.local_dropout(z, nodes, seeds), nodes, seeds)
+            y = y + self.local_norm(x + z if self.add_residual else z, nodes)
+        change = self.path(self.feed_forward(y, batch), nodes, seeds)
+        return self.norm(y + change, nodes), e

@@ -1,0 +1,227 @@
+r"""Message passing: the local half of a layer.
+
+Every module has ``forward(x, e, batch) -> (x', e')`` over node states x [nodes, width], edge
+states e [edges, width] (None where the module has no use for them) and a :class:`Batch`.
+``residual`` says whether x' already contains x.
+"""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gradformer.errors import ConfigError, suggest
+from gradformer.graphs.batch import Batch
+from gradformer.model.parts import MLP, BatchNorm, Dropout
+from gradformer.model.segments import (
+    from_source,
+    from_target,
+    in_degree,
+    sum_to_target,
+)
+
+Local = tuple[Tensor, Tensor | None]
+
+
+class GIN(nn.Module):
+    r"""x'_t = MLP((1 + ε) x_t + Σ_{s→t} x_s), MLP = Linear – ReLU – Linear; ε fixed at 0 or learned."""
+
+    uses_edges = False
+    residual = False
+
+    def __init__(self, width: int, inner: int | None = None, learn_eps: bool = False) -> None:
+        super().__init__()
+        self.mlp = MLP(width, inner or width, width)
+        self.eps = nn.Parameter(torch.zeros(1)) if learn_eps else None
+
+    def own(self, x: Tensor) -> Tensor:
+        return x if self.eps is None else (1.0 + self.eps) * x
+
+    def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
+        y = self.own(x) + sum_to_target(from_source(x, batch.edges), batch.edges)
+        return self.mlp(y), e
+
+
+class GINE(GIN):
+    r"""x'_t = MLP((1 + ε) x_t + Σ_{s→t} ReLU(x_s + e_st))."""
+
+    uses_edges = True
+
+    def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
+        assert e is not None
+        message = (from_source(x, batch.edges) + e).relu()
+        return self.mlp(self.own(x) + sum_to_target(message, batch.edges)), e
+
+
+class GatedGCN(nn.Module):
+    r"""Gated graph convolution with edge states.
+
+    .. math::
+        u_{st} &= D x_t + E x_s + C e_{st}, \qquad g_{st} = \sigma(u_{st})\, r_{st} \\
+        x'_t &= x_t + \operatorname{ReLU}\Bigl(\operatorname{BN}\Bigl(A x_t +
+            \frac{\sum_s g_{st} \odot B x_s}{\sum_s g_{st} + 10^{-6}}\Bigr)\Bigr), \qquad
+        e'_{st} = e_{st} + \operatorname{ReLU}(\operatorname{BN}(u_{st}))
+
+    Args:
+        carry_edges: pass e' on; off, every layer sees the first edge states.
+        update_edges: compute e' at all (the last layer of a model need not).
+        position_gate: r = σ(MLP(‖p_t − p_s‖²)) of an encoding p [nodes, k] given as ``position``;
+            otherwise r = 1.
+        residual: whether x is added (here; a layer around it may add it once more).
+    """
+
+    uses_edges = True
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        carry_edges: bool = True,
+        update_edges: bool = True,
+        position_gate: bool = False,
+        residual: bool = True,
+        dropout: float = 0.0,
+    ) -> None:
+        super().__init__()
+        self.A, self.B, self.C, self.D, self.E = (nn.Linear(width, width) for _ in range(5))
+        self.norm = BatchNorm(width)
+        self.edge_norm = BatchNorm(width) if carry_edges and update_edges else None
+        self.gate = MLP(1, width, 1) if position_gate else None
+        self.dropout, self.edge_dropout = Dropout(dropout), Dropout(dropout)
+        self.residual = residual
+
+    def forward(
+        self, x: Tensor, e: Tensor | None, batch: Batch, position: Tensor | None = None
+    ) -> Local:
+        assert e is not None
+        edges = batch.edges
+        u = from_target(self.D(x), edges) + from_source(self.E(x), edges) + self.C(e)
+        gate = u.sigmoid()
+        if self.gate is not None:
+            assert position is not None
+            apart = from_target(position, edges) - from_source(position, edges)
+            gate = gate * self.gate(apart.square().sum(1, keepdim=True)).sigmoid()
+        total = sum_to_target(gate * from_source(self.B(x), edges), edges)
+        mean = total / (sum_to_target(gate, edges) + 1e-6)
+        y = self.norm(self.A(x) + mean, batch.nodes).relu()
+        y = self.dropout(y, batch.nodes, batch.seeds)
+        if self.edge_norm is not None:
+            change = self.edge_norm(u, edges.rows).relu()
+            e = e + self.edge_dropout(change, edges.rows, batch.seeds)
+        return (x + y if self.residual else y), e
+
+
+class GCN(nn.Module):
+    r"""x' = D^{-1/2} (A + I) D^{-1/2} (W x) + b, D the degrees of A + I."""
+
+    uses_edges = False
+    residual = False
+
+    def __init__(self, width: int, out: int | None = None) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, out or width, bias=False)
+        self.bias = nn.Parameter(torch.zeros(out or width))
+
+    def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
+        scale = (in_degree(batch.edges, x.dtype) + 1.0).rsqrt()[:, None]
+        y = self.linear(x) * scale
+        y = (y + sum_to_target(from_source(y, batch.edges), batch.edges)) * scale
+        return y + self.bias, e
+
+
+class GAT(nn.Module):
+    r"""Additive attention over neighbours and the node itself, heads side by side.
+
+    .. math::
+        x'_t = \big\Vert_h \sum_{s \in N(t) \cup t} \operatorname{softmax}_s\bigl(
+            \operatorname{LeakyReLU}_{0.2}(a_h \cdot W_h x_s + c_h \cdot W_h x_t)\bigr) W_h x_s + b
+    """
+
+    uses_edges = False
+    residual = False
+
+    def __init__(self, width: int, heads: int = 4, out: int | None = None) -> None:
+        super().__init__()
+        out = out or width
+        if out % heads:
+            raise ConfigError(f"heads: {heads} does not divide the width {out}")
+        self.heads = heads
+        self.linear = nn.Linear(width, out, bias=False)
+        self.source, self.target = (
+            nn.Parameter(torch.empty(heads, out // heads)) for _ in range(2)
+        )
+        self.bias = nn.Parameter(torch.zeros(out))
+        nn.init.xavier_uniform_(self.source)
+        nn.init.xavier_uniform_(self.target)
+
+    def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
+        edges = batch.edges
+        y = self.linear(x).view(len(x), self.heads, -1)  # [nodes, heads, d]
+        here, there = (y * self.target).sum(-1), (y * self.source).sum(-1)  # [nodes, heads]
+        score = nn.functional.leaky_relu(from_source(there, edges) + from_target(here, edges), 0.2)
+        own = nn.functional.leaky_relu(there + here, 0.2)
+        weight, own_weight = _softmax_with_self(score, own, batch)
+        message = weight[..., None] * from_source(y.flatten(1), edges).view(-1, *y.shape[1:])
+        total = sum_to_target(message.flatten(1), edges).view_as(y) + own_weight[..., None] * y
+        return total.flatten(1) + self.bias, e
+
+
+def _softmax_with_self(score: Tensor, own: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Softmax over the edges into a node [edges, h] together with the node itself [nodes, h]."""
+    edges = batch.edges
+    index = edges.target.long()[:, None].expand_as(score)
+    top = own.detach().scatter_reduce(0, index, score.detach(), "amax")
+    weight, own_weight = (score - from_target(top, edges)).exp(), (own - top).exp()
+    total = sum_to_target(weight, edges) + own_weight
+    return weight / from_target(total, edges), own_weight / total
+
+
+class PyGConv(nn.Module):
+    """Any convolution of PyG on ``edge_index``; it promises no fixed bits on a GPU."""
+
+    residual = False
+
+    def __init__(self, conv: nn.Module) -> None:
+        super().__init__()
+        self.conv = conv
+        self.uses_edges = "edge_attr" in inspect.signature(conv.forward).parameters
+
+    def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
+        options: dict[str, Any] = {"edge_attr": e} if self.uses_edges else {}
+        index = batch.edges.edge_index
+        if batch.edges.rows.mask is not None:
+            raise ConfigError("local: a PyG convolution cannot run on a padded batch")
+        return self.conv(x, index, **options), e
+
+
+LOCALS: dict[str, type[nn.Module]] = {
+    "gin": GIN,
+    "gine": GINE,
+    "gatedgcn": GatedGCN,
+    "gcn": GCN,
+    "gat": GAT,
+}
+
+
+def make_local(name: str, width: int, **options: Any) -> nn.Module | None:
+    """A local module by name: one of ours, ``none``, or a convolution class of PyG (``SAGEConv``)."""
+    if name == "none":
+        return None
+    if name in LOCALS:
+        return LOCALS[name](width, **options)
+    import torch_geometric.nn
+
+    conv = getattr(torch_geometric.nn, name, None) if name.endswith("Conv") else None
+    if conv is None:
+        known = [*LOCALS, "none", "SAGEConv", "GraphConv", "TransformerConv"]
+        raise ConfigError(f"local: unknown module {name!r}; {suggest(name, known)}")
+    try:
+        return PyGConv(conv(width, width))
+    except TypeError as error:
+        raise ConfigError(
+            f"local: PyG's {name} cannot be made from a width alone ({error}); "
+            "pass an instance to GradformerConv"
+        ) from None

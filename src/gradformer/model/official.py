@@ -1,0 +1,134 @@
+"""Checkpoints of the authors' code: their arguments and parameter names, translated."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradformer.errors import InputError
+from gradformer.graphs.arrays import Level, Schema, Task
+from gradformer.model.encoders import ATOM_SIZES, BOND_SIZES
+from gradformer.model.gradformer import Gradformer, GradformerConfig
+
+LOCAL_MODULES = {"GIN": "gin", "GINE": "gine", "GCN": "gatedgcn", "GatedGCN": "gatedgcn"}
+
+
+def official_model(config: Mapping[str, Any]) -> Gradformer:
+    """Our model for the authors' arguments (``channels``, ``nhead``, ``mpnn``, ``node_method`` …)."""
+    method, edge_method = config["node_method"], config.get("edge_method")
+    local = LOCAL_MODULES.get(config["mpnn"])
+    if local is None:
+        raise InputError(f"mpnn: {config['mpnn']!r} is none of {', '.join(LOCAL_MODULES)}")
+    node: dict[str, tuple[int, ...] | int] = {
+        "embedding": (config["node_dim"],),
+        "ogb": ATOM_SIZES,
+        "linear": config["node_dim"],
+        "add": config["node_dim"],
+        "no_pe": config["node_dim"],
+    }
+    edge: dict[str | None, tuple[int, ...] | int] = {
+        "embedding": (config.get("edge_dim", 0),),
+        "ogb": BOND_SIZES,
+    }
+    if method not in node:
+        raise InputError(f"node_method: {method!r} is none of {', '.join(node)}")
+    tasks = int(config["num_tasks"])
+    level: Level = "graph" if config.get("pool") in ("add", "mean") else "node"
+    task: Task = "multiclass" if tasks > 1 else "regression"
+    return Gradformer(
+        Schema(node[method], edge.get(edge_method, ()), level, task, tasks),
+        GradformerConfig(
+            layers=config["num_layers"],
+            width=config["channels"],
+            heads=config["nhead"],
+            local=local,
+            dropout=config.get("dropout", 0.0),
+            attention_dropout=config.get("attn_dropout", 0.5),
+            drop_path=config.get("drop_prob", 0.0),
+            pe="none" if method == "no_pe" else "rwse",
+            pe_steps=config.get("pe_origin_dim", 20),
+            pe_width=config.get("pe_dim", 0) or 1,
+            pe_join="add" if method == "add" else "concat",
+            pe_norm=bool(config.get("pe_norm")),
+            pool=config.get("pool") or "add",
+            head="linear" if config.get("projection") == "lin" else "mlp",
+            decay=config["gamma"],
+            start=config["n_hop"],
+            slope=config.get("slope", 0.0),
+            double_residual=True,
+            carry_edges=False,
+            position_gate=bool(config.get("equivstable_pe")),
+        ),
+    )
+
+
+def official_names(model: Gradformer, config: Mapping[str, Any]) -> dict[str, str]:
+    """Our parameter and buffer names → the authors'."""
+    method = config["node_method"]
+    encoder = {"linear": "node_lin", "add": "node_add", "no_pe": "no_pe", "embedding": "node_emb"}
+    prefix = [
+        ("node.encoder.tables.0.", "node_emb.")
+        if method == "embedding"
+        else ("node.encoder.tables.", "atom_enc.atom_embedding_list.")
+        if method == "ogb"
+        else ("node.encoder.", encoder[method] + "."),
+        ("position.norm.", "pe_norm."),
+        ("position.linear.", "pe_add." if method == "add" else "pe_lin."),
+        ("edge.encoder.tables.0.", "edge_emb.")
+        if config.get("edge_method") == "embedding"
+        else ("edge.encoder.tables.", "bond_enc.bond_embedding_list."),
+        ("head.net.layers.0.", "mlp.0."),
+        ("head.net.layers.1.", "mlp.2."),
+        ("head.net.layers.2.", "mlp.4."),
+        ("head.net.", "lin."),
+        ("decay.start", "hop"),
+    ]
+    inside = [
+        ("local.mlp.layers.0.", "conv.nn.0."),
+        ("local.mlp.layers.1.", "conv.nn.2."),
+        ("local.norm.", "conv.bn_node_x."),
+        ("local.gate.layers.0.", "conv.mlp_r_ij.0."),
+        ("local.gate.layers.1.", "conv.mlp_r_ij.2."),
+        ("local.", "conv."),
+        ("attention.query.", "attn.linears.0."),
+        ("attention.key.", "attn.linears.1."),
+        ("attention.value.", "attn.linears.2."),
+        ("attention.out.", "attn.linears.3."),
+        ("feed_forward.first.", "mlp.0."),
+        ("feed_forward.second.", "mlp.3."),
+        ("local_norm.", "norm1.module."),
+        ("attention_norm.", "norm2.module."),
+        ("norm.", "norm3.module."),
+    ]
+    for number in range(model.config.layers):
+        ours, theirs = f"layers.{number}.", f"convs.{number}."
+        prefix += [(ours + a, theirs + b) for a, b in inside]
+    found = {}
+    for name in model.state_dict():
+        ours, theirs = next(pair for pair in prefix if name.startswith(pair[0]))
+        found[name] = theirs + name.removeprefix(ours)
+    return found
+
+
+def load_official(state: Mapping[str, Tensor], config: Mapping[str, Any]) -> Gradformer:
+    """See :meth:`Gradformer.from_official`."""
+    model = official_model(config)
+    names = official_names(model, config)
+    missing = [theirs for theirs in names.values() if theirs not in state]
+    if missing:
+        raise InputError(
+            f"state: lacks {missing[0]} and {len(missing) - 1} more; is it Gradformer's?"
+        )
+    own = model.state_dict()
+    with torch.no_grad():
+        for ours, theirs in names.items():
+            if state[theirs].numel() != own[ours].numel():
+                raise InputError(
+                    f"state: {theirs} has shape {list(state[theirs].shape)}, "
+                    f"expected {list(own[ours].shape)}"
+                )
+            own[ours].copy_(state[theirs].reshape(own[ours].shape))
+    return model

@@ -1,0 +1,134 @@
+"""Gradformer: the authors' model, and their attention alone."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from gradformer.attention import Decay, Layout, decay_attention
+from gradformer.graphs.batch import Batch, sort_edges
+from gradformer.model.official import official_model, official_names
+from tests.golden.case import Case, Ref, Subject
+
+
+def subjects(case: Case) -> list[Subject]:
+    return [_attention(case)] if "q" in case else [_model(case)]
+
+
+def dense(pairs: Tensor, sizes: list[int], width: int) -> Tensor:
+    """[Σ n², heads] → [graphs, heads, width, width], zero where padded."""
+    out = pairs.new_zeros(len(sizes), pairs.shape[1], width, width)
+    first = 0
+    for graph, n in enumerate(sizes):
+        block = pairs[first : first + n * n].view(n, n, -1)
+        out[graph, :, :n, :n] = block.permute(2, 0, 1)
+        first += n * n
+    return out
+
+
+def loss_of(name: str, out: Tensor, y: Tensor) -> Tensor:
+    """The scalar that the reference differentiated."""
+    if name in ("mae", "l1"):
+        return (out.squeeze(-1) - y).abs().mean()
+    if name.startswith("bce"):
+        return nn.functional.binary_cross_entropy_with_logits(out, y.view_as(out).to(out.dtype))
+    return nn.functional.cross_entropy(out, y)
+
+
+def _model(case: Case) -> Subject:
+    config = case.config
+    model = official_model(config)
+    names = {
+        ours: Ref(theirs, lambda x: x.view(1, -1)) if theirs == "hop" else Ref(theirs)
+        for ours, theirs in official_names(model, config).items()
+    }
+    layout = Layout.from_batch(case["batch"])
+    sizes = layout.node_ptr.diff().tolist()
+    edges, order = sort_edges(case["edge_index"], layout)
+    distance = torch.cat([case["spd"][g, :n, :n].flatten() for g, n in enumerate(sizes)])
+    pe = case["pe"].requires_grad_()
+    batch = Batch(
+        layout,
+        edges,
+        case["x"].requires_grad_(case["x"].is_floating_point()),
+        case["edge_attr"].view(len(order), -1)[order] if "edge_attr" in case else None,
+        distance.clamp(max=255).to(torch.uint8),
+        {"rwse": pe},
+    )
+    width = case["spd"].shape[1]
+
+    def observe() -> dict[str, Tensor]:
+        walked = model.walk(batch)
+        attention = model.attention(batch)
+        # a padded pair counts as distance 510, a real one as its own
+        far = model.decay()[0].mul.value[:, 255]
+        decay = dense(attention[0].decay, sizes, width)
+        both = dense(torch.ones_like(attention[0].decay), sizes, width)
+        seen = {"out": model(batch), "h0": walked[0][0]}
+        seen["decay"] = torch.where(both > 0, decay, far[:, None, None])
+        for number, layer in enumerate(attention):
+            seen[f"hidden/{number}"] = walked[number + 1][0]
+            seen[f"attn/{number}"] = dense(layer.weight, sizes, width)
+        return {name: value for name, value in seen.items() if name in case}
+
+    def train() -> dict[str, Tensor]:
+        def keep(_: nn.Module, arguments: tuple) -> None:
+            arguments[0].retain_grad()
+            inputs["grad_h0"] = arguments[0]
+
+        hook = model.layers[0].register_forward_pre_hook(keep)
+        out = model(batch)
+        hook.remove()
+        return {"out_train": out, "loss": loss_of(config["loss"], out, case["y"])}
+
+    leaves = {"grad_pe": pe, "grad_x": batch.x}
+    inputs = {name: leaf for name, leaf in leaves.items() if name in case}
+    return Subject(case, model, names, observe, train, inputs=inputs)
+
+
+class _Attention(nn.Module):
+    def __init__(self, heads: int, config: dict) -> None:
+        super().__init__()
+        self.decay = Decay(heads, decay=config["lambda"], slope=config["slope"])
+
+
+def _attention(case: Case) -> Subject:
+    config = case.config
+    sizes = config["sizes"]
+    model = _Attention(case["q"].shape[1], config).double()
+    case.arrays["param/sp"] = case.arrays["sp"]
+    case.arrays["grad/sp"] = case.arrays["dsp"]
+    layout = Layout.from_sizes(sizes)
+    leaves = {f"d{name}": case[name].requires_grad_() for name in "qkv"}
+    distance = torch.cat([case["dist"][g, :n, :n].flatten() for g, n in enumerate(sizes)])
+    distance = distance.clamp(max=255).to(torch.uint8)
+    width = case["q"].shape[2]
+
+    def packed(name: str) -> Tensor:
+        value = leaves.get(f"d{name}")
+        value = case[name] if value is None else value
+        return torch.cat([value[g, :, :n].transpose(0, 1) for g, n in enumerate(sizes)])
+
+    def run() -> tuple[Tensor, Tensor]:
+        tables = model.decay()[0]
+        q, k, v = (packed(name) for name in "qkv")
+        return decay_attention(
+            q, k, v, layout, distance, tables.mul, tables.add, return_weights=True
+        )
+
+    def padded(rows: Tensor) -> Tensor:
+        out = rows.new_zeros(len(sizes), rows.shape[1], width, rows.shape[2])
+        for graph, part in enumerate(rows.split(sizes)):
+            out[graph, :, : len(part)] = part.transpose(0, 1)
+        return out
+
+    def observe() -> dict[str, Tensor]:
+        out, weights = run()
+        return {"out": padded(out), "attn": dense(weights, sizes, width)}
+
+    def train() -> dict[str, Tensor]:
+        out, _ = run()
+        return {"loss": (out * packed("proj")).sum()}
+
+    names = {"decay.start": Ref("sp", lambda x: x.view(1, -1))}
+    return Subject(case, model, names, observe, train, inputs=leaves)
