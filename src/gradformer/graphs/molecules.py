@@ -37,9 +37,10 @@ _BOND_TYPE = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
 _STEREO = ("STEREONONE", "STEREOZ", "STEREOE", "STEREOCIS", "STEREOTRANS", "STEREOANY")
 
 
-def from_smiles(
-    smiles: str,
-) -> tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]:
+Molecule = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
+
+
+def from_smiles(smiles: str) -> Molecule:
     """The graph of a molecule: (x [atoms, 9], edge_index [2, 2·bonds], edge_attr [2·bonds, 3]).
 
     Atoms and bonds keep RDKit's order; bond b is edges 2b (begin → end) and 2b+1 (end → begin).

@@ -1,0 +1,139 @@
+"""JSON-lines files of graphs: one object a line.
+
+``{"num_nodes": 3, "edges": [[0, 1], [1, 2]], "x": [[6], [6], [8]], "y": 1.5}``
+
+Keys: ``num_nodes`` and ``edges`` (pairs, numbered from 0) are required. ``x`` has a row for each
+node and ``edge_attr`` one for each edge: whole numbers are categories, numbers with a decimal point
+are quantities. ``y`` is a number, a word, a list of them (several targets), or with level "node" a
+list with one value for each node; null is missing. Edges are undirected, and may be listed in one
+direction or both, unless ``"directed": true``. ``split`` is "train", "val" or "test".
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradformer.errors import InputError, choice, suggest
+from gradformer.graphs.arrays import Level
+from gradformer.graphs.labels import MISSING
+from gradformer.graphs.raw_graphs import RawGraph, assemble, edge_list, feature_matrix, node_count
+from gradformer.graphs.user_data import Reading, RowChecks, UserData, read_text
+from gradformer.graphs.user_splits import part_number
+
+JSONL_SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
+_KEYS = ("num_nodes", "edges", "x", "edge_attr", "y", "directed", "split")
+
+
+def read_jsonl(
+    path: str | Path,
+    level: Level = "graph",
+    task: str | None = None,
+    skip_invalid: bool = False,
+    like: Reading | None = None,
+) -> UserData:
+    """Read graphs and their targets; ``like`` is the reading of the training data.
+
+    ``level`` says whether y belongs to a graph or to its nodes. The task is found from y if not
+    stated, see :func:`~gradformer.graphs.labels.find_labels`.
+    """
+    path = Path(path)
+    choice("level", level, ("graph", "node"))
+    rows = RowChecks(str(path), "line", skip_invalid)
+
+    def graphs() -> Iterator[RawGraph]:
+        for line, text in enumerate(read_text(path).split("\n"), start=1):
+            if not text.strip():
+                continue
+            try:
+                graph = _graph(line, text)
+            except InputError as error:
+                rows.reject(line, str(error))
+            else:
+                yield graph
+
+    return assemble(graphs(), rows, kind="graphs", level=level, task=task, like=like)
+
+
+def _graph(line: int, text: str) -> RawGraph:
+    try:
+        value = json.loads(text, parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"not valid JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise InputError(f"expected an object, found {_type(value)}")
+    for key in value:
+        if key not in _KEYS:
+            raise InputError(f"unknown key {key!r}; {suggest(key, _KEYS)}")
+    for key in ("num_nodes", "edges"):
+        if key not in value:
+            raise InputError(f"the key {key!r} is missing")
+    num_nodes = node_count(value["num_nodes"])
+    directed, split = value.get("directed", False), value.get("split")
+    if not isinstance(directed, bool):
+        raise InputError(f"directed must be true or false, found {_type(directed)}")
+    if not isinstance(split, str | None):
+        raise InputError(f"split must be a word, found {_type(split)}")
+    pairs = _pairs(value["edges"])
+    features = {
+        key: feature_matrix(value[key], key, count)
+        for key, count in (("x", num_nodes), ("edge_attr", len(pairs)))
+        if value.get(key) is not None
+    }
+    edge_index, edge_attr = edge_list(pairs, num_nodes, features.get("edge_attr"), directed)
+    return RawGraph(
+        row=line,
+        num_nodes=num_nodes,
+        edge_index=edge_index,
+        x=features.get("x"),
+        edge_attr=edge_attr,
+        y=_targets(value.get("y")),
+        split=None if split is None else part_number(split),
+    )
+
+
+def _pairs(edges: Any) -> np.ndarray:
+    """The list of edges as an array [edges, 2]."""
+    if not isinstance(edges, list):
+        raise InputError(f"edges must be a list of pairs, found {_type(edges)}")
+    if not edges:
+        return np.zeros((0, 2), np.int64)
+    try:
+        pairs = np.array(edges)
+    except ValueError:
+        raise InputError("edges must be a list of pairs, some have another length") from None
+    if pairs.ndim != 2 or pairs.shape[1] != 2 or pairs.dtype.kind not in "iu":
+        raise InputError("edges must be a list of pairs of whole numbers")
+    return pairs
+
+
+def _targets(y: Any) -> list[str | None] | None:
+    """y as texts, None where there is none."""
+    if y is None:
+        return None
+    return [_target(value) for value in (y if isinstance(y, list) else [y])]
+
+
+def _target(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, bool):
+        return json.dumps(value)
+    if not isinstance(value, int | float | str):
+        raise InputError(f"y must be a number, a word or a list of them, found {_type(value)}")
+    text = str(value).strip()
+    return None if text in MISSING else text
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a JSON number; write null for a missing value")
+
+
+def _type(value: Any) -> str:
+    """What JSON calls the type of a value."""
+    names = {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
+    return "null" if value is None else names.get(type(value), "a number")

@@ -1,0 +1,214 @@
+"""Target columns of a user's data: which task they ask for, and words to numbers and back.
+
+Every value comes as text, or ``None`` where it is missing, so that tables, JSON and Python objects
+share one set of rules.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradformer.errors import InputError, choice
+from gradformer.graphs.arrays import Task
+
+MISSING = frozenset({"", "NaN", "nan", "NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None"})
+MISSING_CLASS = -1
+_MOST_GUESSED_CLASSES = 20
+_LARGEST = float(np.finfo(np.float32).max)
+
+Values = Sequence[str | None]
+
+
+@dataclass(frozen=True)
+class Labels:
+    """How ``targets`` (column names) are read: ``classes[t]`` are the words of target t in order.
+
+    A binary or multilabel target has two words, the second is the positive one; a multiclass
+    target has one word for each class; a regression has no words.
+    """
+
+    task: Task
+    targets: tuple[str, ...]
+    classes: tuple[tuple[str, ...], ...] = ()
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that a model gives for each graph or node."""
+        return len(self.classes[0]) if self.task == "multiclass" else len(self.targets)
+
+    def number(self, target: int, text: str | None) -> float:
+        """The number of one cell: a value, a class index, NaN where it is missing.
+
+        Raises an :class:`InputError` that names the column and what was expected.
+        """
+        if text is None:
+            return math.nan
+        if self.task == "regression":
+            value = parse_number(text)
+            if value is None:
+                raise InputError(
+                    f"column {self.targets[target]!r}: {text!r} is not a number that fits 32 bits"
+                )
+            return value
+        words = self.classes[target]
+        try:
+            return words.index(class_word(text))
+        except ValueError:
+            raise InputError(
+                f"column {self.targets[target]!r}: {text!r} is not one of the classes "
+                f"{_listed(words)}"
+            ) from None
+
+    def array(self, rows: Sequence[Sequence[float]]) -> NDArray[np.int64] | NDArray[np.float32]:
+        """``rows`` of :meth:`number` as y: int64 [rows] for multiclass (−1 = missing), else float32
+        [rows, targets] (NaN = missing)."""
+        y = np.array(rows, dtype=np.float64).reshape(len(rows), len(self.targets))
+        if self.task == "multiclass":
+            return np.where(np.isnan(y[:, 0]), MISSING_CLASS, y[:, 0]).astype(np.int64)
+        return y.astype(np.float32)
+
+    def words(self, y: NDArray[Any]) -> list[list[str]]:
+        """y, as :meth:`array` makes it, in the user's words; "" where it is missing."""
+        if self.task == "regression":
+            return [["" if np.isnan(v) else str(v) for v in row] for row in y]
+        table = y.reshape(len(y), len(self.targets))
+        return [
+            [words[int(v)] if v >= 0 else "" for words, v in zip(self.classes, row)]
+            for row in table
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Labels:
+        return cls(
+            task=saved["task"],
+            targets=tuple(saved["targets"]),
+            classes=tuple(tuple(words) for words in saved["classes"]),
+        )
+
+
+def find_labels(columns: Mapping[str, Values], task: str | None, where: str) -> Labels:
+    """The labels of target ``columns`` (name → values), for a stated task or the one they suggest.
+
+    A column of words, of 0 and 1, or of at most 20 whole numbers that repeat, holds classes; any
+    other numbers are a regression. Two classes are binary, several such columns multilabel.
+    ``task`` may also be "classification": classes, however many.
+    """
+    if task is not None:
+        choice("task", task, (*get_args(Task), "classification"))
+    present = {name: [v for v in values if v is not None] for name, values in columns.items()}
+    for name, values in present.items():
+        if not values:
+            raise InputError(f"{where}: column {name!r} has no values, so nothing can be learned")
+    if task is None:
+        task = _suggested_task(present, where)
+    names = tuple(columns)
+    if task == "regression":
+        return Labels("regression", names)
+    classes = tuple(_classes(values) for values in present.values())
+    if task == "classification":
+        two = all(len(words) == 2 for words in classes)
+        task = ("binary" if two else "multiclass") if len(names) == 1 else "multilabel"
+    if task in ("binary", "multiclass") and len(names) > 1:
+        raise InputError(
+            f"{where}: a {task} task has one target column, {len(names)} were given: "
+            f"{', '.join(names)}; name one, or use multilabel for columns of two classes each"
+        )
+    for name, words in zip(names, classes):
+        if len(names) == 1 and len({class_word(value) for value in present[name]}) == 1:
+            raise InputError(f"{where}: column {name!r} has one class only, {present[name][0]!r}")
+        if task != "multiclass" and len(words) != 2:
+            raise InputError(
+                f"{where}: column {name!r} has {len(words)} classes {_listed(words)}, a {task} "
+                "target has two; state another task or another column"
+            )
+    return Labels(task, names, classes)  # type: ignore[arg-type]
+
+
+def parse_number(text: str) -> float | None:
+    """A finite number that a 32-bit float can hold, else None."""
+    if "_" in text:  # Python reads 1_000; no spreadsheet does
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if abs(value) <= _LARGEST else None
+
+
+def class_word(text: str) -> str:
+    """The name of a class: the text, less an empty fraction, so that 1.0 and 1 are the same class.
+
+    >>> class_word("1.0"), class_word("1.5"), class_word("active")
+    ('1', '1.5', 'active')
+    """
+    return re.sub(r"^([+-]?\d+)\.0*$", r"\1", text)
+
+
+def _suggested_task(columns: Mapping[str, list[str]], where: str) -> str:
+    kinds = {name: _kind(values) for name, values in columns.items()}
+    if all(kind == "binary" for kind in kinds.values()):
+        return "classification"
+    if len(kinds) > 1:
+        if all(kind == "number" or _is_zero_one(columns[name]) for name, kind in kinds.items()):
+            return "regression"
+        found = ", ".join(f"{name} ({kind})" for name, kind in kinds.items())
+        raise InputError(
+            f"{where}: the target columns ask for different tasks: {found}; several targets must "
+            "be all numbers or all of two classes: choose columns, or state the task"
+        )
+    (name,) = kinds
+    if kinds[name] == "names":
+        raise InputError(
+            f"{where}: column {name!r} has {len(set(columns[name]))} different words in "
+            f"{len(columns[name])} rows, which looks like names and not like classes; choose "
+            "another column, or state the task 'multiclass'"
+        )
+    return "regression" if kinds[name] == "number" else "classification"
+
+
+def _kind(values: list[str]) -> str:
+    """What a column seems to hold: "binary", "classes", "number" or "names"."""
+    numbers = [parse_number(value) for value in values]
+    # Mostly numbers: the rest are then malformed rows, and not words.
+    is_number = sum(number is not None for number in numbers) > len(values) / 2
+    words = len(_classes(values))
+    few = words <= _MOST_GUESSED_CLASSES
+    if is_number:
+        whole = all(number is not None and number.is_integer() for number in numbers)
+        if _is_zero_one(values) or (whole and few and len(values) >= 2 * words):
+            return "binary" if words == 2 else "classes"
+        return "number"
+    if few or len(values) >= 2 * words:
+        return "binary" if words == 2 else "classes"
+    return "names"
+
+
+def _is_zero_one(values: list[str]) -> bool:
+    return {class_word(value) for value in values} <= {"0", "1"}
+
+
+def _classes(values: list[str]) -> tuple[str, ...]:
+    """The different words of a column, numbers by size and before other words."""
+    if _is_zero_one(values):  # a rare label may have no positive here
+        return ("0", "1")
+
+    def order(word: str) -> tuple[float, str]:
+        number = parse_number(word)
+        return (math.inf if number is None else number, word)
+
+    return tuple(sorted({class_word(value) for value in values}, key=order))
+
+
+def _listed(words: Sequence[str]) -> str:
+    shown = ", ".join(words[:10])
+    return f"({shown}, ...)" if len(words) > 10 else f"({shown})"

@@ -1,0 +1,209 @@
+"""Graphs that are Python objects already: PyG ``Data``, NetworkX graphs, SMILES."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import torch
+from torch_geometric.data import Data
+
+from gradformer.errors import InputError, choice
+from gradformer.graphs.arrays import Level
+from gradformer.graphs.labels import MISSING
+from gradformer.graphs.molecules import ATOM_VOCABULARY, BOND_VOCABULARY, from_smiles
+from gradformer.graphs.raw_graphs import RawGraph, assemble, edge_list, feature_matrix, node_count
+from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData
+from gradformer.progress import bar
+
+Targets = Sequence[Any]
+
+
+def from_pyg(
+    graphs: Iterable[Data],
+    level: Level | None = None,
+    task: str | None = None,
+    skip_invalid: bool = False,
+    like: Reading | None = None,
+) -> UserData:
+    """Take PyG ``Data``: edge_index as it stands (an undirected edge twice), x, edge_attr, y.
+
+    Integer features are categories, floats are quantities. y has shape [] or [1] (one target),
+    [1, targets], or with level "node" [nodes]; the level is seen from these shapes if not stated.
+    """
+    graphs = list(graphs)
+    if level is None:
+        level = like.level if like is not None else _level_of_pyg(graphs)
+    choice("level", level, ("graph", "node"))
+
+    def convert(row: int, data: Data) -> RawGraph:
+        if not isinstance(data, Data):
+            raise InputError(f"expected torch_geometric.data.Data, found {type(data).__name__}")
+        edge_index = data.edge_index
+        if edge_index is None:
+            edge_index = torch.zeros(2, 0, dtype=torch.long)
+        if edge_index.dim() != 2 or len(edge_index) != 2 or edge_index.is_floating_point():
+            raise InputError(
+                f"edge_index must be whole numbers [2, edges], found {tuple(edge_index.shape)} "
+                f"{edge_index.dtype}"
+            )
+        pairs = edge_index.cpu().numpy().T
+        nodes = node_count(data.num_nodes)
+        x = None if data.x is None else feature_matrix(_numpy(data.x), "x", nodes)
+        edge_attr = None
+        if data.edge_attr is not None:
+            edge_attr = feature_matrix(_numpy(data.edge_attr), "edge_attr", len(pairs))
+        index, edge_attr = edge_list(pairs, nodes, edge_attr, directed=True)
+        return RawGraph(row, nodes, index, x, edge_attr, _pyg_targets(data, level))
+
+    return _collect(graphs, convert, "graphs", skip_invalid, level=level, task=task, like=like)
+
+
+def from_networkx(
+    graphs: Iterable[nx.Graph],
+    y: Targets | None = None,
+    level: Level = "graph",
+    task: str | None = None,
+    skip_invalid: bool = False,
+    like: Reading | None = None,
+) -> UserData:
+    """Take NetworkX graphs, nodes in their own order.
+
+    The attribute ``x`` of nodes and ``edge_attr`` of edges (a number or a list) are the features.
+    ``y`` has one value or list for each graph, or with level "node" one list with a value for each
+    node; if not given, the graph attribute ``y`` or the node attribute ``y`` is used.
+    """
+    graphs = list(graphs)
+    choice("level", level, ("graph", "node"))
+    if y is not None and len(y) != len(graphs):
+        raise InputError(f"y has {len(y)} entries for {len(graphs)} graphs")
+
+    def convert(row: int, graph: nx.Graph) -> RawGraph:
+        if not isinstance(graph, nx.Graph):
+            raise InputError(f"expected a networkx graph, found {type(graph).__name__}")
+        nodes = node_count(len(graph))
+        position = {node: index for index, node in enumerate(graph)}
+        ends = [(position[u], position[v]) for u, v in graph.edges()]
+        pairs = np.array(ends, dtype=np.int64).reshape(-1, 2)
+        x = _attribute([data for _, data in graph.nodes(data=True)], "x")
+        edge_attr = _attribute([data for *_, data in graph.edges(data=True)], "edge_attr")
+        index, edge_attr = edge_list(pairs, nodes, edge_attr, graph.is_directed())
+        if y is not None:
+            target = y[row]
+        elif level == "node":
+            target = [data.get("y") for _, data in graph.nodes(data=True)]
+            target = None if all(value is None for value in target) else target
+        else:
+            target = graph.graph.get("y")
+        return RawGraph(row, nodes, index, x, edge_attr, _texts(target))
+
+    return _collect(graphs, convert, "graphs", skip_invalid, level=level, task=task, like=like)
+
+
+def from_smiles_list(
+    smiles: Iterable[str],
+    y: Targets | None = None,
+    task: str | None = None,
+    skip_invalid: bool = False,
+    like: Reading | None = None,
+) -> UserData:
+    """Take molecules as SMILES; ``y`` has one value, or a list of them, for each molecule."""
+    smiles = list(smiles)
+    if y is not None and len(y) != len(smiles):
+        raise InputError(f"y has {len(y)} entries for {len(smiles)} molecules")
+
+    def convert(row: int, word: str) -> RawGraph:
+        if not isinstance(word, str):
+            raise InputError(f"expected SMILES as text, found {type(word).__name__}")
+        x, edge_index, edge_attr = from_smiles(word)
+        return RawGraph(
+            row, len(x), edge_index, x, edge_attr, None if y is None else _texts(y[row])
+        )
+
+    data = _collect(
+        smiles,
+        convert,
+        "smiles",
+        skip_invalid,
+        task=task,
+        vocabularies=(ATOM_VOCABULARY, BOND_VOCABULARY),
+        like=like,
+    )
+    return replace(data, smiles=tuple(smiles[row] for row in data.rows.tolist()))
+
+
+def _collect(
+    objects: Sequence[Any],
+    convert: Callable[[int, Any], RawGraph],
+    kind: Kind,
+    skip_invalid: bool,
+    **options: Any,
+) -> UserData:
+    """Convert each object under the checks that all readers share; rows count from 0."""
+    rows = RowChecks("the list", "position", skip_invalid)
+
+    def graphs() -> Iterator[RawGraph]:
+        with bar("graphs", len(objects)) as advance:
+            for row, value in enumerate(objects):
+                advance(1)
+                try:
+                    graph = convert(row, value)
+                except InputError as error:
+                    rows.reject(row, str(error))
+                else:
+                    yield graph
+
+    return assemble(graphs(), rows, kind=kind, **options)
+
+
+def _attribute(items: list[dict[str, Any]], name: str) -> Any:
+    """The attribute ``name`` of all nodes or edges as [items, columns]; None if none has it."""
+    have = [name in item for item in items]
+    if not any(have):
+        return None
+    if not all(have):
+        raise InputError(f"some have the attribute {name!r} and some have not: give it to all")
+    return feature_matrix([item[name] for item in items], name, len(items))
+
+
+def _numpy(value: Any) -> np.ndarray:
+    if not isinstance(value, torch.Tensor):
+        raise InputError(f"expected a tensor, found {type(value).__name__}")
+    return value.detach().cpu().numpy()
+
+
+def _level_of_pyg(graphs: list[Data]) -> Level:
+    """ "node" if every y has one row for each node and some graph has more nodes than one."""
+    shapes = [
+        (data.y.shape[0] if data.y.dim() else 1, data.num_nodes)
+        for data in graphs
+        if isinstance(data, Data) and isinstance(data.y, torch.Tensor)
+    ]
+    if shapes and all(rows == nodes for rows, nodes in shapes) and any(n > 1 for _, n in shapes):
+        return "node"
+    return "graph"
+
+
+def _pyg_targets(data: Data, level: Level) -> list[str | None] | None:
+    if data.y is None:
+        return None
+    if not isinstance(data.y, torch.Tensor):
+        return _texts(data.y)
+    expected = data.num_nodes if level == "node" else 1
+    rows = data.y.shape[0] if data.y.dim() else 1
+    if rows != expected or data.y.dim() > 2 or (level == "node" and data.y.numel() != rows):
+        shapes = "[nodes]" if level == "node" else "[1] or [1, targets]"
+        raise InputError(f"y has shape {tuple(data.y.shape)}, expected {shapes}")
+    return _texts(data.y.flatten().tolist())
+
+
+def _texts(y: Any) -> list[str | None] | None:
+    """Targets of one graph as texts; None and NaN are missing."""
+    if y is None:
+        return None
+    values = np.asarray(y, dtype=object).reshape(-1).tolist()
+    texts = [None if value is None else str(value).strip() for value in values]
+    return [None if text in MISSING else text for text in texts]

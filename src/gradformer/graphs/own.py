@@ -1,0 +1,46 @@
+"""A user's own data, whatever the file: the one function that the command line needs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from gradformer.errors import ConfigError, InputError, suggest
+from gradformer.graphs.jsonl import JSONL_SUFFIXES, read_jsonl
+from gradformer.graphs.tables import TABLE_SUFFIXES, read_table
+from gradformer.graphs.tu_folder import read_tu_folder
+from gradformer.graphs.user_data import Reading, UserData
+
+
+def read(path: str | Path, like: Reading | None = None, **options: Any) -> UserData:
+    """Read a table of SMILES, a JSON-lines file of graphs, or a folder in TU format.
+
+    ``options`` are those of :func:`read_table`, :func:`read_jsonl` or :func:`read_tu_folder`. Give
+    ``like``, the reading of the training data, for new data that a trained model shall predict:
+    then columns, features and classes are checked against it and targets may be absent.
+    """
+    path = Path(path)
+    reader = _reader(path)
+    known = set(inspect.signature(reader).parameters) - {"path", "like"}
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"{name}: no option for {path}; {suggest(name, known)}")
+    return reader(path, like=like, **options)
+
+
+def _reader(path: Path) -> Callable[..., UserData]:
+    name = path.name.lower()
+    if not path.exists():
+        raise InputError(f"{path} does not exist")
+    if path.is_dir():
+        return read_tu_folder
+    if name.endswith(TABLE_SUFFIXES):
+        return read_table
+    if name.endswith(JSONL_SUFFIXES):
+        return read_jsonl
+    raise InputError(
+        f"{path} is of an unknown kind; give a table with SMILES ({', '.join(TABLE_SUFFIXES)}), "
+        f"graphs as JSON lines ({', '.join(JSONL_SUFFIXES)}) or a folder in TU format"
+    )

@@ -1,0 +1,209 @@
+"""Tables of molecules: CSV, TSV or parquet with a column of SMILES."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from gradformer.errors import InputError
+from gradformer.graphs.labels import MISSING
+from gradformer.graphs.molecules import ATOM_VOCABULARY, BOND_VOCABULARY, Molecule, from_smiles
+from gradformer.graphs.raw_graphs import RawGraph, assemble
+from gradformer.graphs.user_data import Reading, RowChecks, UserData, read_text
+from gradformer.graphs.user_splits import part_number
+from gradformer.progress import bar
+
+TABLE_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
+
+
+def read_table(
+    path: str | Path,
+    smiles: str | None = None,
+    target: str | Sequence[str] | None = None,
+    task: str | None = None,
+    skip_invalid: bool = False,
+    split_column: str | None = None,
+    like: Reading | None = None,
+) -> UserData:
+    """Read molecules and their targets.
+
+    ``smiles`` names the column of molecules (found by its name if not given), ``target`` the column
+    or columns to learn (the only other column if not given), ``split_column`` one that holds train,
+    val or test. ``task`` is found from the targets if not stated, see
+    :func:`~gradformer.graphs.labels.find_labels`; a missing target is kept as missing. ``like`` is
+    the reading of the training data: its columns and classes are used, and targets may be absent.
+
+    Rows are counted as an editor does: the header of a text file is line 1, the first record of a
+    parquet file is row 1.
+    """
+    path = Path(path)
+    table = _open_table(path)
+    if like is not None:
+        like.expect("smiles", str(path))
+        smiles = smiles or like.smiles
+        names = like.labels.targets
+        target = names if set(names) <= set(table.header) else ()
+    smiles_at = table.position(smiles or _smiles_column(table))
+    split_at = None if split_column is None else table.position(split_column)
+    if target is None:
+        target = _only_other_column(table, smiles_at, split_at)
+    targets = [target] if isinstance(target, str) else list(target)
+    if not targets and like is None:
+        raise InputError(f"{path}: no target column was named; {table.columns()}")
+    targets_at = [table.position(name) for name in targets]
+
+    rows = RowChecks(str(path), table.unit, skip_invalid)
+    words: dict[int, str] = {}
+
+    def molecule(row: int, cells: list[str]) -> RawGraph:
+        if len(cells) != len(table.header):
+            raise InputError(f"{len(cells)} fields, the header has {len(table.header)}")
+        x, edge_index, edge_attr = _from_cell(cells[smiles_at], table.header[smiles_at])
+        y = [_present(cells[at]) for at in targets_at] if targets else None
+        split = None if split_at is None else part_number(cells[split_at])
+        return RawGraph(row, len(x), edge_index, x, edge_attr, y, split)
+
+    def molecules() -> Iterator[RawGraph]:
+        with bar("molecules", len(table.rows)) as advance:
+            for row, cells in table.rows:
+                advance(1)
+                try:
+                    graph = molecule(row, cells)
+                except InputError as error:
+                    rows.reject(row, str(error))
+                else:
+                    words[row] = cells[smiles_at].strip()
+                    yield graph
+
+    data = assemble(
+        molecules(),
+        rows,
+        kind="smiles",
+        task=task,
+        targets=targets,
+        vocabularies=(ATOM_VOCABULARY, BOND_VOCABULARY),
+        smiles=table.header[smiles_at],
+        like=like,
+    )
+    return replace(data, smiles=tuple(words[row] for row in data.rows.tolist()))
+
+
+def _from_cell(cell: str, column: str) -> Molecule:
+    smiles = _present(cell)
+    if smiles is None:
+        raise InputError(f"column {column!r} is empty")
+    try:
+        return from_smiles(smiles)
+    except InputError as error:
+        raise InputError(f"column {column!r}: {error}") from None
+
+
+def _present(cell: str) -> str | None:
+    cell = cell.strip()
+    return None if cell in MISSING else cell
+
+
+@dataclass(frozen=True)
+class _Table:
+    """Column names and numbered rows of text."""
+
+    path: Path
+    unit: str
+    header: list[str]
+    rows: list[tuple[int, list[str]]]
+
+    def columns(self) -> str:
+        return f"the columns are: {', '.join(self.header)}"
+
+    def position(self, name: str) -> int:
+        """Where the column ``name`` stands."""
+        if name not in self.header:
+            raise InputError(f"{self.path} has no column {name!r}; {self.columns()}")
+        if self.header.count(name) > 1:
+            raise InputError(f"{self.path} has more than one column {name!r}; rename one")
+        return self.header.index(name)
+
+
+def _smiles_column(table: _Table) -> str:
+    """The column whose name says that it holds SMILES."""
+    for fits in (
+        lambda name: name.lower() == "smiles",
+        lambda name: "smiles" in name.lower(),
+        lambda name: name.lower() in ("smi", "smile"),
+    ):
+        found = [name for name in table.header if fits(name)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            break
+    raise InputError(
+        f"{table.path}: say which column holds the SMILES (--smiles NAME, smiles=...); "
+        f"{table.columns()}"
+    )
+
+
+def _only_other_column(table: _Table, smiles_at: int, split_at: int | None) -> str:
+    others = [name for at, name in enumerate(table.header) if at not in (smiles_at, split_at)]
+    if len(others) == 1:
+        return others[0]
+    raise InputError(
+        f"{table.path}: say which column is to be learned (--target NAME, target=...); "
+        f"{table.columns()}"
+    )
+
+
+def _open_table(path: Path) -> _Table:
+    name = path.name.lower()
+    if not name.endswith(TABLE_SUFFIXES):
+        raise InputError(f"{path} is not a table: its name must end in {', '.join(TABLE_SUFFIXES)}")
+    return _parquet(path) if name.endswith(".parquet") else _separated(path)
+
+
+def _separated(path: Path) -> _Table:
+    text = read_text(path)
+    delimiter = "\t" if ".tsv" in path.suffixes[-2:] else ","
+    first_line = text.split("\n", 1)[0]
+    if delimiter == "," and "," not in first_line and ";" in first_line:
+        delimiter = ";"  # what a spreadsheet writes where the comma is the decimal mark
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
+    records = []
+    line = 1  # on which a record begins: a quoted cell may go over several
+    try:
+        for cells in reader:
+            if cells:
+                records.append((line, cells))
+            line = reader.line_num + 1
+    except csv.Error as error:
+        raise InputError(f"{path}, line {line}: not a well-formed table: {error}") from None
+    if not records:
+        raise InputError(f"{path} is empty: its first line must name the columns")
+    return _Table(path, "line", [name.strip() for name in records[0][1]], records[1:])
+
+
+def _parquet(path: Path) -> _Table:
+    try:
+        frame = pd.read_parquet(path)
+    except ImportError:
+        raise InputError(
+            f"{path}: reading parquet needs pyarrow: pip install 'gradformer[parquet]'"
+        ) from None
+    except Exception as error:  # pyarrow has many ways to fail on a damaged file
+        raise InputError(f"{path} cannot be read as parquet: {error}") from None
+    records = enumerate(frame.itertuples(index=False, name=None), start=1)
+    rows = [(row, [_text(value) for value in record]) for row, record in records]
+    return _Table(path, "row", [str(name) for name in frame.columns], rows)
+
+
+def _text(value: object) -> str:
+    """A cell of any type as the text that a CSV would hold."""
+    if value is None or value is pd.NA or value is pd.NaT:
+        return ""
+    if isinstance(value, np.generic):
+        value = value.item()
+    return str(value)

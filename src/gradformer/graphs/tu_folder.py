@@ -1,0 +1,145 @@
+"""A folder in the text format of the TU collection, with graphs of the user's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from gradformer.errors import InputError, choice
+from gradformer.graphs.arrays import GraphArrays
+from gradformer.graphs.labels import MISSING
+from gradformer.graphs.raw_graphs import RawGraph, Vocabulary, assemble, node_count
+from gradformer.graphs.sources.text import integers
+from gradformer.graphs.sources.tu import Column, Features, Read, read_tu
+from gradformer.graphs.user_data import Reading, RowChecks, UserData
+
+Targets = list[list[str | None]]
+
+
+def read_tu_folder(
+    path: str | Path,
+    node: Features | None = None,
+    edge: Features | None = None,
+    task: str | None = None,
+    skip_invalid: bool = False,
+    like: Reading | None = None,
+) -> UserData:
+    """Read the folder that holds NAME_A.txt and its companions; graphs are counted from 1.
+
+    ``node`` and ``edge`` choose between the files of labels (categories) and of attributes
+    (numbers); where both exist, labels are taken. Targets are the lines of NAME_graph_labels.txt
+    or, for a regression, of NAME_graph_attributes.txt. ``like`` is the reading of the training
+    data; then targets may be absent.
+    """
+    folder = Path(path)
+    name, read = _open_folder(folder)
+    node = _features(read, "node", node, like.node if like else None)
+    edge = _features(read, "edge", edge, like.edge if like else None)
+    targets = _targets(read, task)
+    try:
+        if targets is None and like is None:
+            raise InputError(f"{name}_graph_labels.txt is missing; it holds what is to be learned")
+        arrays = read_tu(name, _with_labels(read, name), node=node, edge=edge)
+        if targets is not None and len(targets) != arrays.num_graphs:
+            raise InputError(f"{name}: {len(targets)} targets for {arrays.num_graphs} graphs")
+        x = _as_in_file(arrays.x, read, name, "node_labels")
+        edge_attr = _as_in_file(arrays.edge_attr, read, name, "edge_labels")
+    except InputError as error:
+        raise InputError(f"{folder}/{error}") from None
+    arrays = replace(arrays, x=x, edge_attr=edge_attr)
+    rows = RowChecks(str(folder), "graph", skip_invalid)
+
+    def graphs() -> Iterator[RawGraph]:
+        for g in range(arrays.num_graphs):
+            try:
+                yield _graph(arrays, g, None if targets is None else targets[g])
+            except InputError as error:
+                rows.reject(g + 1, str(error))
+
+    return assemble(graphs(), rows, kind="tu", task=task, like=like)
+
+
+def _open_folder(folder: Path) -> tuple[str, Read]:
+    """The name of the set, and a function that gives the content of NAME_<kind>.txt."""
+    names = sorted(file.name.removesuffix("_A.txt") for file in folder.glob("*_A.txt"))
+    if len(names) != 1:
+        raise InputError(
+            f"{folder} must hold one file NAME_A.txt, the edges of graphs in TU format, "
+            f"and holds {len(names)}"
+        )
+
+    def read(kind: str) -> bytes | None:
+        file = folder / f"{names[0]}_{kind}.txt"
+        try:
+            return file.read_bytes() if file.exists() else None
+        except OSError as error:
+            raise InputError(f"{file} cannot be read: {error.strerror}") from None
+
+    return names[0], read
+
+
+def _features(
+    read: Read, kind: str, wanted: Features | None, vocabulary: Vocabulary | None
+) -> Features:
+    """Which of the two files of features to read."""
+    if vocabulary is not None:
+        return "attributes" if isinstance(vocabulary, int) else "labels"
+    if wanted is not None:
+        choice(kind, wanted, ("labels", "attributes"))
+        return wanted
+    attributes_only = read(f"{kind}_labels") is None and read(f"{kind}_attributes") is not None
+    return "attributes" if attributes_only else "labels"
+
+
+def _targets(read: Read, task: str | None) -> Targets | None:
+    """The values of each graph's line, None without a file of targets."""
+    kinds = ["graph_labels", "graph_attributes"]
+    for kind in reversed(kinds) if task == "regression" else kinds:
+        content = read(kind)
+        if content is not None:
+            lines = content.decode("utf-8", "replace").splitlines()
+            cells = [[cell.strip() for cell in line.split(",")] for line in lines if line.strip()]
+            return [[None if cell in MISSING else cell for cell in row] for row in cells]
+    return None
+
+
+def _with_labels(read: Read, name: str) -> Read:
+    """``read``, with a 0 for each graph in place of graph_labels, whose values are read apart."""
+
+    def labelled(kind: str) -> bytes | None:
+        indicator = read("graph_indicator") if kind == "graph_labels" else None
+        if indicator is None:
+            return None if kind == "graph_labels" else read(kind)
+        graph = integers(indicator, 1, f"{name}_graph_indicator.txt")
+        # No more graphs than nodes, whatever number the file claims.
+        return b"0\n" * min(int(graph.max(initial=0)), len(graph))
+
+    return labelled
+
+
+def _as_in_file(value: Column, read: Read, name: str, kind: str) -> Column:
+    """Features with labels as they stand in the file, so that two folders agree.
+
+    The TU reader counts them from the smallest one in the file.
+    """
+    content = read(kind)
+    if value is None or value.dtype.kind == "f" or content is None or not len(value):
+        return value
+    smallest = integers(content, value.shape[1], f"{name}_{kind}.txt").min(axis=0)
+    return np.add(value, smallest, dtype=np.int64)
+
+
+def _graph(arrays: GraphArrays, g: int, y: list[str | None] | None) -> RawGraph:
+    nodes = slice(arrays.node_ptr[g], arrays.node_ptr[g + 1])
+    edges = slice(arrays.edge_ptr[g], arrays.edge_ptr[g + 1])
+    return RawGraph(
+        row=g + 1,
+        num_nodes=node_count(int(arrays.sizes[g])),
+        edge_index=arrays.edge_index[:, edges],
+        x=None if arrays.x is None else arrays.x[nodes],
+        edge_attr=None if arrays.edge_attr is None else arrays.edge_attr[edges],
+        y=y,
+    )

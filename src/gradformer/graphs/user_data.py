@@ -1,0 +1,141 @@
+"""What every reader of a user's own data gives back, and how bad rows are dealt with."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradformer.errors import InputError
+from gradformer.graphs.arrays import GraphArrays, Level, Schema
+from gradformer.graphs.labels import Labels
+
+Kind = Literal["smiles", "graphs", "tu"]
+
+
+class Skipped(NamedTuple):
+    """A row that was left out."""
+
+    row: int
+    reason: str
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How data were understood. A run keeps it as a plain dict, to read new data the same way.
+
+    ``node`` and ``edge`` are as in :class:`Schema`; ``smiles`` is the column with the molecules.
+    """
+
+    kind: Kind
+    node: tuple[int, ...] | int
+    edge: tuple[int, ...] | int
+    level: Level
+    labels: Labels
+    smiles: str | None = None
+
+    @property
+    def schema(self) -> Schema:
+        return Schema(self.node, self.edge, self.level, self.labels.task, self.labels.outputs)
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Reading:
+        """The inverse of :meth:`to_dict`, also after a passage through JSON or YAML."""
+        try:
+            values = dict(saved)
+            for name in ("node", "edge"):
+                if not isinstance(values[name], int):
+                    values[name] = tuple(values[name])
+            values["labels"] = Labels.from_dict(values["labels"])
+            reading = cls(**values)
+        except (KeyError, TypeError, ValueError) as error:
+            raise InputError(
+                f"the saved description of the training data is damaged: {error!r}"
+            ) from None
+        return reading
+
+    def expect(self, kind: Kind, where: str) -> None:
+        """Raise unless ``where`` holds the kind of data that this reading came from."""
+        names = dict(zip(get_args(Kind), ("molecules as SMILES", "graphs", "a TU folder")))
+        if kind != self.kind:
+            raise InputError(
+                f"{where} holds {names[kind]}, but the model was trained on {names[self.kind]}; "
+                "give data of the same kind"
+            )
+
+
+@dataclass(frozen=True)
+class UserData:
+    """Graphs of a user, in file order, and all that leads back to the file.
+
+    ``rows[g]`` is the row (line, position) of graph g as the reader counts them; ``skipped`` lists
+    the others. ``arrays.y`` is None where the file has no targets, which only prediction allows;
+    ``arrays.split`` holds the user's own split, if there is one. ``smiles`` is None for other
+    graphs than molecules.
+    """
+
+    arrays: GraphArrays
+    rows: NDArray[np.int64]
+    reading: Reading
+    skipped: tuple[Skipped, ...] = ()
+    smiles: tuple[str, ...] | None = None
+
+
+@dataclass
+class RowChecks:
+    """The one place where a bad row either stops the reading or is put on the list.
+
+    ``where`` is the file, ``unit`` what a row is called there.
+    """
+
+    where: str
+    unit: str
+    skip_invalid: bool
+    skipped: list[Skipped] = field(default_factory=list)
+
+    def reject(self, row: int, reason: str) -> None:
+        if not self.skip_invalid:
+            raise InputError(
+                f"{self.where}, {self.unit} {row}: {reason} "
+                "(mend it, or leave such rows out with --skip-invalid, skip_invalid=True)"
+            )
+        self.skipped.append(Skipped(row, reason))
+
+    def require_some(self, kept: int) -> None:
+        """Raise if nothing is left."""
+        if kept:
+            return
+        if not self.skipped:
+            raise InputError(f"{self.where} holds no data: at least one {self.unit} is needed")
+        row, reason = self.skipped[0]
+        raise InputError(
+            f"{self.where}: all {len(self.skipped)} {self.unit}s are invalid; "
+            f"the first, {self.unit} {row}: {reason}"
+        )
+
+
+def read_text(path: Path) -> str:
+    """The text of a UTF-8 file, unpacked if its name ends in .gz."""
+    try:
+        data = path.read_bytes()
+        if path.suffix == ".gz":
+            data = gzip.decompress(data)
+    except (OSError, EOFError, zlib.error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path} cannot be read: {reason}") from None
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise InputError(
+            f"{path}, line {line}: not UTF-8 text (byte {data[error.start]:#04x}); save it as UTF-8"
+        ) from None
