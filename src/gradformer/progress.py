@@ -30,4 +30,5 @@ def bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
     try:
         yield advance
     finally:
-        progress.stop()
+        if progress.live.is_started:  # a bar that was never shown would still end with a line
+            progress.stop()
