@@ -1,0 +1,107 @@
+"""GT beside graphdeeplearning/graphtransformer: graph regression with edges, node classes without."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import l1_loss
+
+from gradformer.graphs.arrays import Schema
+from gradformer.zoo.gt import GT
+from gradformer.zoo.pairs import complete_edges
+from tests.golden.case import Case, Ref, Subject
+from tests.golden.mapping import match, places, stored_batch, watch, weighted_cross_entropy
+
+
+def subjects(case: Case) -> list[Subject]:
+    net = case.config["net_params"]
+    node_task, full = "SBMs" in case.config["net"], net["full_graph"]
+    bonds = not node_task and net["edge_feat"]
+    schema = Schema(
+        node=(net["in_dim" if node_task else "num_atom_type"],),
+        edge=(net["num_bond_type"],) if bonds else 1,
+        level="node" if node_task else "graph",
+        task="multiclass" if node_task else "regression",
+        outputs=case["out"].shape[1],
+    )
+    model = GT(
+        schema,
+        layers=net["L"],
+        width=net["hidden_dim"],
+        heads=net["n_heads"],
+        lap=net["pos_enc_dim"] if net["lap_pos_enc"] else 0,
+        edge_features=not node_task,
+        full_graph=full,
+        layer_norm=net["layer_norm"],
+        batch_norm=net["batch_norm"],
+        pool={"sum": "add"}.get(net["readout"], net["readout"]),
+    )
+    types = case["edge_attr"][:, None]
+    batch, place = stored_batch(
+        case,
+        x=case["x"][:, None],
+        edge_attr=types if bonds else torch.ones(len(types), 1),
+        encodings={"lap": case["lap_pos_enc"]} if net["lap_pos_enc"] else {},
+    )
+    if full:
+        place = places(case["full_edge_index"], complete_edges(batch.layout))
+
+    def observe() -> dict[str, Tensor]:
+        keys = {f"layers.{i}": f"layer{i}" for i in range(net["L"])}
+        keys |= {f"layers.{i}.node_block.message_dropout": f"attn{i}" for i in range(net["L"])}
+        seen = watch(model, keys | {"edge": "e"} if model.edge else keys, lambda: model(batch))
+        found = {"out": seen["out"], "hidden/input": model.encode(batch)[0]}
+        for i, layer in enumerate(model.layers):
+            found[f"hidden/layer{i}_attn"] = seen[f"attn{i}"]
+            found[f"hidden/layer{i}"] = seen[f"layer{i}"][0]
+            if layer.edge_block is not None:
+                found[f"hidden_e/layer{i}"] = seen[f"layer{i}"][1][place]
+        if model.edge is not None:
+            found["hidden_e/input"] = seen["e"][place]
+        if not node_task:
+            found["hidden/readout"] = model.embedding(model.states(batch), batch)
+        return found
+
+    def train() -> dict[str, Tensor]:
+        out = model(batch)
+        loss = weighted_cross_entropy(out, case["y"]) if node_task else l1_loss(out, case["y"])
+        return {"out_train": out, "loss": loss}
+
+    return [Subject(case, model, _names(model), observe, train)]
+
+
+def _names(model: GT) -> dict[str, Ref]:
+    same = {f"head.net.layers.{i}": f"MLP_layer.FC_layers.{i}" for i in range(3)}
+    same["node.encoder.tables.0"] = "embedding_h"
+    if model.position is not None:
+        same["position.linear"] = "embedding_lap_pos_enc"
+    names: dict[str, Ref] = {}
+    if model.edge is not None and model.config.full_graph:
+        names["edge.encoder.tables.0.weight"] = Ref("embedding_e.weight", lambda table: table[:1])
+    elif model.edge is not None:
+        table = "edge.encoder" if isinstance(model.schema.edge, int) else "edge.encoder.tables.0"
+        same[table] = "embedding_e"
+    for i, layer in enumerate(model.layers):
+        theirs = f"layers.{i}"
+        for ours, name in {"query": "Q", "key": "K", "value": "V"}.items():
+            same[f"layers.{i}.{ours}"] = f"{theirs}.attention.{name}"
+        if layer.edge is not None:
+            same[f"layers.{i}.edge"] = f"{theirs}.attention.proj_e"
+        same |= block_names(model, f"layers.{i}.node_block", theirs, "" if layer.edge is None else "_h")
+        if layer.edge_block is not None:
+            same |= block_names(model, f"layers.{i}.edge_block", theirs, "_e")
+    return names | match(model, same)
+
+
+def block_names(model: torch.nn.Module, ours: str, theirs: str, stream: str) -> dict[str, str]:
+    """Our post-norm block → the reference's entries of one stream ("", "_h" or "_e")."""
+    names = {
+        f"{ours}.out": f"{theirs}.O{stream}",
+        f"{ours}.up": f"{theirs}.FFN{stream}_layer1",
+        f"{ours}.down": f"{theirs}.FFN{stream}_layer2",
+    }
+    for place, norm in ((1, "first_norm"), (2, "second_norm")):
+        for kind in ("layer", "batch"):
+            if getattr(model.get_submodule(f"{ours}.{norm}"), kind) is not None:
+                names[f"{ours}.{norm}.{kind}"] = f"{theirs}.{kind}_norm{place}{stream}"
+    return names
