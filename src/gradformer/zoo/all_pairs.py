@@ -1,0 +1,49 @@
+"""All ordered pairs of nodes of a packed batch, graph after graph, row by row: Σn² rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from gradformer.attention.layout import Layout, Rows
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Which pair is in each row of a packed pair tensor [pairs, c], such as an attention ``bias``.
+
+    Shapes, all [pairs]: query, key int64, rows of the layout; place int64, where the pair lies in
+    flat pair arrays (distances and pair extras of a batch, see :class:`Layout`). In a padded
+    layout there are capacity · largest rows, and those from Σn² on are padding.
+    """
+
+    query: Tensor
+    key: Tensor
+    place: Tensor
+    rows: Rows
+
+    @classmethod
+    def of(cls, layout: Layout) -> Pairs:
+        """All pairs of ``layout``."""
+        first = torch.nn.functional.pad(layout.node_ptr, (0, 1), value=layout.capacity).long()
+        size = torch.nn.functional.pad(layout.node_ptr.diff(), (0, 1)).long()  # 0: padded rows
+        graph = layout.graph.long()
+        row_end = size[graph].cumsum(0)  # [capacity]
+        count = layout.capacity * layout.largest if layout.padded else int(layout.packed_ptr[-1])
+        pair = torch.arange(count, device=layout.device)
+        query = torch.searchsorted(row_end, pair, right=True).clamp(max=max(layout.capacity - 1, 0))
+        slot = graph[query]
+        real = pair < layout.packed_ptr[-1] if layout.padded else None
+        column = pair - (row_end - size[graph])[query]
+        if real is not None:
+            column = torch.where(real, column, 0)
+        local = (query - first[slot]) * size[slot] + column
+        slot = slot.clamp(max=layout.num_graphs - 1)
+        return cls(
+            query,
+            (first[slot] + column).clamp(max=max(layout.capacity - 1, 0)),
+            layout.pair_ptr[slot] + (local if real is None else torch.where(real, local, 0)),
+            Rows(layout.graph_id[slot], local.int(), real),
+        )
