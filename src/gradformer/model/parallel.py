@@ -43,9 +43,13 @@ class _Total(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
-        return _Total.apply(grad)
+        summed: Tensor = _Total.apply(grad)  # type: ignore[no-untyped-call]
+        return summed
 
 
 def total(x: Tensor) -> Tensor:
     """The sum of ``x`` over all processes that share the batch; differentiable."""
-    return _Total.apply(x) if _sharing else x
+    if not _sharing:
+        return x
+    summed: Tensor = _Total.apply(x)  # type: ignore[no-untyped-call]
+    return summed

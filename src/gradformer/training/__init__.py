@@ -1,0 +1,1 @@
+"""Recipes, the training step, trials, checkpoints and runs."""

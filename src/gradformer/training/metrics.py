@@ -1,0 +1,131 @@
+r"""What a benchmark scores: exact, in float64, on the host, over a whole split at once.
+
+All functions take predictions [rows, outputs] and targets ([rows] classes with −1 for missing, or
+[rows, targets] with NaN for missing). With several targets a score is the mean over those that have
+what it needs (both classes, or a label at all).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradformer.errors import InputError, choice
+from gradformer.graphs.arrays import Task
+from gradformer.graphs.targets import is_labelled
+
+Array = NDArray[Any]
+
+
+def accuracy(prediction: Array, y: Array) -> float:
+    """Share of right answers: the largest logit of several classes, or the sign of each logit."""
+    known = is_labelled(y)
+    if y.dtype.kind != "f":
+        return float((prediction.argmax(axis=1) == y)[known].mean())
+    return _mean_over_targets(lambda p, t: float(((p > 0) == (t > 0.5)).mean()), prediction, y)
+
+
+def weighted_accuracy(prediction: Array, y: Array) -> float:
+    """Mean of the per-class recalls over the classes that occur."""
+    known = is_labelled(y)
+    answer, truth = prediction.argmax(axis=1)[known], y[known]
+    count = np.bincount(truth)
+    right = np.bincount(truth[answer == truth], minlength=len(count))
+    return float((right[count > 0] / count[count > 0]).mean())
+
+
+def mae(prediction: Array, y: Array) -> float:
+    """Mean absolute error over all labels."""
+    known = is_labelled(y)
+    return float(np.abs(prediction.astype(np.float64)[known] - y[known]).mean())
+
+
+def rmse(prediction: Array, y: Array) -> float:
+    """Root of the mean squared error over all labels."""
+    known = is_labelled(y)
+    return math.sqrt(np.square(prediction.astype(np.float64)[known] - y[known]).mean())
+
+
+def auroc(prediction: Array, y: Array) -> float:
+    """Chance that a positive stands above a negative, ties counted half."""
+    return _mean_over_targets(_auroc, prediction, y, both_classes=True)
+
+
+def average_precision(prediction: Array, y: Array) -> float:
+    r"""Precision averaged over the positives: :math:`\sum_k (R_k - R_{k-1}) P_k`, ties as one k."""
+    return _mean_over_targets(_average_precision, prediction, y, both_classes=True)
+
+
+METRICS: dict[str, Callable[[Array, Array], float]] = {
+    "accuracy": accuracy,
+    "weighted_accuracy": weighted_accuracy,
+    "mae": mae,
+    "rmse": rmse,
+    "auroc": auroc,
+    "average_precision": average_precision,
+}
+LOWER_IS_BETTER = frozenset({"mae", "rmse"})
+_OF_TASK: dict[Task, tuple[str, ...]] = {
+    "multiclass": ("accuracy", "weighted_accuracy"),
+    "binary": ("auroc", "average_precision", "accuracy"),
+    "multilabel": ("average_precision", "auroc", "accuracy"),
+    "regression": ("mae", "rmse"),
+}
+
+
+def check_metric(metric: str, task: Task) -> str:
+    """Return ``metric`` if it can score ``task``."""
+    return choice("metric", metric, _OF_TASK[task])
+
+
+def default_metric(task: Task) -> str:
+    """The metric of a user's own data."""
+    return _OF_TASK[task][0]
+
+
+def scores(prediction: Array, y: Array, task: Task) -> dict[str, float]:
+    """Every metric of the task by name; NaN for one that the labels do not allow."""
+    if not is_labelled(y).any():
+        raise InputError("there is no label to score against; give a split with labels")
+    return {name: METRICS[name](prediction, y) for name in _OF_TASK[task]}
+
+
+def better(metric: str, value: float, than: float | None) -> bool:
+    """Whether ``value`` is strictly better; nothing is better than NaN, everything than None."""
+    if math.isnan(value):
+        return False
+    if than is None:
+        return True
+    return value < than if metric in LOWER_IS_BETTER else value > than
+
+
+def _mean_over_targets(
+    score: Callable[[Array, Array], float], prediction: Array, y: Array, both_classes: bool = False
+) -> float:
+    values = []
+    for p, t in zip(prediction.astype(np.float64).T, y.reshape(len(y), -1).T):
+        known = is_labelled(t)
+        p, t = p[known], t[known]
+        if len(t) and not (both_classes and (t.max() < 0.5 or t.min() > 0.5)):
+            values.append(score(p, t))
+    return float(np.mean(values)) if values else math.nan
+
+
+def _auroc(p: Array, t: Array) -> float:
+    positive = t > 0.5
+    _, group, count = np.unique(p, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(count) - (count - 1) / 2)[group]  # mean rank, from 1, of tied values
+    n = int(positive.sum())
+    return float((rank[positive].sum() - n * (n + 1) / 2) / (n * (len(t) - n)))
+
+
+def _average_precision(p: Array, t: Array) -> float:
+    order = np.argsort(-p, kind="stable")
+    last_of_tie = np.append(np.diff(p[order]) != 0, True)
+    hits = np.cumsum(t[order] > 0.5)[last_of_tie]
+    taken = np.flatnonzero(last_of_tie) + 1
+    return float((np.diff(hits, prepend=0) * hits / taken).sum() / hits[-1])

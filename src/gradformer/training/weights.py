@@ -1,0 +1,94 @@
+"""All numbers of a model in one vector, so that whatever is done to them is done at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from gradformer.errors import InputError
+
+ALIGNMENT = 32  # numbers: every tensor begins at a multiple of 128 bytes
+
+
+class Weights:
+    """Parameters and float buffers of ``model`` as views of one vector.
+
+    The vector holds the parameters that are weight-decayed, the other parameters, then the buffers
+    (running statistics of norms); each tensor is aligned and the gaps stay zero. Move the model to
+    its device first.
+
+    Attributes:
+        vector: [size] all of them.
+        grad: [parameters] the gradient of the first part.
+        decayed: how many leading numbers are weight-decayed.
+        names: the names of all tensors in the order of the vector.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        exempt = {id(p) for p in without_weight_decay(model)}
+        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        first = [(name, p) for name, p in named if id(p) not in exempt]
+        second = [(name, p) for name, p in named if id(p) in exempt]
+        stored = model.state_dict(keep_vars=True)
+        buffers = [
+            (name, b)
+            for name, b in model.named_buffers()
+            if name in stored and b.is_floating_point()
+        ]
+        self._places: dict[str, tuple[int, torch.Size]] = {}
+        place = 0
+        ends = []
+        for group in (first, second, buffers):
+            for name, tensor in group:
+                self._places[name] = (place, tensor.shape)
+                place += -(-tensor.numel() // ALIGNMENT) * ALIGNMENT
+            ends.append(place)
+        self.decayed, self.num_parameters = ends[0], ends[1]
+        kinds = {(t.dtype, t.device) for _, t in (*named, *buffers)}
+        if len(kinds) != 1:
+            raise InputError(f"model: expected one dtype and device, got {sorted(map(str, kinds))}")
+        dtype, device = kinds.pop()
+        self.vector = torch.zeros(place, dtype=dtype, device=device)
+        self.grad = torch.zeros(self.num_parameters, dtype=dtype, device=device)
+        self.parameters = [p for _, p in (*first, *second)]
+        for (_, tensor), view in zip((*first, *second, *buffers), self.views(self.vector).values()):
+            view.copy_(tensor.detach())
+            tensor.data = view
+        self._grads = list(self.views(self.grad).values())
+
+    @property
+    def names(self) -> list[str]:
+        return list(self._places)
+
+    def views(self, vector: Tensor) -> dict[str, Tensor]:
+        """The tensors inside ``vector`` [size], or inside its parameter part, by name."""
+        return {
+            name: vector[place : place + shape.numel()].view(shape)
+            for name, (place, shape) in self._places.items()
+            if place < len(vector)
+        }
+
+    def load(self, vector: Tensor, values: Mapping[str, Tensor]) -> None:
+        """Copy tensors by name into ``vector``."""
+        for name, view in self.views(vector).items():
+            view.copy_(values[name])
+
+    def set_grad(self, grads: Sequence[Tensor | None]) -> None:
+        """Gather the gradients of :attr:`parameters`, None for one that took no part."""
+        pairs = list(zip(self._grads, grads))
+        for view in [view for view, grad in pairs if grad is None]:
+            view.zero_()
+        used = [(view, grad) for view, grad in pairs if grad is not None]
+        torch._foreach_copy_([view for view, _ in used], [grad for _, grad in used])
+
+
+def without_weight_decay(model: nn.Module) -> list[nn.Parameter]:
+    """What has no reason to shrink: biases and norms (all vectors), and what modules name."""
+    found = [p for p in model.parameters() if p.dim() < 2]
+    for module in model.modules():
+        own = getattr(module, "no_weight_decay", None)
+        if own is not None:
+            found.extend(own())
+    return found

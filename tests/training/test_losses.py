@@ -1,0 +1,76 @@
+"""The losses against torch's own and against the formula of the SBM benchmarks."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from gradformer.errors import ConfigError
+from gradformer.training.losses import Objective, balanced_weights, loss_name
+
+
+def rows(*shape: int) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(0))
+
+
+def test_cross_entropy_leaves_out_missing_and_padded_rows() -> None:
+    prediction = rows(6, 3)
+    y = torch.tensor([0, 2, -1, 1, 1, 2])
+    real = torch.tensor([True, True, True, True, True, False])
+    got = Objective("cross_entropy", "multiclass", 3)(prediction, y, real)
+    torch.testing.assert_close(got, F.cross_entropy(prediction[[0, 1, 3, 4]], y[[0, 1, 3, 4]]))
+
+
+def test_batch_weights_are_those_of_the_benchmark() -> None:
+    prediction, y = rows(8, 4), torch.tensor([0, 0, 0, 1, 1, 2, 0, 0])
+    count = torch.bincount(y, minlength=4).float()
+    weight = (8 - count) / 8 * (count > 0)
+    expected = F.cross_entropy(prediction, y, weight=weight)
+    got = Objective("cross_entropy", "multiclass", 4, batch_weights=True)(prediction, y)
+    torch.testing.assert_close(got, expected)
+
+
+def test_a_batch_of_one_class_or_without_labels_has_no_nan() -> None:
+    prediction = rows(3, 2).requires_grad_()
+    weighted = Objective("cross_entropy", "multiclass", 2, batch_weights=True)
+    for y in (torch.zeros(3, dtype=torch.long), torch.full((3,), -1)):
+        loss = weighted(prediction, y)
+        (grad,) = torch.autograd.grad(loss, prediction)
+        assert loss == 0
+        assert grad.isfinite().all()
+
+
+def test_binary_and_regression_mask_missing_labels() -> None:
+    prediction = rows(5, 2).requires_grad_()
+    y = torch.tensor([[1.0, 0.0], [math.nan, 1.0], [0.0, math.nan], [1.0, 1.0], [0.0, 0.0]])
+    known = ~y.isnan()
+    p, t = prediction[known], y[known]
+    for loss, task, expected in (
+        ("cross_entropy", "multilabel", F.binary_cross_entropy_with_logits(p, t)),
+        ("l1", "regression", F.l1_loss(p, t)),
+        ("mse", "regression", F.mse_loss(p, t)),
+    ):
+        got = Objective(loss, task, 2)(prediction, y)
+        torch.testing.assert_close(got, expected)
+        (grad,) = torch.autograd.grad(got, prediction)
+        assert grad.isfinite().all()
+
+
+def test_balanced_weights() -> None:
+    y = torch.tensor([0, 0, 0, 1, -1])
+    torch.testing.assert_close(balanced_weights(y, "multiclass", 2), torch.tensor([4 / 6, 2.0]))
+    targets = torch.tensor([[1.0], [0.0], [0.0], [math.nan]])
+    torch.testing.assert_close(balanced_weights(targets, "binary", 1), torch.tensor([2.0]))
+    with pytest.raises(ConfigError, match="no classes"):
+        balanced_weights(targets, "regression", 1)
+
+
+def test_auto_follows_the_metric() -> None:
+    assert loss_name("auto", "regression", "mae") == "l1"
+    assert loss_name("auto", "regression", "rmse") == "mse"
+    assert loss_name("auto", "binary", "auroc") == "cross_entropy"
+    with pytest.raises(ConfigError, match="does not fit"):
+        loss_name("l1", "multiclass", "accuracy")

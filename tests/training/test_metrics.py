@@ -1,0 +1,81 @@
+"""The metrics against scikit-learn, ties and missing labels included."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sklearn import metrics as sk
+
+from gradformer.errors import ConfigError, InputError
+from gradformer.training.metrics import METRICS, better, check_metric, scores
+
+draws = st.integers(0, 10_000)
+
+
+@settings(max_examples=40, deadline=None)
+@given(draws)
+def test_classes_equal_scikit_learn(draw: int) -> None:
+    rng = np.random.default_rng(draw)
+    prediction = rng.normal(size=(60, 4))
+    y = rng.integers(0, 4, 60)
+    y[:4] = -1
+    got = scores(prediction, y, "multiclass")
+    answer = prediction.argmax(1)[4:]
+    assert got["accuracy"] == pytest.approx(sk.accuracy_score(y[4:], answer), abs=1e-12)
+    expected = sk.recall_score(y[4:], answer, labels=np.unique(y[4:]), average="macro")
+    assert got["weighted_accuracy"] == pytest.approx(expected, abs=1e-12)
+
+
+@settings(max_examples=40, deadline=None)
+@given(draws)
+def test_rankings_equal_scikit_learn(draw: int) -> None:
+    rng = np.random.default_rng(draw)
+    prediction = rng.integers(-3, 4, size=(50, 3)).astype(np.float32)  # many ties
+    y = rng.integers(0, 2, (50, 3)).astype(np.float32)
+    y[0], y[1] = 0, 1
+    y[rng.random(y.shape) < 0.1] = math.nan
+    y[:2] = [[0] * 3, [1] * 3]
+    got = scores(prediction, y, "multilabel")
+    columns = [(y[~np.isnan(t), k], prediction[~np.isnan(t), k]) for k, t in enumerate(y.T)]
+    auroc = np.mean([sk.roc_auc_score(t, p) for t, p in columns])
+    precision = np.mean([sk.average_precision_score(t, p) for t, p in columns])
+    accuracy = np.mean([sk.accuracy_score(t, p > 0) for t, p in columns])
+    assert got["auroc"] == pytest.approx(auroc, abs=1e-12)
+    assert got["average_precision"] == pytest.approx(precision, abs=1e-12)
+    assert got["accuracy"] == pytest.approx(accuracy, abs=1e-12)
+
+
+def test_regression_equals_scikit_learn_and_leaves_out_missing_labels() -> None:
+    rng = np.random.default_rng(0)
+    prediction, y = rng.normal(size=(30, 1)), rng.normal(size=(30, 1))
+    got = scores(prediction, y, "regression")
+    assert got["mae"] == pytest.approx(sk.mean_absolute_error(y, prediction))
+    assert got["rmse"] == pytest.approx(sk.root_mean_squared_error(y, prediction))
+    more = np.concatenate([y, [[math.nan]]])
+    assert scores(np.concatenate([prediction, [[1e9]]]), more, "regression") == got
+
+
+def test_a_target_of_one_class_has_no_ranking() -> None:
+    prediction = np.array([[0.1, 0.2], [0.3, 0.1]])
+    y = np.array([[1.0, 0.0], [1.0, 1.0]])
+    assert METRICS["auroc"](prediction, y) == 0.0  # the second target only
+    assert math.isnan(METRICS["auroc"](prediction[:, :1], y[:, :1]))
+
+
+def test_better_is_strict_and_never_nan() -> None:
+    assert better("mae", 0.1, 0.2)
+    assert not better("mae", 0.2, 0.2)
+    assert better("accuracy", 0.2, 0.1)
+    assert better("accuracy", 0.0, None)
+    assert not better("accuracy", math.nan, None)
+
+
+def test_wrong_use_is_named() -> None:
+    with pytest.raises(ConfigError, match="metric: unknown value 'auroc'"):
+        check_metric("auroc", "multiclass")
+    with pytest.raises(InputError, match="no label"):
+        scores(np.zeros((2, 1)), np.full((2, 1), math.nan), "regression")
