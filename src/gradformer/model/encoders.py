@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from gradformer.attention.draws import Site, keep, row_keys
+from gradformer.attention.layout import Rows
 from gradformer.errors import InputError, choice
 from gradformer.graphs.batch import Batch
 from gradformer.model.parts import BatchNorm
@@ -57,11 +59,13 @@ class DegreeEncoder(nn.Module):
 class FeatureEncoder(nn.Module):
     """Node features of any schema: categories, floats, or none (degrees)."""
 
-    def __init__(self, node: tuple[int, ...] | int, width: int, degree: str = "onehot") -> None:
+    def __init__(
+        self, node: tuple[int, ...] | int, width: int, degree: str = "onehot", bias: bool = True
+    ) -> None:
         super().__init__()
         self.encoder: nn.Module
         if isinstance(node, int):
-            self.encoder = nn.Linear(node, width)
+            self.encoder = nn.Linear(node, width, bias=bias)
         elif node:
             self.encoder = CategoryEncoder(node, width)
         else:
@@ -81,11 +85,11 @@ class FeatureEncoder(nn.Module):
 class EdgeEncoder(nn.Module):
     """Edge features of any schema; one learned vector for all edges where there are none."""
 
-    def __init__(self, edge: tuple[int, ...] | int, width: int) -> None:
+    def __init__(self, edge: tuple[int, ...] | int, width: int, bias: bool = True) -> None:
         super().__init__()
         self.encoder: nn.Module
         if isinstance(edge, int):
-            self.encoder = nn.Linear(edge, width)
+            self.encoder = nn.Linear(edge, width, bias=bias)
         else:
             self.encoder = CategoryEncoder(edge or (1,), width)
         self.constant = edge == ()
@@ -131,3 +135,16 @@ class PositionEncoder(nn.Module):
         return y
 
 
+class SignFlip(Site):
+    """In training, each column of an eigenvector matrix gets a random sign, the same in one graph.
+
+    The sign of an eigenvector is arbitrary; a model should not learn to rely on it.
+    """
+
+    def forward(self, vectors: Tensor, rows: Rows, seeds: Tensor | None) -> Tensor:
+        if not self.training:
+            return vectors
+        assert seeds is not None
+        keys = row_keys(seeds[self.site], rows.graph_id, 0, torch.zeros_like(rows.index))
+        columns = torch.arange(vectors.shape[1], device=vectors.device, dtype=torch.int32)
+        return torch.where(keep(keys[:, None], columns, 0.5), vectors, -vectors)

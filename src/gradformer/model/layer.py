@@ -48,11 +48,12 @@ class Attention(Site):
 
 
 class FeedForward(nn.Module):
-    """Linear(2c) – ReLU – dropout – Linear(c) – dropout."""
+    """Linear(inner) – ReLU – dropout – Linear(c) – dropout; ``inner`` is 2c if not given."""
 
-    def __init__(self, width: int, dropout: float = 0.0) -> None:
+    def __init__(self, width: int, dropout: float = 0.0, inner: int | None = None) -> None:
         super().__init__()
-        self.first, self.second = nn.Linear(width, 2 * width), nn.Linear(2 * width, width)
+        inner = inner or 2 * width
+        self.first, self.second = nn.Linear(width, inner), nn.Linear(inner, width)
         self.inner_dropout, self.dropout = Dropout(dropout), Dropout(dropout)
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
