@@ -24,16 +24,11 @@ from gradformer.structure.codebook import SATURATED, UNREACHABLE
 from gradformer.structure.parallel import HAVE_NUMBA, Progress, compiled, over_slices
 
 WORD = 64
-MAX_LEVELS = 48
-"""Measured: beyond about 50 levels the plain search is the faster one."""
+MAX_LEVELS = 64
+"""Measured: beyond about 60 levels the plain search is the faster one."""
 
 _ONE = np.uint64(1)
 _ALL = np.uint64(0xFFFFFFFFFFFFFFFF)
-_BYTE = np.uint64(0xFF)
-_EACH_BYTE = np.uint64(0x0101010101010101)
-_OWN_BIT = np.uint64(0x8040201008040201)
-_CARRY = np.uint64(0x7F7F7F7F7F7F7F7F)
-_TOP_BIT = np.uint64(7)
 
 
 def hop_distances(
@@ -98,15 +93,12 @@ def _search_compiled(
 
 
 @compiled
-def _search_words(first, last, graph, word, node_ptr, pair_ptr, ptr, index, out, deep):  # type: ignore[no-untyped-def]
+def _search_words(first, last, graph, word, node_ptr, pair_ptr, ptr, targets, out, deep):  # type: ignore[no-untyped-def]
     """Distances to 64 targets at a time; marks the graphs that are too deep for it."""
     largest = 0
     for item in range(first, last):
         largest = max(largest, node_ptr[graph[item] + 1] - node_ptr[graph[item]])
     reached, wider = np.empty(largest, np.uint64), np.empty(largest, np.uint64)
-    # Eight distances share a word, byte by byte, until they are copied to their place.
-    packed = np.empty(8 * largest, np.uint64)
-    bytes_of = packed.view(np.uint8)
 
     for item in range(first, last):
         g = graph[item]
@@ -115,53 +107,46 @@ def _search_words(first, last, graph, word, node_ptr, pair_ptr, ptr, index, out,
         base, n = node_ptr[g], node_ptr[g + 1] - node_ptr[g]
         low = WORD * word[item]
         width = min(WORD, n - low)
+        corner = pair_ptr[g] + low
         full = _ALL >> np.uint64(WORD - width)
-        packed[: 8 * n] = 0
-        reached[:n] = 0
+        for v in range(n):
+            reached[v] = 0
+            _put(out[corner + v * n : corner + v * n + width], full, np.uint8(UNREACHABLE))
         for b in range(width):
             reached[low + b] = _ONE << np.uint64(b)
+            out[corner + (low + b) * n + b] = 0
 
-        level, growing = np.uint64(0), True
+        level, growing = 0, True
         while growing and level < MAX_LEVELS:
-            level += _ONE
+            level += 1
             growing = False
             for v in range(n):
                 before = reached[v]
                 now = before
                 if before != full:
                     for e in range(ptr[base + v], ptr[base + v + 1]):
-                        now |= reached[np.uint32(index[e])]
+                        now |= reached[np.uint32(targets[e])]  # unsigned: no test for negatives
                         if now == full:
                             break
                     if now != before:
                         growing = True
-                        _put(packed, v, now ^ before, level)
+                        row = out[corner + v * n : corner + v * n + width]
+                        _put(row, now ^ before, np.uint8(level))
                 wider[v] = now
             reached, wider = wider, reached
         if growing:
             deep[g] = True
-            continue
-
-        for v in range(n):
-            if reached[v] != full:
-                _put(packed, v, ~reached[v], np.uint64(UNREACHABLE))
-            start = pair_ptr[g] + v * n + low
-            row, done = out[start : start + width], bytes_of[WORD * v : WORD * v + width]
-            for b in range(width):
-                row[b] = done[b]
 
 
 @compiled
-def _put(packed, v, bits, value):  # type: ignore[no-untyped-def]
-    """Write ``value`` into the bytes of row v whose bit is set: 64 at once, without a branch."""
-    for k in range(8):
-        eight = (bits >> np.uint64(8 * k)) & _BYTE
-        own = (eight * _EACH_BYTE) & _OWN_BIT
-        packed[8 * v + k] |= (((own + _CARRY) >> _TOP_BIT) & _EACH_BYTE) * value
+def _put(row, bits, value):  # type: ignore[no-untyped-def]
+    """Write ``value`` where a bit is set; without a branch, so that it runs in vector registers."""
+    for b in range(len(row)):
+        row[b] = value if (bits >> np.uint64(b)) & _ONE else row[b]
 
 
 @compiled
-def _search_nodes(first, last, graph, word, node_ptr, pair_ptr, ptr, index, out):  # type: ignore[no-untyped-def]
+def _search_nodes(first, last, graph, word, node_ptr, pair_ptr, ptr, targets, out):  # type: ignore[no-untyped-def]
     """Breadth-first search from each of 64 sources."""
     for item in range(first, last):
         g = graph[item]
@@ -178,7 +163,7 @@ def _search_nodes(first, last, graph, word, node_ptr, pair_ptr, ptr, index, out)
                 head += 1
                 next_level = min(row[u] + 1, SATURATED)
                 for e in range(ptr[base + u], ptr[base + u + 1]):
-                    v = index[e]
+                    v = targets[e]
                     if row[v] == UNREACHABLE:
                         row[v] = next_level
                         queue[tail] = v

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradformer.errors import ConfigError, choice
-from gradformer.structure.adjacency import Neighbours, check_edges, neighbours
+from gradformer.structure.adjacency import Neighbours, neighbours
 from gradformer.structure.parallel import HAVE_NUMBA, Progress, compiled, over_slices
 
 COLUMNS = 64
@@ -58,37 +58,35 @@ def _walk_compiled(
 
 
 @compiled
-def _walk_blocks(first, last, graph, block, node_ptr, ptr, index, steps, out):  # type: ignore[no-untyped-def]
+def _walk_blocks(first, last, graph, block, node_ptr, ptr, targets, steps, out):  # type: ignore[no-untyped-def]
     """Columns of (D⁻¹A)ᵗ, 64 at a time: each step averages every node's out-neighbours."""
     largest = 0
     for item in range(first, last):
         largest = max(largest, node_ptr[graph[item] + 1] - node_ptr[graph[item]])
-    space = np.empty(largest * COLUMNS, np.float32)
-    spare = np.empty(largest * COLUMNS, np.float32)
+    now, then = np.empty((largest, COLUMNS), np.float32), np.empty((largest, COLUMNS), np.float32)
     for item in range(first, last):
         base, n = node_ptr[graph[item]], node_ptr[graph[item] + 1] - node_ptr[graph[item]]
         low = COLUMNS * block[item]
         width = min(COLUMNS, n - low)
-        now, then = space[: n * width], spare[: n * width]
-        now[:] = 0
+        whole = -(-width // 16) * 16  # full vector registers
+        now[:n, :whole] = 0
         for j in range(width):
-            now[(low + j) * width + j] = 1
+            now[low + j, j] = 1
         for t in range(steps):
             for i in range(n):
                 start, stop = ptr[base + i], ptr[base + i + 1]
-                total = then[i * width : (i + 1) * width]
-                total[:] = 0
+                for j in range(whole):
+                    then[i, j] = 0
                 for e in range(start, stop):
-                    part = now[index[e] * width : (index[e] + 1) * width]
-                    for j in range(width):
-                        total[j] += part[j]
-                if stop > start:
-                    share = np.float32(1) / np.float32(stop - start)
-                    for j in range(width):
-                        total[j] *= share
+                    u = targets[e]
+                    for j in range(whole):
+                        then[i, j] += now[u, j]
+                share = np.float32(1) / np.float32(max(stop - start, 1))
+                for j in range(whole):
+                    then[i, j] *= share
             now, then = then, now
             for j in range(width):
-                out[base + low + j, t] = now[(low + j) * width + j]
+                out[base + low + j, t] = now[low + j, j]
 
 
 def _walk_numpy(
@@ -173,7 +171,6 @@ def laplacian(
     if k < 1:
         raise ConfigError(f"k: {k}, expected at least 1")
     choice("normalization", normalization, ("sym", "none"))
-    check_edges(node_ptr, edge_ptr, edge_index)
     lists = neighbours(node_ptr, edge_ptr, edge_index)
     sizes = np.diff(node_ptr)
     vectors = np.zeros((int(node_ptr[-1]), k), np.float32)
