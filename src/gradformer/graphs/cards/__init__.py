@@ -1,0 +1,108 @@
+"""What is known of each benchmark before its files are opened: one YAML card a dataset."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
+
+import yaml
+
+from gradformer.errors import ConfigError, suggest
+from gradformer.graphs.arrays import Level, Task
+
+SplitKind = Literal["fixed", "random", "stratified", "kfold"]
+
+
+@dataclass(frozen=True)
+class Card:
+    """One dataset.
+
+    Attributes:
+        name, title, aliases: how it is called; ``title`` as in papers.
+        about: what the graphs are and what is predicted.
+        reader, options: the source that reads its files, and what it is told.
+        published: file that replaces the generator where a mirror has it.
+        level, task, metric, protocol: what is predicted and how it is scored and split.
+        split, sizes: the split used by default and the sizes of its three parts.
+        ways: published splits to choose from by seed.
+        per_class: training nodes a class in a random split (0: random splits are 8:1:1).
+        graphs, mean_nodes, mean_edges, class_counts: what the files must give when they are read;
+            edges count each pair once unless ``directed``.
+        paper: the figures of the paper's appendix.
+        files: path in the mirror → sha256.
+        download: path in the mirror → address; a path that ends in "/" is a folder, which takes the
+            content of the archive found there without its top folder.
+    """
+
+    name: str
+    title: str
+    about: str
+    reader: str
+    level: Level
+    task: Task
+    metric: str
+    protocol: str
+    split: SplitKind
+    sizes: tuple[int, int, int]
+    graphs: int
+    mean_nodes: float
+    mean_edges: float
+    exactness: str
+    citation: str
+    aliases: tuple[str, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
+    published: str | None = None
+    ways: int = 1
+    per_class: int = 0
+    directed: bool = False
+    class_counts: tuple[int, ...] = ()
+    paper: Mapping[str, float] = field(default_factory=dict)
+    files: Mapping[str, str] = field(default_factory=dict)
+    download: Mapping[str, str] = field(default_factory=dict)
+
+
+def card_names() -> list[str]:
+    """Names of all datasets, in alphabetical order."""
+    return sorted(_cards())
+
+
+def find_card(name: str) -> Card:
+    """The card of a dataset by name, title or alias, in any case.
+
+    >>> find_card("IMDB-B").name
+    'imdb-binary'
+    """
+    wanted = name.strip().lower()
+    for card in _cards().values():
+        if wanted in (card.name, card.title.lower(), *card.aliases):
+            return card
+    spellings = {alias for card in _cards().values() for alias in (card.name, *card.aliases)}
+    raise ConfigError(f"unknown dataset {name!r}; {suggest(wanted, spellings)}")
+
+
+def is_card(name: str) -> bool:
+    """Whether ``name`` is a dataset that :func:`find_card` finds."""
+    try:
+        find_card(name)
+    except ConfigError:
+        return False
+    return True
+
+
+@cache
+def _cards() -> dict[str, Card]:
+    known = {entry.name for entry in fields(Card)}
+    cards = {}
+    for file in resources.files(__package__).iterdir():
+        stem, _, suffix = file.name.rpartition(".")
+        if suffix != "yaml":
+            continue
+        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+        for key in values.keys() - known:
+            raise ConfigError(f"{file.name}: unknown key {key!r}; {suggest(key, known)}")
+        lists = {key: tuple(item) for key, item in values.items() if isinstance(item, list)}
+        cards[stem] = Card(**{**values, **lists, "name": stem})
+    return cards

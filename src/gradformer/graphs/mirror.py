@@ -1,0 +1,142 @@
+"""Where raw files come from: a mirror on disk, or PyG's download into the cache.
+
+A mirror is any folder with the paths that the cards list. It is named by ``--data`` or
+``GRADFORMER_DATA``; without one, files are fetched once into ``<cache>/raw``, which has the same
+layout.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+import shutil
+import sys
+import tempfile
+import warnings
+import zipfile
+import zlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from gradformer.errors import GradformerWarning, InputError
+from gradformer.graphs.cards import Card
+
+
+def cache_folder() -> Path:
+    """Where downloads and stores are kept: ``GRADFORMER_CACHE``, else ~/.cache/gradformer."""
+    named = os.environ.get("GRADFORMER_CACHE")
+    return Path(named).expanduser() if named else Path.home() / ".cache" / "gradformer"
+
+
+@dataclass(frozen=True)
+class RawFiles:
+    """The files of one dataset under ``root``; ``sums`` are their sha256 as found, by path."""
+
+    root: Path
+    sums: dict[str, str]
+    unknown: tuple[str, ...] = ()
+
+    def read(self, path: str) -> bytes:
+        """The content of a file, unpacked if its name ends in .gz."""
+        try:
+            content = (self.root / path).read_bytes()
+            return gzip.decompress(content) if path.endswith(".gz") else content
+        except (OSError, EOFError, zlib.error) as error:
+            raise InputError(f"{self.root / path} cannot be read: {error}") from None
+
+    def read_member(self, archive: str, member: str) -> bytes | None:
+        """The content of one file in a zip; None if it is not there. Folders in it are ignored."""
+        try:
+            with zipfile.ZipFile(self.root / archive) as zipped:
+                for name in zipped.namelist():
+                    if name.rpartition("/")[2] == member:
+                        return zipped.read(name)
+        except (OSError, EOFError, RuntimeError, zipfile.BadZipFile, zlib.error) as error:
+            raise InputError(f"{self.root / archive} cannot be read: {error}") from None
+        return None
+
+
+def raw_files(card: Card, data: str | os.PathLike[str] | None = None) -> RawFiles:
+    """Find the files of ``card``, fetching them if no mirror is named, and check their sums.
+
+    A file that differs from the card is used, warned about, and listed in ``unknown``.
+    """
+    named = data or os.environ.get("GRADFORMER_DATA")
+    root = Path(named).expanduser() if named else cache_folder() / "raw"
+    if card.published and (root / card.published).is_file():
+        return RawFiles(root, {card.published: _sum(root / card.published)})
+    if named:
+        _require_files(root, card)
+    else:
+        fetch(card, root)
+    sums = {path: _sum(root / path) for path in sorted(card.files)}
+    unknown = tuple(path for path, found in sums.items() if found != card.files[path])
+    if unknown:
+        warnings.warn(
+            f"{card.name}: checksum of {', '.join(unknown)} under {root} differs from the card; "
+            "the files are used and the difference is recorded",
+            GradformerWarning,
+            stacklevel=2,
+        )
+    return RawFiles(root, sums, unknown)
+
+
+def fetch(card: Card, root: Path) -> None:
+    """Download what is missing of ``card`` into ``root``; each file appears when it is complete."""
+    from torch_geometric.data import download_url
+
+    for path, address in card.download.items():
+        whole_folder = path.endswith("/")
+        wanted = [file for file in card.files if file.startswith(path)] if whole_folder else [path]
+        if all((root / file).is_file() for file in wanted):
+            continue
+        print(f"{card.name}: fetching {address} into {root / path}", file=sys.stderr)
+        try:
+            root.mkdir(parents=True, exist_ok=True)
+            with tempfile.TemporaryDirectory(dir=root) as waiting:
+                got = Path(download_url(address, waiting, log=False, filename="file"))
+                if whole_folder:
+                    _unpack(got, Path(waiting) / "unpacked")
+                    _move_files(Path(waiting) / "unpacked", root / path)
+                else:
+                    (root / path).parent.mkdir(parents=True, exist_ok=True)
+                    os.replace(got, root / path)
+        except (OSError, ValueError, zipfile.BadZipFile) as error:
+            raise InputError(
+                f"{card.name}: {address} could not be fetched ({error}); offline, put "
+                f"{', '.join(wanted)} under a folder and name it with --data or GRADFORMER_DATA"
+            ) from None
+
+
+def _require_files(root: Path, card: Card) -> None:
+    for path in card.files:
+        if not (root / path).is_file():
+            raise InputError(
+                f"{card.name}: {path} is missing from the mirror {root}; "
+                "put it there, or leave --data and GRADFORMER_DATA out to have it fetched"
+            )
+
+
+def _sum(path: Path) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _unpack(archive: Path, folder: Path) -> None:
+    """Unpack a zip without its top folder."""
+    with zipfile.ZipFile(archive) as zipped:
+        for name in zipped.namelist():
+            inner = name.partition("/")[2]
+            if inner and not name.endswith("/") and ".." not in Path(inner).parts:
+                (folder / inner).parent.mkdir(parents=True, exist_ok=True)
+                with zipped.open(name) as source, open(folder / inner, "wb") as target:
+                    shutil.copyfileobj(source, target)
+
+
+def _move_files(source: Path, target: Path) -> None:
+    for path in source.rglob("*"):
+        if path.is_file():
+            place = target / path.relative_to(source)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            os.replace(path, place)

@@ -1,0 +1,82 @@
+"""Which reader a card names, and how it gets at its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gradformer.errors import choice
+from gradformer.graphs import sbm
+from gradformer.graphs.arrays import GraphArrays
+from gradformer.graphs.cards import Card
+from gradformer.graphs.mirror import RawFiles
+from gradformer.graphs.sources.actor import read_actor
+from gradformer.graphs.sources.molhiv import read_molhiv
+from gradformer.graphs.sources.peptides import read_peptides
+from gradformer.graphs.sources.planetoid import read_planetoid
+from gradformer.graphs.sources.sbm_file import read_sbm_file
+from gradformer.graphs.sources.tu import read_tu
+from gradformer.graphs.sources.zinc import read_zinc
+
+READERS_VERSION = 1
+"""Raise it when a reader or generator gives other arrays for the same files."""
+
+
+def read_card(card: Card, files: RawFiles) -> GraphArrays:
+    """The graphs of ``card``."""
+    return _READERS[choice(f"{card.name}: reader", card.reader, _READERS)](card, files)
+
+
+def _tu(card: Card, files: RawFiles) -> GraphArrays:
+    name = card.options["name"]
+    return read_tu(name, lambda kind: files.read_member(f"TU/{name}.zip", f"{name}_{kind}.txt"))
+
+
+def _zinc(_: Card, files: RawFiles) -> GraphArrays:
+    def read(name: str) -> bytes | None:
+        if (files.root / "ZINC" / name).is_file():
+            return files.read(f"ZINC/{name}")
+        return files.read_member("ZINC/molecules.zip", name)
+
+    return read_zinc(read)
+
+
+def _molhiv(_: Card, files: RawFiles) -> GraphArrays:
+    return read_molhiv(lambda path: files.read(f"ogbg_molhiv/{path}"))
+
+
+def _planetoid(card: Card, files: RawFiles) -> GraphArrays:
+    name = card.options["name"]
+    folder = f"Planetoid/{name}/raw/ind.{name.lower()}"
+    return read_planetoid(name.lower(), lambda kind: files.read(f"{folder}.{kind}"))
+
+
+def _actor(_: Card, files: RawFiles) -> GraphArrays:
+    return read_actor(lambda name: files.read(f"Actor/raw/{name}"))
+
+
+def _peptides(_: Card, files: RawFiles) -> GraphArrays:
+    return read_peptides(lambda path: files.read(f"peptides-functional/{path}"))
+
+
+def _pattern(card: Card, files: RawFiles) -> GraphArrays:
+    if card.published in files.sums:
+        return read_sbm_file(files.read(card.published), card.published, 3, 2)
+    return sbm.pattern(**{**card.options, "copies": tuple(card.options["copies"])})
+
+
+def _cluster(card: Card, files: RawFiles) -> GraphArrays:
+    if card.published in files.sums:
+        return read_sbm_file(files.read(card.published), card.published, 7, 6)
+    return sbm.cluster(**card.options)
+
+
+_READERS: dict[str, Callable[[Card, RawFiles], GraphArrays]] = {
+    "tu": _tu,
+    "zinc": _zinc,
+    "molhiv": _molhiv,
+    "planetoid": _planetoid,
+    "actor": _actor,
+    "peptides": _peptides,
+    "pattern": _pattern,
+    "cluster": _cluster,
+}

@@ -1,0 +1,107 @@
+"""Training, validation and test items: the same for one seed on every machine.
+
+Items are graphs, or the nodes of a single graph.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradformer.errors import ConfigError, InputError
+from gradformer.graphs.portable import permutation
+
+Items = NDArray[np.int64]
+Fractions = tuple[float, float, float]
+EIGHT_ONE_ONE: Fractions = (0.8, 0.1, 0.1)
+_SPLIT, _FRACTION = range(2)  # streams of a seed
+
+
+class Split(NamedTuple):
+    """Item numbers of the three parts, ascending."""
+
+    train: Items
+    val: Items
+    test: Items
+
+
+def fixed_split(column: NDArray[np.int8]) -> Split:
+    """The parts of a published split: 0 = training, 1 = validation, 2 = test, -1 = none."""
+    return Split(*(np.flatnonzero(column == part) for part in range(3)))
+
+
+def random_split(size: int, seed: int, fractions: Fractions = EIGHT_ONE_ONE) -> Split:
+    """A random split; the first two parts are rounded down, the test part takes the rest.
+
+    >>> [len(part) for part in random_split(188, seed=0)]
+    [150, 18, 20]
+    """
+    _check(fractions)
+    train, val = (int(fraction * size + 1e-9) for fraction in fractions[:2])
+    return _cut(permutation(size, _SPLIT, seed), train, val)
+
+
+def stratified_split(
+    classes: NDArray[Any], seed: int, fractions: Fractions = EIGHT_ONE_ONE
+) -> Split:
+    """A random split of each class by itself, so that the parts have its shares alike."""
+    _check(fractions)
+    shuffled = permutation(len(classes), _SPLIT, seed)
+    parts: list[list[Items]] = [[], [], []]
+    for label in np.unique(classes):
+        members = shuffled[classes[shuffled] == label]
+        bounds = np.cumsum(fractions[:2]) * len(members)
+        for part, piece in zip(parts, np.split(members, np.floor(bounds + 0.5).astype(int))):
+            part.append(piece)
+    return Split(*(np.sort(np.concatenate(part)) for part in parts))
+
+
+def kfold_split(classes: NDArray[Any], seed: int, fold: int, folds: int = 10) -> Split:
+    """Fold ``fold`` is for testing, the next one for validation, the others for training.
+
+    Classes are dealt out to the folds like cards, so that each fold has its share of every class.
+    """
+    if folds < 3 or not 0 <= fold < folds:
+        raise ConfigError(f"fold: {fold} of {folds}, expected 0 to {folds - 1} of at least 3 folds")
+    shuffled = permutation(len(classes), _SPLIT, seed)
+    by_class = shuffled[np.argsort(classes[shuffled], kind="stable")]
+    dealt = np.empty(len(classes), np.int64)
+    dealt[by_class] = np.arange(len(classes)) % folds
+    test, val = dealt == fold, dealt == (fold + 1) % folds
+    return Split(*(np.flatnonzero(part) for part in (~(test | val), val, test)))
+
+
+def per_class_split(
+    classes: NDArray[Any], seed: int, per_class: int = 20, val: int = 500, test: int = 1000
+) -> Split:
+    """``per_class`` training items of each class, then ``val`` and ``test`` of the others."""
+    shuffled = permutation(len(classes), _SPLIT, seed)
+    chosen = [shuffled[classes[shuffled] == label][:per_class] for label in np.unique(classes)]
+    train = np.concatenate(chosen)
+    others = shuffled[~np.isin(shuffled, train)]
+    if len(others) < val + test:
+        raise InputError(f"{len(others)} items are left for {val} validation and {test} test items")
+    return Split(np.sort(train), np.sort(others[:val]), np.sort(others[val : val + test]))
+
+
+def low_resource(train: Items, fraction: float, seed: int) -> Items:
+    """A random share of the training items; a smaller one is part of a larger one (same seed).
+
+    >>> len(low_resource(np.arange(3288), 0.05, seed=1))
+    164
+    """
+    if not 0 < fraction <= 1:
+        raise ConfigError(f"fraction: {fraction}, expected a share of the training split, 0 to 1")
+    count = max(1, int(fraction * len(train) + 0.5))
+    return np.sort(train[permutation(len(train), _FRACTION, seed)[:count]])
+
+
+def _cut(order: Items, train: int, val: int) -> Split:
+    return Split(*(np.sort(part) for part in np.split(order, [train, train + val])))
+
+
+def _check(fractions: Fractions) -> None:
+    if len(fractions) != 3 or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-6:
+        raise ConfigError(f"split fractions: {fractions}, expected three shares that sum to 1")
