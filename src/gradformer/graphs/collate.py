@@ -34,7 +34,9 @@ class Collator:
         arrays: the arrays of a store: node_ptr, edge_ptr, pair_ptr, source, target, by_source,
             and as far as present distance, x, edge_attr, y.
         level: whether ``y`` has a row for each ``graph`` or each ``node``.
-        encodings, node_extras, edge_extras: names of further arrays with a row for each node or edge.
+        encodings, node_extras, edge_extras, graph_extras: names of further arrays with a row for
+            each node, edge or graph.
+        pair_extras: ... for each pair of nodes; like the distances they stay where they are.
     """
 
     def __init__(
@@ -45,12 +47,16 @@ class Collator:
         encodings: tuple[str, ...] = (),
         node_extras: tuple[str, ...] = (),
         edge_extras: tuple[str, ...] = (),
+        graph_extras: tuple[str, ...] = (),
+        pair_extras: tuple[str, ...] = (),
         device: torch.device | str = "cpu",
     ) -> None:
         self.level = level
         self.encodings, self.node_extras, self.edge_extras = encodings, node_extras, edge_extras
+        self.graph_extras, self.pair_extras = graph_extras, pair_extras
         wanted = {"node_ptr", "edge_ptr", "pair_ptr", "source", "target", "by_source"}
         wanted |= {"distance", "x", "edge_attr", "y", *encodings, *node_extras, *edge_extras}
+        wanted |= {*graph_extras, *pair_extras}
         self.data = {
             name: torch.from_numpy(np.require(value, requirements=["C", "W"])).to(device)
             for name, value in arrays.items()
@@ -100,6 +106,8 @@ class Collator:
             {
                 **{name: self.data[name][node_row] for name in self.node_extras},
                 **{name: self.data[name][edge_row] for name in self.edge_extras},
+                **{name: self.data[name][there] for name in self.graph_extras},
+                **{name: self.data[name] for name in self.pair_extras},
             },
             y,
         )

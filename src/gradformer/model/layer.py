@@ -28,7 +28,9 @@ class Attention(Site):
         size = (len(x), self.heads, -1)
         return q.view(size), k.view(size), v.view(size)
 
-    def forward(self, x: Tensor, tables: Tables, batch: Batch) -> Tensor:
+    def forward(
+        self, x: Tensor, tables: Tables, batch: Batch, bias: Tensor | None = None
+    ) -> Tensor:
         assert batch.distance is not None
         q, k, v = self.project(x)
         dropout = self.dropout if self.training else 0.0
@@ -40,6 +42,7 @@ class Attention(Site):
             batch.distance,
             tables.mul,
             tables.add,
+            bias=bias,
             dropout=dropout,
             seed=None if batch.seeds is None else batch.seeds[self.site],
         )
