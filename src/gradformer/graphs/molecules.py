@@ -82,7 +82,10 @@ def _molecule(smiles: str) -> Any:
     """RDKit's molecule, or an :class:`InputError` that says what is wrong with it."""
     rdkit = _rdkit()
     with rdkit.rdBase.BlockLogs():  # RDKit would print its complaint; we put it in the message
-        mol = rdkit.Chem.MolFromSmiles(smiles)
+        try:
+            mol = rdkit.Chem.MolFromSmiles(smiles)
+        except UnicodeEncodeError:
+            raise InputError(f"SMILES {_short(smiles)} holds something that is no text") from None
         if mol is None:
             raise InputError(f"SMILES {_short(smiles)} {_what_is_wrong(smiles)}")
     if mol.GetNumAtoms() == 0:

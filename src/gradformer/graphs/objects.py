@@ -42,20 +42,21 @@ def from_pyg(
     def convert(row: int, data: Data) -> RawGraph:
         if not isinstance(data, Data):
             raise InputError(f"expected torch_geometric.data.Data, found {type(data).__name__}")
-        edge_index = data.edge_index
-        if edge_index is None:
-            edge_index = torch.zeros(2, 0, dtype=torch.long)
-        if edge_index.dim() != 2 or len(edge_index) != 2 or edge_index.is_floating_point():
+        if data.edge_index is None:
+            raise InputError("has no edge_index; without edges, give one of shape [2, 0]")
+        edge_index = _numpy(data.edge_index, "edge_index")
+        if edge_index.ndim != 2 or len(edge_index) != 2 or edge_index.dtype.kind not in "iu":
             raise InputError(
-                f"edge_index must be whole numbers [2, edges], found {tuple(edge_index.shape)} "
+                f"edge_index must be whole numbers [2, edges], found {edge_index.shape} "
                 f"{edge_index.dtype}"
             )
-        pairs = edge_index.cpu().numpy().T
+        pairs = edge_index.T
         nodes = node_count(data.num_nodes)
-        x = None if data.x is None else feature_matrix(_numpy(data.x), "x", nodes)
+        x = None if data.x is None else feature_matrix(_numpy(data.x, "x"), "x", nodes)
         edge_attr = None
         if data.edge_attr is not None:
-            edge_attr = feature_matrix(_numpy(data.edge_attr), "edge_attr", len(pairs))
+            values = _numpy(data.edge_attr, "edge_attr")
+            edge_attr = feature_matrix(values, "edge_attr", len(pairs))
         index, edge_attr = edge_list(pairs, nodes, edge_attr, directed=True)
         return RawGraph(row, nodes, index, x, edge_attr, _pyg_targets(data, level))
 
@@ -169,10 +170,11 @@ def _attribute(items: list[dict[str, Any]], name: str) -> Any:
     return feature_matrix([item[name] for item in items], name, len(items))
 
 
-def _numpy(value: Any) -> np.ndarray:
-    if not isinstance(value, torch.Tensor):
-        raise InputError(f"expected a tensor, found {type(value).__name__}")
-    return value.detach().cpu().numpy()
+def _numpy(value: Any, name: str) -> np.ndarray:
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        raise InputError(f"{name} must be a dense tensor, found {type(value).__name__}")
+    value = value.detach().cpu()
+    return (value.double() if value.is_floating_point() else value).numpy()
 
 
 def _level_of_pyg(graphs: list[Data]) -> Level:

@@ -39,7 +39,7 @@ def read_tu_folder(
     name, read = _open_folder(folder)
     node = _features(read, "node", node, like.node if like else None)
     edge = _features(read, "edge", edge, like.edge if like else None)
-    targets = _targets(read, task)
+    targets, usual_task = _targets(read, task)
     try:
         if targets is None and like is None:
             raise InputError(f"{name}_graph_labels.txt is missing; it holds what is to be learned")
@@ -60,7 +60,7 @@ def read_tu_folder(
             except InputError as error:
                 rows.reject(g + 1, str(error))
 
-    return assemble(graphs(), rows, kind="tu", task=task, like=like)
+    return assemble(graphs(), rows, kind="tu", task=task or usual_task, like=like)
 
 
 def _open_folder(folder: Path) -> tuple[str, Read]:
@@ -95,16 +95,16 @@ def _features(
     return "attributes" if attributes_only else "labels"
 
 
-def _targets(read: Read, task: str | None) -> Targets | None:
-    """The values of each graph's line, None without a file of targets."""
-    kinds = ["graph_labels", "graph_attributes"]
-    for kind in reversed(kinds) if task == "regression" else kinds:
+def _targets(read: Read, task: str | None) -> tuple[Targets | None, str]:
+    """The values on each graph's line (None without a file), and the task that the file is for."""
+    files = {"classification": "graph_labels", "regression": "graph_attributes"}
+    for usual, kind in sorted(files.items(), reverse=task == "regression"):
         content = read(kind)
         if content is not None:
             lines = content.decode("utf-8", "replace").splitlines()
             cells = [[cell.strip() for cell in line.split(",")] for line in lines if line.strip()]
-            return [[None if cell in MISSING else cell for cell in row] for row in cells]
-    return None
+            return [[None if cell in MISSING else cell for cell in row] for row in cells], usual
+    return None, "classification"
 
 
 def _with_labels(read: Read, name: str) -> Read:

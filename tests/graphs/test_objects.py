@@ -1,0 +1,121 @@
+"""PyG data, NetworkX graphs and SMILES from Python."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from gradformer.errors import InputError
+from gradformer.graphs.objects import from_networkx, from_pyg, from_smiles_list
+
+EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+
+
+def path(**values: Any) -> Data:
+    return Data(edge_index=EDGES, num_nodes=3, **values)
+
+
+def test_pyg_graphs() -> None:
+    graphs = [
+        path(x=torch.tensor([[0], [5], [1]]), edge_attr=torch.rand(4, 2), y=torch.tensor([[0.5]])),
+        path(x=torch.tensor([[0], [1], [2]]), edge_attr=torch.rand(4, 2), y=torch.tensor([[1.5]])),
+    ]
+    data = from_pyg(graphs)
+    assert (data.reading.node, data.reading.edge, data.reading.level) == ((6,), 2, "graph")
+    assert data.arrays.y.tolist() == [[0.5], [1.5]]
+    np.testing.assert_array_equal(data.arrays.edge_attr[4:], graphs[1].edge_attr.numpy())
+    np.testing.assert_array_equal(data.arrays.edge_index[:, :4], EDGES.numpy())
+
+
+def test_the_level_of_pyg_graphs_is_seen_from_y() -> None:
+    nodes = from_pyg([path(y=torch.tensor([0, 2, 1])), path(y=torch.tensor([1, 1, 0]))])
+    assert (nodes.reading.level, nodes.reading.labels.task) == ("node", "multiclass")
+    assert nodes.arrays.y.tolist() == [0, 2, 1, 1, 1, 0]
+    labels = torch.tensor([[1.0, 0.0, float("nan")]])
+    graphs = from_pyg([path(y=labels), path(y=1 - labels), path(y=torch.tensor([[0.0, 0, 1]]))])
+    assert (graphs.reading.level, graphs.reading.labels.task) == ("graph", "multilabel")
+    np.testing.assert_array_equal(graphs.arrays.y[0], np.float32([1, 0, np.nan]))
+
+
+@pytest.mark.parametrize(
+    ("graph", "reason"),
+    [
+        ("graph", "expected torch_geometric.data.Data, found str"),
+        (Data(x=torch.zeros(3, 1)), "has no edge_index"),
+        (Data(edge_index=EDGES.float(), num_nodes=3), "edge_index must be whole numbers"),
+        (Data(edge_index=EDGES, num_nodes=2), r"edge \[1, 2\] is out of range"),
+        (Data(edge_index=EDGES[:, :0], num_nodes=0), "a graph has 1 to 1,000,000 nodes"),
+        (path(x=torch.zeros(2, 1)), r"x has shape \(2, 1\), expected 3 rows"),
+        (path(x=torch.full((3, 1), torch.nan)), r"x\[0, 0\] = nan is not a finite"),
+        (path(x=EDGES.to_sparse()), "x must be a dense tensor"),
+        (path(y=torch.zeros(2)), r"y has shape \(2,\), expected \[1\] or \[1, targets\]"),
+    ],
+)
+def test_bad_pyg_graphs_are_named(graph: Any, reason: str) -> None:
+    good = path(x=torch.zeros(3, 1), y=torch.tensor([0.5]))
+    with pytest.raises(InputError, match="position 1: " + reason):
+        from_pyg([good, graph])
+    kept = from_pyg([good, graph, good], skip_invalid=True)
+    assert kept.rows.tolist() == [0, 2]
+    assert [row for row, _ in kept.skipped] == [1]
+
+
+def test_new_pyg_graphs_are_checked_against_the_training_data() -> None:
+    like = from_pyg([path(x=torch.tensor([[0], [1], [2]]), y=torch.tensor([y])) for y in (0, 1)])
+    assert from_pyg([path(x=torch.tensor([[1], [1], [1]]))], like=like.reading).arrays.y is None
+    with pytest.raises(InputError, match="category unseen in training"):
+        from_pyg([path(x=torch.tensor([[0], [1], [3]]))], like=like.reading)
+    with pytest.raises(InputError, match="holds molecules as SMILES, but the model was trained on"):
+        from_smiles_list(["C"], like=like.reading)
+
+
+def test_networkx_graphs() -> None:
+    graph = nx.Graph()
+    graph.add_node("b", x=[1.5, 0], y="u")
+    graph.add_node("a", x=[0.5, 1], y="v")
+    graph.add_edge("a", "b", edge_attr=2)
+    data = from_networkx([graph, graph], y=[1, 0])
+    assert data.arrays.edge_index[:, :2].tolist() in ([[0, 1], [1, 0]], [[1, 0], [0, 1]])
+    np.testing.assert_array_equal(data.arrays.x[:2], np.float32([[1.5, 0], [0.5, 1]]))
+    assert data.arrays.edge_attr[:, 0].tolist() == [2, 2, 2, 2]
+    assert data.arrays.y.tolist() == [[1], [0]]
+    assert from_networkx([graph], level="node").arrays.y.tolist() == [[0], [1]]
+
+
+def test_networkx_directions_and_graph_attributes() -> None:
+    graphs = [nx.DiGraph([(0, 1)], y=0.5), nx.Graph([(0, 1)], y=1.5)]
+    arrays = from_networkx(graphs).arrays
+    assert np.diff(arrays.edge_ptr).tolist() == [1, 2]
+    assert arrays.y.tolist() == [[0.5], [1.5]]
+
+
+def test_bad_networkx_graphs() -> None:
+    half = nx.path_graph(2)
+    half.nodes[0]["x"] = 1
+    for graphs, y, reason in (
+        ([half], [1], "position 0: some have the attribute 'x' and some have not"),
+        ([nx.Graph()], [1], "this one has 0"),
+        ([3], [1], "expected a networkx graph, found int"),
+        ([half], [1, 2], "y has 2 entries for 1 graphs"),
+        ([], [], "holds no data"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            from_networkx(graphs, y=y)
+
+
+def test_smiles() -> None:
+    pytest.importorskip("rdkit")
+    data = from_smiles_list(["CCO", "C("] + ["C"] * 2, y=["a", "b", "b", None], skip_invalid=True)
+    assert data.smiles == ("CCO", "C", "C")
+    np.testing.assert_array_equal(data.arrays.y, np.float32([[0], [1], [np.nan]]))
+    assert data.skipped[0].row == 1
+    with pytest.raises(InputError, match="position 0: expected SMILES as text, found int"):
+        from_smiles_list([3], y=[1])  # type: ignore[list-item]
+    with pytest.raises(InputError, match="holds something that is no text"):
+        from_smiles_list(["\ud800"], y=[1])
+    assert from_smiles_list(["CO"], like=data.reading).arrays.y is None

@@ -1,0 +1,188 @@
+"""Tables of SMILES: columns, tasks, missing values, bad rows, and reading alike at prediction."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gradformer.errors import ConfigError, InputError
+from gradformer.graphs.molecules import from_smiles
+from gradformer.graphs.tables import read_table
+from gradformer.graphs.user_data import Reading
+
+pytest.importorskip("rdkit")
+
+
+def write(folder: Path, text: str, name: str = "data.csv") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+def test_regression_with_a_missing_value(tmp_path: Path) -> None:
+    data = read_table(write(tmp_path, "smiles,y\nCCO,1.5\nCC,\nc1ccccc1,-2\n"))
+    assert data.reading.labels.task == "regression"
+    assert data.arrays.schema.outputs == 1
+    np.testing.assert_array_equal(data.arrays.y, np.float32([[1.5], [np.nan], [-2]]))
+    assert data.arrays.sizes.tolist() == [3, 2, 6]
+    assert data.rows.tolist() == [2, 3, 4]
+    assert data.smiles == ("CCO", "CC", "c1ccccc1")
+    x, edge_index, edge_attr = from_smiles("c1ccccc1")
+    np.testing.assert_array_equal(data.arrays.x[5:], x)
+    np.testing.assert_array_equal(data.arrays.edge_index[:, 6:], edge_index)
+    np.testing.assert_array_equal(data.arrays.edge_attr[6:], edge_attr)
+
+
+@pytest.mark.parametrize(
+    ("header", "rows", "task", "classes"),
+    [
+        ("y", ["toxic", "safe", "toxic", ""], "binary", (("safe", "toxic"),)),
+        ("y", ["0", "1", "1.0", "NaN"], "binary", (("0", "1"),)),
+        ("y", ["low", "mid", "high", "mid"], "multiclass", (("high", "low", "mid"),)),
+        ("y", ["10", "9", "2", "2", "9", "10"], "multiclass", (("2", "9", "10"),)),
+        ("y", ["1", "2", "3", "4"], "regression", ()),
+        ("y", ["0.5", "1", "1", "0.5"], "regression", ()),
+        ("a,b", ["0,1", "0,0", ",1", "0,1"], "multilabel", (("0", "1"), ("0", "1"))),
+        ("a,b", ["0,1.5", "1,2.5", ",1", "0,"], "regression", ()),
+    ],
+)
+def test_the_task_is_found(
+    tmp_path: Path, header: str, rows: list[str], task: str, classes: object
+) -> None:
+    text = f"smiles,{header}\n" + "".join(f"CCO,{row}\n" for row in rows)
+    labels = read_table(write(tmp_path, text), target=header.split(",")).reading.labels
+    assert (labels.task, labels.classes) == (task, classes)
+
+
+def test_a_stated_task_wins(tmp_path: Path) -> None:
+    path = write(tmp_path, "smiles,y\nC,0\nCC,1\nCCC,1\n")
+    assert read_table(path, task="regression").arrays.schema.task == "regression"
+    classes = read_table(path, task="multiclass").arrays
+    assert (classes.schema.outputs, classes.y.tolist()) == (2, [0, 1, 1])
+    with pytest.raises(ConfigError, match="did you mean 'regression'"):
+        read_table(path, task="regresion")
+
+
+def test_missing_classes_and_the_way_back_to_words(tmp_path: Path) -> None:
+    data = read_table(write(tmp_path, "smiles,y\nC,low\nC,\nC,high\nC,mid\n"))
+    assert data.arrays.y.tolist() == [1, -1, 0, 2]
+    assert data.reading.labels.words(data.arrays.y) == [["low"], [""], ["high"], ["mid"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "message"),
+    [
+        ("smiles,y\nCCO,1\nCC(,2\n", {}, "line 3: column 'smiles': SMILES 'CC(' cannot be parsed"),
+        ("smiles,y\nCCO,1\n,2\n", {}, "line 3: column 'smiles' is empty"),
+        ("smiles,y\nCCO,1\nCC\n", {}, "line 3: 1 fields, the header has 2"),
+        ("smiles,y\nC,1.5\nC,2.5\n\nC,n.a.\n", {}, "line 5: column 'y': 'n.a.' is not a number"),
+        (
+            "smiles,y\nC,1.5\nC,2\nC,1e99\n",
+            {},
+            "line 4: column 'y': '1e99' is not a number that fits",
+        ),
+        ("smiles,y\nC,1\nC,2\n", {"target": "z"}, "no column 'z'; the columns are: smiles, y"),
+        ("smiles,y\nC,1\n", {"smiles": "s"}, "no column 's'; the columns are: smiles, y"),
+        ("a,y\nC,1\n", {}, "say which column holds the SMILES"),
+        ("smiles,y,z\nC,1,2\n", {}, "say which column is to be learned"),
+        ("smiles,y,y\nC,1,2\n", {"target": "y"}, "more than one column 'y'"),
+        ("smiles,y\nC,\nC,NA\n", {}, "column 'y' has no values"),
+        ("smiles,y\nC,a\nC,a\n", {}, "column 'y' has one class only, 'a'"),
+        ("smiles,y\n", {}, "holds no data"),
+        ("", {}, "is empty"),
+        ('smiles,y\nC,"1\n', {}, "line 2: not a well-formed table"),
+        ("smiles,y,part\nC,1,train\nC,2,tets\n", {"target": "y", "split_column": "part"}, "'tets'"),
+    ],
+)
+def test_errors_name_file_line_column_and_reason(
+    tmp_path: Path, text: str, options: dict[str, str], message: str
+) -> None:
+    path = write(tmp_path, text)
+    with pytest.raises(InputError) as caught:
+        read_table(path, **options)
+    assert str(path) in str(caught.value)
+    assert message in str(caught.value)
+
+
+def test_names_are_not_taken_for_classes(tmp_path: Path) -> None:
+    text = "smiles,id\n" + "".join(f"C,mol{i}\n" for i in range(30))
+    with pytest.raises(InputError, match="looks like names"):
+        read_table(write(tmp_path, text))
+
+
+def test_bad_rows_are_listed_not_dropped(tmp_path: Path) -> None:
+    text = 'smiles,y,note\nCCO,1.5,"two\nlines"\nCC(,2.5,\nC,x,\nCC,3,\nC,1\n'
+    data = read_table(write(tmp_path, text), target="y", skip_invalid=True)
+    assert data.rows.tolist() == [2, 6]
+    assert [row for row, _ in data.skipped] == [4, 5, 7]
+    assert data.arrays.y.tolist() == [[1.5], [3.0]]
+    assert data.smiles == ("CCO", "CC")
+    with pytest.raises(InputError, match="all 1 lines are invalid"):
+        read_table(write(tmp_path, "smiles,y\nC(,1\n"), skip_invalid=True)
+
+
+def test_delimiters_compression_and_parquet_agree(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"SMILES": ["CCO", "C", "CC"], "y": [0.5, np.nan, 3.0], "z": [1, 0, 1]})
+    paths = [tmp_path / name for name in ("a.csv", "a.tsv", "a.csv.gz", "s.csv", "a.parquet")]
+    frame.to_csv(paths[0], index=False)
+    frame.to_csv(paths[1], index=False, sep="\t")
+    paths[2].write_bytes(gzip.compress(b"\xef\xbb\xbf" + paths[0].read_bytes()))
+    frame.to_csv(paths[3], index=False, sep=";", lineterminator="\r\n")
+    pytest.importorskip("pyarrow")
+    frame.to_parquet(paths[4])
+    first, *others = (read_table(path, target=["y", "z"]) for path in paths)
+    for other in others:
+        assert other.reading == first.reading
+        np.testing.assert_array_equal(other.arrays.y, first.arrays.y)
+        np.testing.assert_array_equal(other.arrays.x, first.arrays.x)
+    assert others[-1].rows.tolist() == [1, 2, 3]
+
+
+def test_damaged_files(tmp_path: Path) -> None:
+    for name, content, message in (
+        ("a.csv.gz", b"\x1f\x8b\x08 no", "cannot be read"),
+        ("a.parquet", b"PAR1 no", "cannot be read as parquet"),
+        ("a.csv", b"smiles,y\nC,1\nC\xff,2\n", "line 3: not UTF-8"),
+        ("a.xlsx", b"", "is not a table"),
+    ):
+        path = tmp_path / name
+        path.write_bytes(content)
+        with pytest.raises(InputError, match=message):
+            read_table(path)
+    with pytest.raises(InputError, match="No such file"):
+        read_table(tmp_path / "absent.csv")
+
+
+def test_a_split_column(tmp_path: Path) -> None:
+    text = "smiles,y,part\nC,1.5,Train\nCC,2.5,valid\nCCC,3,test\nCO,4,train\n"
+    data = read_table(write(tmp_path, text), split_column="part")
+    assert data.reading.labels.targets == ("y",)
+    assert data.arrays.split.tolist() == [[0], [1], [2], [0]]
+
+
+def test_new_data_are_read_like_the_training_data(tmp_path: Path) -> None:
+    trained = read_table(write(tmp_path, "mol_smiles,y\nC,low\nCC,high\nCCC,low\n")).reading
+    like = Reading.from_dict(json.loads(json.dumps(trained.to_dict())))
+    assert like == trained
+
+    unlabelled = read_table(write(tmp_path, "id,mol_smiles\n1,CO\n2,C\n"), like=like)
+    assert unlabelled.arrays.y is None
+    assert unlabelled.arrays.schema == trained.schema
+
+    labelled = read_table(write(tmp_path, "mol_smiles,y\nCO,low\nC,\n"), like=like)
+    np.testing.assert_array_equal(labelled.arrays.y, np.float32([[1], [np.nan]]))
+
+    with pytest.raises(InputError, match=r"line 3: column 'y': 'mid' is not one of .*\(high, low"):
+        read_table(write(tmp_path, "mol_smiles,y\nCO,low\nC,mid\n"), like=like)
+    with pytest.raises(InputError, match="no column 'mol_smiles'; the columns are: smiles"):
+        read_table(write(tmp_path, "smiles\nCO\n"), like=like)
+
+
+def test_a_damaged_reading_is_refused() -> None:
+    with pytest.raises(InputError, match="damaged"):
+        Reading.from_dict({"kind": "smiles", "node": [2]})

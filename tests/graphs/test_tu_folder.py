@@ -1,0 +1,103 @@
+"""A user's folder in TU format, and the one function that reads every kind of data."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gradformer.errors import ConfigError, InputError
+from gradformer.graphs.own import read
+from gradformer.graphs.user_data import Reading
+
+FILES = {
+    "A": "1, 2\n2, 1\n3, 4\n4, 3\n4, 5\n5, 4\n",
+    "graph_indicator": "1\n1\n2\n2\n2\n",
+    "graph_labels": "-1\n1\n",
+    "node_labels": "3\n4\n3\n3\n5\n",
+    "edge_labels": "1\n1\n0\n0\n1\n1\n",
+}
+
+
+def write(folder: Path, **files: str | None) -> Path:
+    folder.mkdir()
+    for kind, text in {**FILES, **files}.items():
+        if text is not None:
+            (folder / f"TOY_{kind}.txt").write_text(text)
+    return folder
+
+
+def test_labels_keep_their_numbers(tmp_path: Path) -> None:
+    data = read(write(tmp_path / "a"))
+    assert (data.reading.node, data.reading.edge) == ((6,), (2,))
+    assert data.arrays.x[:, 0].tolist() == [3, 4, 3, 3, 5]
+    assert data.reading.labels.classes == (("-1", "1"),)
+    assert data.arrays.y.tolist() == [[0], [1]]
+    assert data.rows.tolist() == [1, 2]
+
+
+def test_attributes_and_a_regression(tmp_path: Path) -> None:
+    attributes = "0.5, 1\n1, 2\n1, 3\n1, 4\n1, 5\n"
+    folder = write(tmp_path / "a", node_attributes=attributes, graph_attributes="0.5\n1.5\n")
+    assert read(folder).reading.node == (6,)
+    data = read(folder, node="attributes", task="regression")
+    assert data.reading.node == 2
+    assert data.arrays.x[0].tolist() == [0.5, 1]
+    assert data.arrays.y.tolist() == [[0.5], [1.5]]
+
+
+def test_new_folders_are_read_like_the_training_data(tmp_path: Path) -> None:
+    reading = read(write(tmp_path / "a")).reading
+    like = Reading.from_dict(json.loads(json.dumps(reading.to_dict())))
+    labels = "4\n4\n4\n4\n5\n"
+    new = read(write(tmp_path / "b", node_labels=labels, graph_labels=None), like=like)
+    assert new.arrays.x[:, 0].tolist() == [4, 4, 4, 4, 5]
+    assert new.arrays.y is None
+    unseen = write(tmp_path / "c", node_labels="4\n4\n4\n4\n6\n")
+    with pytest.raises(
+        InputError, match=r"graph 2: x\[2, 0\] = 6 is a category unseen in training"
+    ):
+        read(unseen, like=like)
+    assert read(unseen, like=like, skip_invalid=True).rows.tolist() == [1]
+
+
+@pytest.mark.parametrize(
+    ("files", "message"),
+    [
+        ({"A": None}, "must hold one file NAME_A.txt"),
+        ({"A": "1, 2\n2, x\n"}, "TOY_A.txt, line 2"),
+        ({"A": "1, 9\n"}, "TOY_A.txt, line 1"),
+        ({"graph_labels": None}, "TOY_graph_labels.txt is missing"),
+        ({"graph_labels": "1\n2\n3\n"}, "3 targets for 2 graphs"),
+        ({"node_labels": "1\n"}, "TOY_node_labels.txt has 1 lines, expected 5"),
+        ({"node_labels": "-1\n0\n0\n0\n0\n"}, r"graph 1: x\[0, 0\] = -1 is not a category"),
+    ],
+)
+def test_damaged_folders(tmp_path: Path, files: dict[str, str | None], message: str) -> None:
+    folder = write(tmp_path / "a", **files)
+    with pytest.raises(InputError, match=message) as caught:
+        read(folder)
+    assert str(folder) in str(caught.value)
+
+
+def test_mutag_as_a_users_folder(data_mirror: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(data_mirror / "TU" / "MUTAG.zip").extractall(tmp_path)
+    arrays = read(tmp_path / "MUTAG").arrays
+    assert (arrays.num_graphs, arrays.schema.node, arrays.schema.edge) == (188, (7,), (4,))
+    assert np.bincount(arrays.y[:, 0].astype(int)).tolist() == [63, 125]
+    assert arrays.edge_ptr[-1] == 7442
+
+
+def test_read_says_what_it_reads(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        read(tmp_path / "absent.csv")
+    (tmp_path / "a.sdf").write_text("")
+    with pytest.raises(InputError, match=r"a table with SMILES \(.csv.*JSON lines.*TU format"):
+        read(tmp_path / "a.sdf")
+    (tmp_path / "a.jsonl").write_text('{"num_nodes": 1, "edges": [], "y": 0.5}\n')
+    assert read(tmp_path / "a.jsonl").arrays.num_graphs == 1
+    with pytest.raises(ConfigError, match=r"smiles: no option for .*a.jsonl"):
+        read(tmp_path / "a.jsonl", smiles="s")
