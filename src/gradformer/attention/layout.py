@@ -55,7 +55,8 @@ class Layout:
     anywhere, so a batch can point into the distances of a whole dataset without copying them.
     ``graph_id`` numbers the graphs in their dataset. ``capacity`` (node rows, real and padded) and
     ``largest`` (an upper bound on the size of a graph) are host integers, so that nothing has to
-    be read back from a device to choose a kernel. Rows from ``node_ptr[-1]`` on are padding.
+    be read back from a device to choose a kernel; ``diameter`` bounds the distances that occur
+    (bytes other than 255), and with them the work of a free table's gradient. Rows from ``node_ptr[-1]`` on are padding.
 
     Shapes: node_ptr [graphs + 1] int32; pair_ptr [graphs] int64; graph_id [graphs] int32.
     """
@@ -66,6 +67,7 @@ class Layout:
     capacity: int
     largest: int
     padded: bool = False
+    diameter: int = 254
 
     @classmethod
     def from_sizes(

@@ -1,0 +1,358 @@
+"""Decay attention against its peers on one GPU: forward + backward, everything in one run.
+
+    python benchmarks/attention.py [--json results/attention.json] [--tune] [--quick]
+
+Peers: the dense padded way (as the authors write it: the decay of every head as a float matrix),
+the same compiled, FlexAttention, and SDPA without any mask (a floor, not the same function). Each
+is timed eagerly (median over calls) and replayed as a CUDA graph of 20 calls over rotating inputs,
+because eager figures are mostly host time. Ours is shown for plain q, k, v gradients, with
+gradients to λ and the start points, with dropout, and with full table gradients.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import statistics
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from gradformer.attention import Decay, Layout, decay_attention, fused
+from gradformer.attention.decay import Table
+
+ROTATE, CALLS = 4, 20
+DEVICE = "cuda"
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    sizes: tuple[int, ...]
+    heads: int
+    d: int
+    dtype: torch.dtype
+    distances: int = 12
+
+    @property
+    def pairs(self) -> int:
+        return sum(n * n for n in self.sizes)
+
+    @property
+    def flops(self) -> float:
+        """Forward (2 products) and backward (5), 2·d each, for every pair and head."""
+        return 7 * 2 * self.d * self.heads * self.pairs
+
+    @property
+    def bytes(self) -> float:
+        """Each byte of distance once a pass (3 passes), q, k, v, out and their gradients once."""
+        width = torch.finfo(self.dtype).bits // 8
+        return 3 * self.pairs + 8 * sum(self.sizes) * self.heads * self.d * width
+
+
+def _sizes(low: int, high: int, count: int) -> tuple[int, ...]:
+    generator = torch.Generator().manual_seed(0)
+    return tuple(torch.randint(low, high + 1, (count,), generator=generator).tolist())
+
+
+CASES = [
+    Case("1 graph, N 7680, H 8, d 32, bf16", (7680,), 8, 32, torch.bfloat16),
+    Case("1 graph, N 7603, H 8, d 32, bf16", (7603,), 8, 32, torch.bfloat16),
+    Case("16 graphs, N 1024, H 4, d 64, bf16", (1024,) * 16, 4, 64, torch.bfloat16),
+    Case("16 CLUSTER graphs, H 8, d 6, float32", _sizes(60, 174, 14) + (30, 204), 8, 6, torch.float32),
+    Case("32 ZINC graphs, H 4, d 16, float32", _sizes(12, 34, 31) + (37,), 4, 16, torch.float32),
+]
+
+
+@dataclass
+class Inputs:
+    """One set of inputs, packed and padded."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    grad: Tensor
+    distance: Tensor
+    layout: Layout
+    dense: tuple[Tensor, Tensor, Tensor, Tensor]
+    dense_distance: Tensor
+    padding: Tensor
+
+
+def make_inputs(case: Case, seed: int) -> Inputs:
+    g = torch.Generator(device=DEVICE).manual_seed(seed)
+    layout = Layout.from_sizes(case.sizes, device=DEVICE)
+    shape = (layout.capacity, case.heads, case.d)
+    q, k, v, grad = (
+        torch.randn(shape, generator=g, device=DEVICE).to(case.dtype) for _ in range(4)
+    )
+    # Distances as in a graph: most pairs a few hops apart.
+    draw = torch.rand(case.pairs, generator=g, device=DEVICE)
+    distance = (draw.sqrt() * case.distances).to(torch.uint8)
+    count, widest = len(case.sizes), max(case.sizes)
+    slot, place = layout.graph.long(), layout.rows.index.long()
+
+    def pad(x: Tensor) -> Tensor:
+        out = x.new_zeros(count, widest, case.heads, case.d)
+        out[slot, place] = x
+        return out.transpose(1, 2).contiguous().requires_grad_()
+
+    dense_distance = torch.full((count, widest, widest), 255, dtype=torch.uint8, device=DEVICE)
+    first = 0
+    for graph, n in enumerate(case.sizes):
+        dense_distance[graph, :n, :n] = distance[first : first + n * n].view(n, n)
+        first += n * n
+    padding = torch.arange(widest, device=DEVICE) >= torch.tensor(case.sizes, device=DEVICE)[:, None]
+    return Inputs(
+        q.requires_grad_(), k.requires_grad_(), v.requires_grad_(), grad, distance, layout,
+        tuple(pad(x.detach()) for x in (q, k, v, grad)), dense_distance, padding,
+    )  # fmt: skip
+
+
+Call = Callable[[Inputs], tuple[Tensor, ...]]
+
+
+def ours(case: Case, kind: str = "plain") -> Call:
+    """Forward and backward of decay_attention; ``kind`` says what else gets a gradient."""
+    decay = Decay(case.heads, decay=0.6, start=2.0, spread=1.0, learn_decay=True).to(DEVICE)
+    table = decay()[0].mul
+    parameters = table.parameters.detach().requires_grad_()
+    seed = torch.tensor([1, 2, 3], device=DEVICE)
+
+    def call(x: Inputs) -> tuple[Tensor, ...]:
+        wanted = [x.q, x.k, x.v]
+        mul: Tensor | Table = table.value.detach()
+        if kind == "parameters":
+            mul = Table(mul, parameters, table.jacobian)
+            wanted.append(parameters)
+        if kind.startswith("table"):
+            mul = mul.requires_grad_()
+            wanted.append(mul)
+        dropout = 0.5 if kind == "dropout" else 0.0
+        out = decay_attention(
+            x.q, x.k, x.v, x.layout, x.distance, mul, None, dropout=dropout, seed=seed
+        )
+        return torch.autograd.grad(out, wanted, x.grad)
+
+    return call
+
+
+def dense_way(case: Case, compiled: bool) -> Call:
+    """The authors' way: float distances, a decay matrix for every head, masked softmax."""
+    start = torch.full((case.heads, 1, 1), 2.0, device=DEVICE, requires_grad=True)
+
+    def attention(q: Tensor, k: Tensor, v: Tensor, distance: Tensor, padding: Tensor, start: Tensor):
+        decay = 0.6 ** F.leaky_relu(distance[:, None].float() - start, 0.0)
+        score = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
+        score = (score * decay).masked_fill(padding[:, None, None, :], -math.inf)
+        return score.softmax(-1).to(v.dtype) @ v
+
+    run = torch.compile(attention, dynamic=False) if compiled else attention
+
+    def call(x: Inputs) -> tuple[Tensor, ...]:
+        q, k, v, grad = x.dense
+        out = run(q, k, v, x.dense_distance, x.padding, start)
+        return torch.autograd.grad(out, [q, k, v, start], grad.detach())
+
+    return call
+
+
+def flex(case: Case) -> Call:
+    from torch.nn.attention.flex_attention import flex_attention
+
+    start = torch.full((case.heads,), 2.0, device=DEVICE, requires_grad=True)
+    run = torch.compile(flex_attention, dynamic=False)
+
+    def call(x: Inputs) -> tuple[Tensor, ...]:
+        distance, padding = x.dense_distance, x.padding
+
+        def decayed(score, b, h, i, j):
+            hops = distance[b, i, j].to(torch.float32)
+            beyond = torch.clamp(hops - start[h], min=0.0)
+            return torch.where(padding[b, j], -float("inf"), score * 0.6**beyond)
+
+        q, k, v, grad = x.dense
+        out = run(q, k, v, score_mod=decayed)
+        return torch.autograd.grad(out, [q, k, v, start], grad.detach())
+
+    return call
+
+
+def sdpa(case: Case) -> Call:
+    def call(x: Inputs) -> tuple[Tensor, ...]:
+        q, k, v, grad = x.dense
+        out = F.scaled_dot_product_attention(q, k, v)
+        return torch.autograd.grad(out, [q, k, v], grad.detach())
+
+    return call
+
+
+def eager_ms(call: Call, sets: list[Inputs], repeats: int) -> float:
+    times = []
+    for number in range(repeats):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        call(sets[number % len(sets)])
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end))
+    return statistics.median(times)
+
+
+def graph_ms(call: Call, sets: list[Inputs], repeats: int, calls: int) -> float:
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for x in sets:
+            call(x)
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        for number in range(calls):
+            call(sets[number % len(sets)])
+    graph.replay()
+    times = []
+    for _ in range(repeats):
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        times.append(begin.elapsed_time(end) / calls)
+    return statistics.median(times)
+
+
+def measure(call: Call, sets: list[Inputs], slow: bool) -> dict[str, float | str]:
+    try:
+        for x in sets[:1] if slow else sets:
+            call(x)
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        call(sets[0])
+        torch.cuda.synchronize()
+        peak = torch.cuda.max_memory_allocated() - before
+        row = {"eager": eager_ms(call, sets, 3 if slow else 20), "peak": peak / 2**20}
+    except Exception as error:  # a peer that cannot run this case is a result
+        torch.cuda.synchronize()
+        return {"failed": f"{type(error).__name__}: {str(error).splitlines()[0][:90]}"}
+    try:
+        row["graph"] = row["eager"] if slow else graph_ms(call, sets, 7, CALLS)
+    except Exception as error:
+        torch.cuda.synchronize()
+        row["capture failed"] = f"{type(error).__name__}: {str(error).splitlines()[0][:60]}"
+    return row
+
+
+def ceilings() -> dict[str, float]:
+    """Copy bandwidth (TB/s, read + written) and the bf16 product (TFLOP/s), measured now."""
+    a = torch.empty(1 << 30, dtype=torch.uint8, device=DEVICE)
+    b = torch.empty_like(a)
+    m = torch.randn(8192, 8192, device=DEVICE).bfloat16()
+    found = {}
+    for name, run, amount in (
+        ("copy TB/s", lambda: b.copy_(a), 2 * a.numel() / 1e12),
+        ("bf16 TFLOP/s", lambda: m @ m, 2 * 8192**3 / 1e12),
+    ):
+        for _ in range(3):
+            run()
+        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        begin.record()
+        for _ in range(10):
+            run()
+        end.record()
+        end.synchronize()
+        found[name] = amount / (begin.elapsed_time(end) / 10 / 1e3)
+    return found
+
+
+def tune() -> None:
+    """Print the time of every tile shape that is worth trying; fused.py holds the choice."""
+    large = [(128, 64, 4), (128, 64, 8), (64, 64, 4), (64, 128, 4), (64, 128, 8), (128, 128, 8), (128, 32, 4)]
+    small = [(32, 32, 1), (32, 32, 2), (32, 64, 2), (32, 64, 4), (64, 32, 4), (64, 64, 4), (64, 64, 8)]
+    for case in (CASES[0], CASES[2], CASES[3]):
+        shapes = large if max(case.sizes) > 256 else small
+        stages = (2, 3) if max(case.sizes) > 256 else (1, 2)
+        shapes = [fused.Tiles(*shape, stage) for shape in shapes for stage in stages]
+        sets = [make_inputs(case, seed) for seed in range(2)]
+        for which in ("_forward_tiles", "_query_tiles", "_key_tiles"):
+            standard = getattr(fused, which)
+            found = []
+            for shape in shapes:
+                setattr(fused, which, lambda *_, shape=shape: shape)
+                row = measure(ours(case, "parameters"), sets, slow=False)
+                if "graph" in row:
+                    found.append((row["graph"], shape))
+            setattr(fused, which, standard)
+            best = sorted(found, key=lambda f: f[0])[:4]
+            print(case.name, which, [(f"{t:.4f}", (s.m, s.n, s.warps, s.stages)) for t, s in best])
+            sys.stdout.flush()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", help="write the record here")
+    parser.add_argument("--tune", action="store_true", help="only time tile shapes")
+    parser.add_argument("--quick", action="store_true", help="ours and SDPA only")
+    options = parser.parse_args()
+    if options.tune:
+        tune()
+        return
+    record: dict = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
+    record |= {"ceilings": ceilings(), "cases": {}}
+    print(record["device"], {k: round(v, 2) for k, v in record["ceilings"].items()})
+    for case in CASES:
+        sets = [make_inputs(case, seed) for seed in range(ROTATE if case.pairs < 1e7 else 2)]
+        peers: dict[str, tuple[Call, bool]] = {
+            "SDPA, no mask": (sdpa(case), False),
+            "ours": (ours(case), False),
+            "ours + λ, sp": (ours(case, "parameters"), False),
+            "ours + dropout": (ours(case, "dropout"), False),
+        }
+        if not options.quick:
+            peers |= {
+                "eager, dense": (dense_way(case, False), False),
+                "compiled, dense": (dense_way(case, True), False),
+                "FlexAttention": (flex(case), max(case.sizes) > 2000),
+            }
+        rows = {name: measure(call, sets, slow) for name, (call, slow) in peers.items()}
+        if not options.quick:
+            for distances in (12, 64):
+                far = replace(case, distances=distances)
+                sets = [make_inputs(far, seed) for seed in range(2)]
+                for x in sets:
+                    x.layout = replace(x.layout, diameter=distances)
+                rows[f"ours + table, {distances} distances"] = measure(ours(case, "table"), sets, False)
+        show(case, rows)
+        record["cases"][case.name] = rows
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(record, file, indent=1)
+
+
+def show(case: Case, rows: dict[str, dict]) -> None:
+    floor = rows["SDPA, no mask"].get("graph")
+    width = torch.finfo(case.dtype).bits // 8
+    tensors = case.pairs + 8 * sum(case.sizes) * case.heads * case.d * width
+    print(f"\n{case.name}: {case.pairs / 1e6:.2f} M pairs; distances + tensors {tensors / 2**20:.1f} MiB")
+    print(f"{'':28}{'eager ms':>10}{'graph ms':>10}{'× SDPA':>8}{'TB/s':>7}{'TFLOP/s':>9}{'peak MiB':>10}")
+    for name, row in rows.items():
+        if "failed" in row:
+            print(f"{name:28}  {row['failed']}")
+            continue
+        ms = row.get("graph", row["eager"])
+        ratio = f"{ms / floor:.2f}" if floor else "–"
+        print(
+            f"{name:28}{row['eager']:10.3f}{ms:10.4f}{ratio:>8}{case.bytes / ms / 1e9:7.2f}"
+            f"{case.flops / ms / 1e9:9.1f}{row['peak']:10.1f}  {row.get('capture failed', '')}"
+        )
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
