@@ -73,8 +73,9 @@ def softmax_to_target(score: Tensor, edges: Edges) -> Tensor:
     lowest = torch.full(size, -torch.inf, dtype=score.dtype, device=score.device)
     index = edges.target.long()[:, None].expand_as(score)
     top = lowest.scatter_reduce(0, index, score.detach(), "amax").index_select(0, edges.target)
-    weight = (score - top).exp()
-    return weight / from_target(sum_to_target(weight, edges), edges)
+    weight = edges.rows.zero_padding((score - top).exp())
+    total = from_target(sum_to_target(weight, edges), edges)
+    return weight / torch.where(total > 0.0, total, 1.0)  # 0 at padded edges
 
 
 def in_degree(edges: Edges, dtype: torch.dtype = torch.float32) -> Tensor:
