@@ -1,4 +1,8 @@
-"""What the adapters share: names of equal modules, stored batches, hidden states, losses."""
+"""What the adapters share: names of equal modules, stored batches, hidden states, losses.
+
+Batches are float64, and models beside them should be: a unit of a reference that lies within
+float32 rounding of its ReLU's kink would otherwise change gradients by far more than rounding.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +11,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
+from gradformer.attention import decay_attention
 from gradformer.attention.layout import Layout
 from gradformer.graphs.batch import Batch, Edges, batch_distances, sort_edges
 from tests.golden.case import Case, Ref
@@ -41,13 +46,18 @@ def stored_batch(
     batch = Batch(
         layout,
         edges,
-        x,
-        None if edge_attr is None else edge_attr[order],
+        widened(x),
+        None if edge_attr is None else widened(edge_attr[order]),
         batch_distances(case["edge_index"], layout),
-        encodings or {},
-        y=case["y"] if "y" in case else None,
+        {name: value.double() for name, value in (encodings or {}).items()},
+        y=widened(case["y"]) if "y" in case else None,
     )
     return batch, order.argsort()
+
+
+def widened(x: Tensor | None) -> Tensor | None:
+    """Floats as float64; integers as they are."""
+    return x.double() if x is not None and x.is_floating_point() else x
 
 
 def places(edge_index: Tensor, edges: Edges) -> Tensor:
@@ -59,14 +69,25 @@ def places(edge_index: Tensor, edges: Edges) -> Tensor:
     return order[torch.searchsorted(ours[order], wanted)]
 
 
-def watch(model: nn.Module, keys: dict[str, str], run: Callable[[], Any]) -> dict[str, Any]:
-    """Outputs of the modules named by ``keys`` (module → key) while ``run`` runs."""
+def watch(
+    model: nn.Module,
+    keys: dict[str, str],
+    run: Callable[[], Any],
+    inputs: dict[str, str] | None = None,
+) -> dict[str, Any]:
+    """Outputs, and first arguments, of the modules named (module → key) while ``run`` runs."""
     seen: dict[str, Any] = {}
     hooks = [
         model.get_submodule(name).register_forward_hook(
             lambda module, inputs, output, key=key: seen.__setitem__(key, output)
         )
         for name, key in keys.items()
+    ]
+    hooks += [
+        model.get_submodule(name).register_forward_pre_hook(
+            lambda module, given, key=key: seen.__setitem__(key, given[0])
+        )
+        for name, key in (inputs or {}).items()
     ]
     seen["out"] = run()
     for hook in hooks:
@@ -79,3 +100,47 @@ def weighted_cross_entropy(out: Tensor, y: Tensor) -> Tensor:
     counts = torch.bincount(y, minlength=out.shape[1])
     weight = (len(y) - counts) / len(y) * (counts > 0)
     return cross_entropy(out, y, weight=weight.to(out.dtype))
+
+
+def watch_weights(
+    model: nn.Module, names: dict[str, str], run: Callable[[], Any]
+) -> dict[str, Tensor]:
+    """Weights [pairs, heads] of attention modules without tables (module → key) while ``run`` runs."""
+    seen: dict[str, Tensor] = {}
+
+    def keep(module: Any, inputs: tuple[Any, ...], key: str) -> None:
+        x, _, batch = inputs
+        q, k, v = module.project(x)
+        seen[key] = decay_attention(
+            q, k, v, batch.layout, batch.distance, None, None, return_weights=True
+        )[1]
+
+    hooks = [
+        model.get_submodule(name).register_forward_hook(
+            lambda module, inputs, output, key=key: keep(module, inputs, key)
+        )
+        for name, key in names.items()
+    ]
+    run()
+    for hook in hooks:
+        hook.remove()
+    return seen
+
+
+def packed_place(layout: Layout, query: Tensor, key: Tensor) -> Tensor:
+    """Where the pairs (query row, key row) of a layout lie in a packed pair tensor."""
+    graph = layout.graph[query].long()
+    first = layout.node_ptr[graph].long()
+    size = layout.node_ptr[graph + 1] - first
+    return layout.packed_ptr[graph] + (query - first) * size + key - first
+
+
+def plain_loss(name: str, out: Tensor, y: Tensor) -> Tensor:
+    """``l1``, ``bce`` over the labels that are there, or ``ce``; the mean."""
+    if name == "ce":
+        return cross_entropy(out, y)
+    y = y.view_as(out).to(out.dtype)
+    if name == "l1":
+        return (out - y).abs().mean()
+    there = ~y.isnan()
+    return binary_cross_entropy_with_logits(out[there], y[there])

@@ -1,1 +1,4 @@
 """The fourteen baselines, one file each."""
+
+from gradformer.zoo import gt as gt
+from gradformer.zoo import san as san

@@ -1,4 +1,4 @@
-r"""What GT and SAN share: attention along edges by clamped exponentials, and their post-norm block."""
+"""What GT and SAN share: attention by clamped exponentials along edges, a post-norm block."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import GraphModel, ModelConfig, Needs, register
-from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, SignFlip
 from gradformer.model.heads import Head
 from gradformer.zoo.clamped import (
     Block,
@@ -45,7 +45,8 @@ class GTConfig(ModelConfig):
     width: int = field(default=80, metadata={"help": "channels of a node"})
     heads: int = field(default=8, metadata={"help": "attention heads"})
     lap: int = field(default=8, metadata={"help": "Laplacian eigenvectors added to the input"})
-    edge_features: bool = field(default=True, metadata={"help": "let edges take part and be updated"})
+    flip_signs: bool = field(default=True, metadata={"help": "random signs of eigenvectors"})
+    edge_features: bool = field(default=True, metadata={"help": "let edges take part"})
     full_graph: bool = field(default=False, metadata={"help": "attend to all nodes of the graph"})
     layer_norm: bool = field(default=False, metadata={"help": "layer norm in every block"})
     batch_norm: bool = field(default=True, metadata={"help": "batch norm in every block"})
@@ -102,6 +103,7 @@ class GT(GraphModel):
         check_heads(c.width, c.heads)
         self.node = FeatureEncoder(schema.node, c.width)
         self.position = PositionEncoder("lap", c.lap, c.width, norm=False) if c.lap else None
+        self.flip = SignFlip() if c.lap and c.flip_signs else None
         self.edge = None
         if c.edge_features:
             self.edge = EdgeEncoder(() if c.full_graph else schema.edge, c.width)
@@ -113,7 +115,10 @@ class GT(GraphModel):
         """What enters the first layer: h [nodes, width], e [edges, width]."""
         h = self.node(batch)
         if self.position is not None:
-            h = h + self.position(self.position.raw(batch))
+            vectors = self.position.raw(batch)
+            if self.flip is not None:
+                vectors = self.flip(vectors, batch.nodes, batch.seeds)
+            h = h + self.position(vectors)
         return h, None if self.edge is None else self.edge(batch)
 
     def states(self, batch: Batch) -> Tensor:

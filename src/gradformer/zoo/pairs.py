@@ -39,3 +39,18 @@ def complete_edges(layout: Layout) -> Edges:
     place = torch.where(real, edge - ptr[layout.node_ptr[slot].long()], 0)
     rows = Rows(layout.graph_id[slot], place.int(), real if layout.padded else None)
     return Edges(source.int(), target.int(), ptr.int(), by_source.int(), ptr.int(), rows)
+
+
+def unlinked(edges: Edges, pairs: Edges, layout: Layout) -> Tensor:
+    """True for each of the complete edges ``pairs`` that is not among ``edges``, [pairs] bool.
+
+    Padded pairs count as unlinked; they take no part in sums.
+    """
+    source, target = layout.rows.index[edges.source], layout.rows.index[edges.target]
+    place = pairs.target_ptr[edges.target] + source - (source > target).int()
+    nowhere = source == target
+    if edges.rows.mask is not None:
+        nowhere = nowhere | ~edges.rows.mask
+    mask = torch.ones(pairs.num_edges + 1, dtype=torch.bool, device=layout.device)
+    mask[torch.where(nowhere, pairs.num_edges, place).long()] = False
+    return mask[:-1]

@@ -1,4 +1,4 @@
-"""GT beside graphdeeplearning/graphtransformer: graph regression with edges, node classes without."""
+"""GT beside graphdeeplearning/graphtransformer: graphs with edge features, nodes without."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ def subjects(case: Case) -> list[Subject]:
         width=net["hidden_dim"],
         heads=net["n_heads"],
         lap=net["pos_enc_dim"] if net["lap_pos_enc"] else 0,
+        flip_signs=False,
         edge_features=not node_task,
         full_graph=full,
         layer_norm=net["layer_norm"],
         batch_norm=net["batch_norm"],
         pool={"sum": "add"}.get(net["readout"], net["readout"]),
-    )
+    ).double()
     types = case["edge_attr"][:, None]
     batch, place = stored_batch(
         case,
@@ -64,7 +65,7 @@ def subjects(case: Case) -> list[Subject]:
 
     def train() -> dict[str, Tensor]:
         out = model(batch)
-        loss = weighted_cross_entropy(out, case["y"]) if node_task else l1_loss(out, case["y"])
+        loss = weighted_cross_entropy(out, batch.y) if node_task else l1_loss(out, batch.y)
         return {"out_train": out, "loss": loss}
 
     return [Subject(case, model, _names(model), observe, train)]
@@ -87,7 +88,8 @@ def _names(model: GT) -> dict[str, Ref]:
             same[f"layers.{i}.{ours}"] = f"{theirs}.attention.{name}"
         if layer.edge is not None:
             same[f"layers.{i}.edge"] = f"{theirs}.attention.proj_e"
-        same |= block_names(model, f"layers.{i}.node_block", theirs, "" if layer.edge is None else "_h")
+        stream = "" if layer.edge is None else "_h"
+        same |= block_names(model, f"layers.{i}.node_block", theirs, stream)
         if layer.edge_block is not None:
             same |= block_names(model, f"layers.{i}.edge_block", theirs, "_e")
     return names | match(model, same)
