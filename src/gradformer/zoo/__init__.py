@@ -1,4 +1,8 @@
 """The fourteen baselines, one file each."""
 
+from gradformer.zoo import gat as gat
+from gradformer.zoo import gcn as gcn
+from gradformer.zoo import gin as gin
+from gradformer.zoo import graphormer as graphormer
 from gradformer.zoo import gt as gt
 from gradformer.zoo import san as san

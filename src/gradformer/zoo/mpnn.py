@@ -1,0 +1,92 @@
+r"""The stack of GCN, GAT and GIN: four lines of message passing, repeated.
+
+.. math::
+    h' = [h +]\; \operatorname{act}(\operatorname{BN}(\operatorname{conv}(h)))
+
+The bracket only where input and output have the same width. The layout is that of Benchmarking GNNs
+(Dwivedi et al.) with PyG's convolutions: an embedding of the nodes, the layers, the mean of the
+nodes, an MLP. Edge features are not used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+from torch import Tensor, nn
+
+from gradformer.graphs.arrays import Schema
+from gradformer.graphs.batch import Batch
+from gradformer.model.base import GraphModel, ModelConfig
+from gradformer.model.encoders import FeatureEncoder
+from gradformer.model.heads import Head
+from gradformer.model.parts import BatchNorm, Dropout
+
+
+@dataclass(frozen=True)
+class StackConfig(ModelConfig):
+    """What the three have in common."""
+
+    layers: int = field(default=16, metadata={"help": "number of layers"})
+    last_width: int = field(default=0, metadata={"help": "channels after the last layer; 0: width"})
+    dropout: float = field(default=0.0, metadata={"help": "dropout after every layer"})
+    pool: str = field(default="mean", metadata={"help": "add, mean or max of the nodes"})
+
+
+class StackLayer(nn.Module):
+    """Convolution, batch norm, activation, residual, dropout; h [nodes, width] → [nodes, out]."""
+
+    def __init__(
+        self, conv: nn.Module, activation: nn.Module, width: int, out: int, dropout: float
+    ) -> None:
+        super().__init__()
+        self.conv, self.activation = conv, activation
+        self.norm, self.dropout = BatchNorm(out), Dropout(dropout)
+        self.residual = width == out
+
+    def forward(self, h: Tensor, batch: Batch) -> Tensor:
+        y = self.activation(self.norm(self.conv(h, None, batch)[0], batch.nodes))
+        return self.dropout(h + y if self.residual else y, batch.nodes, batch.seeds)
+
+
+class ConvolutionStack(GraphModel):
+    """A model of one kind of convolution; a subclass says which."""
+
+    config: StackConfig
+    activation: type[nn.Module] = nn.ReLU
+
+    def __init__(self, schema: Schema, config: StackConfig | None = None, **options: Any) -> None:
+        super().__init__(schema, config, options)
+        c = self.config
+        widths = [*[c.width] * c.layers, c.last_width or c.width]
+        self.node = FeatureEncoder(schema.node, c.width)
+        self.layers = nn.ModuleList(
+            StackLayer(
+                self.convolution(a, b, last=number == c.layers - 1),
+                self.activation(),
+                a,
+                b,
+                c.dropout,
+            )
+            for number, (a, b) in enumerate(pairwise(widths))
+        )
+        self.head = Head(widths[-1], schema.outputs, schema.level, "mlp", c.pool)
+        self.finish()
+
+    def convolution(self, width: int, out: int, last: bool) -> nn.Module:
+        """The convolution of one layer, ``(h, e, batch) -> (h', e)``."""
+        raise NotImplementedError
+
+    def states(self, batch: Batch) -> Tensor:
+        h: Tensor = self.node(batch)
+        for layer in self.layers:
+            h = layer(h, batch)
+        return h
+
+    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
+        return self.head.embed(states, batch)
+
+    def readout(self, states: Tensor, batch: Batch) -> Tensor:
+        y: Tensor = self.head(states, batch)
+        return y
