@@ -11,17 +11,20 @@ from torch import Tensor, nn
 from gradformer.attention.draws import Site, drop, drop_rows
 from gradformer.attention.layout import Rows
 from gradformer.errors import ConfigError
+from gradformer.model.parallel import is_shared, total
 
 
 class BatchNorm(nn.BatchNorm1d):
     """Batch norm over the real rows of a packed tensor [rows, c]; padded rows come out as zero.
 
-    A training batch of a single row has no variance: it is normalised by the running statistics.
+    Processes that share a batch share its statistics. A training batch of a single row has no
+    variance: it is normalised by the running statistics.
     """
 
     def forward(self, x: Tensor, rows: Rows) -> Tensor:  # type: ignore[override]
-        if rows.mask is not None and self.training:
-            return self._masked(x, rows.mask[:, None])
+        if self.training and (rows.mask is not None or is_shared()):
+            mask = x.new_ones(len(x), dtype=torch.bool) if rows.mask is None else rows.mask
+            return self._masked(x, mask[:, None])
         batch_statistics = self.training and x.shape[0] > 1
         y = torch.batch_norm(
             x,
@@ -37,18 +40,22 @@ class BatchNorm(nn.BatchNorm1d):
         return rows.zero_padding(y)
 
     def _masked(self, x: Tensor, mask: Tensor) -> Tensor:
-        count = mask.sum().clamp(min=1).to(x.dtype)
-        mean = torch.where(mask, x, 0.0).sum(0) / count
-        centred = torch.where(mask, x - mean, 0.0)
-        variance = centred.square().sum(0) / count
         assert self.running_mean is not None
         assert self.running_var is not None
+        real = torch.where(mask, x, 0.0).to(self.weight.dtype)  # sums of bf16 would round
+        count = total(mask.sum().to(real.dtype))
+        several = count > 1
+        mean = torch.where(several, total(real.sum(0)) / count.clamp(min=1), self.running_mean)
+        centred = torch.where(mask, real - mean, 0.0)
+        square = total(centred.square().sum(0))
+        variance = torch.where(several, square / count.clamp(min=1), self.running_var)
         with torch.no_grad():
-            unbiased = variance * count / (count - 1).clamp(min=1)
-            self.running_mean.lerp_(mean.to(self.running_mean.dtype), self.momentum or 0.0)
-            self.running_var.lerp_(unbiased.to(self.running_var.dtype), self.momentum or 0.0)
+            momentum = several * (self.momentum or 0.0)
+            unbiased = square / (count - 1).clamp(min=1)
+            self.running_mean += momentum * (mean - self.running_mean)
+            self.running_var += momentum * (unbiased - self.running_var)
         y = centred * (variance + self.eps).rsqrt() * self.weight + self.bias
-        return torch.where(mask, y, 0.0)
+        return torch.where(mask, y, 0.0).to(x.dtype)
 
 
 class Dropout(Site):

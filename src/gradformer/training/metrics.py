@@ -29,7 +29,7 @@ def accuracy(prediction: Array, y: Array) -> float:
     return _mean_over_targets(lambda p, t: float(((p > 0) == (t > 0.5)).mean()), prediction, y)
 
 
-def weighted_accuracy(prediction: Array, y: Array) -> float:
+def mean_recall(prediction: Array, y: Array) -> float:
     """Mean of the per-class recalls over the classes that occur."""
     known = is_labelled(y)
     answer, truth = prediction.argmax(axis=1)[known], y[known]
@@ -62,7 +62,7 @@ def average_precision(prediction: Array, y: Array) -> float:
 
 METRICS: dict[str, Callable[[Array, Array], float]] = {
     "accuracy": accuracy,
-    "weighted_accuracy": weighted_accuracy,
+    "mean_recall": mean_recall,
     "mae": mae,
     "rmse": rmse,
     "auroc": auroc,
@@ -70,7 +70,7 @@ METRICS: dict[str, Callable[[Array, Array], float]] = {
 }
 LOWER_IS_BETTER = frozenset({"mae", "rmse"})
 _OF_TASK: dict[Task, tuple[str, ...]] = {
-    "multiclass": ("accuracy", "weighted_accuracy"),
+    "multiclass": ("accuracy", "mean_recall"),
     "binary": ("auroc", "average_precision", "accuracy"),
     "multilabel": ("average_precision", "auroc", "accuracy"),
     "regression": ("mae", "rmse"),

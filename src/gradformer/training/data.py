@@ -1,0 +1,201 @@
+"""What a trial learns from: a store, a split for every seed, and what is scored."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gradformer.errors import ConfigError, InputError, choice
+from gradformer.graphs.arrays import GraphArrays, Schema
+from gradformer.graphs.cards import find_card
+from gradformer.graphs.collate import Collator
+from gradformer.graphs.datasets import open_card, split_of
+from gradformer.graphs.splits import Split, fixed_split, low_resource, random_split
+from gradformer.graphs.splits import stratified_split as stratified
+from gradformer.graphs.store import Store, pack
+from gradformer.graphs.structures import Structure
+from gradformer.graphs.targets import TargetScale, is_labelled
+from gradformer.graphs.user_data import UserData
+from gradformer.graphs.user_splits import scaffold_split
+from gradformer.model.base import Needs
+from gradformer.training.metrics import check_metric, default_metric
+from gradformer.training.recipe import Recipe
+
+Part = Literal["train", "val", "test"]
+OWN_SPLITS = ("auto", "random", "stratified", "scaffold", "column")
+
+
+@dataclass(frozen=True)
+class TrainingData:
+    """Packed graphs with a split for every seed.
+
+    Attributes:
+        store: the graphs.
+        split: seed → numbers of the graphs (of the nodes, if ``over`` says so) in each part.
+        metric: what decides between epochs and is reported.
+        over: whether the split numbers graphs or the nodes of a single graph.
+        scaled: whether regression targets are standardised on the training part.
+        about: what a record says of the data; ``reading`` tells how to read more of the kind.
+    """
+
+    store: Store
+    split: Callable[[int], Split]
+    metric: str
+    over: Literal["graphs", "nodes"] = "graphs"
+    scaled: bool = False
+    about: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def schema(self) -> Schema:
+        return self.store.schema
+
+    def graphs(self, items: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The graphs that hold ``items`` of a split."""
+        return items if self.over == "graphs" else np.zeros(1, np.int64)
+
+    def labels(self, items: NDArray[np.int64]) -> NDArray[Any]:
+        """Targets of ``items``, in the order in which a model predicts them."""
+        y = self.store.arrays.get("y")
+        if y is None:
+            raise InputError("the data have no targets to learn from or score against")
+        if self.schema.level == "graph" or self.over == "nodes":
+            return np.asarray(y[items])
+        ptr = self.store.arrays["node_ptr"]
+        pieces = [y[ptr[graph] : ptr[graph + 1]] for graph in items]
+        return np.concatenate(pieces) if pieces else np.asarray(y[:0])
+
+    def scale(self, train: NDArray[np.int64]) -> TargetScale | None:
+        """The scale on which a regression is learned."""
+        return TargetScale.fit(self.labels(train)) if self.scaled else None
+
+    def collator(self, device: torch.device | str) -> Collator:
+        """The store's arrays on a device."""
+        return make_collator(self.store, device)
+
+
+def make_collator(store: Store, device: torch.device | str = "cpu") -> Collator:
+    """A collator over everything in ``store`` that belongs to nodes, edges or graphs."""
+    given = {"source", "target", "by_source", "x", "edge_attr", "y", "split"}
+    encodings = [name for name in ("rwse", "lap") if name in store.arrays]
+
+    def extras(kind: str) -> tuple[str, ...]:
+        names = (name for name, of in store.kinds.items() if of == kind)
+        return tuple(name for name in names if name not in given and name not in encodings)
+
+    return Collator(
+        store.arrays,
+        level=store.schema.level,
+        encodings=tuple(encodings),
+        node_extras=extras("node"),
+        edge_extras=extras("edge"),
+        graph_extras=extras("graph"),
+        device=device,
+    )
+
+
+def structure_for(needs: Needs) -> Structure:
+    """What the store must compute for a model."""
+    index: Any = needs.index or "hops"
+    return Structure(index=index, rwse=needs.rwse, lap=needs.lap, extras=needs.extras)
+
+
+def benchmark(recipe: Recipe, mirror: str | os.PathLike[str] | None = None) -> TrainingData:
+    """The benchmark that a recipe names, packed as its model needs it.
+
+    ``mirror`` is the folder with raw files, else ``GRADFORMER_DATA``.
+    """
+    card = find_card(recipe.dataset)
+    store = open_card(card, mirror, structure_for(recipe.model.config.needs()))
+    kind: Any = None if recipe.data.split == "auto" else recipe.data.split
+
+    def split(seed: int) -> Split:
+        # Ten folds are ten trials over one shuffle.
+        first, fold = (recipe.seed, (seed - recipe.seed) % 10) if kind == "kfold" else (seed, 0)
+        parts = split_of(card, store, seed=first, split=kind, fold=fold)
+        return parts._replace(train=low_resource(parts.train, recipe.data.fraction, seed))
+
+    split(recipe.seed)  # an impossible split is said before anything is trained
+    return TrainingData(
+        store,
+        split,
+        check_metric(card.metric, card.task),
+        "nodes" if card.level == "node" and card.graphs == 1 else "graphs",
+        about={"name": card.name, "protocol": card.protocol, "exactness": card.exactness},
+    )
+
+
+def own_data(recipe: Recipe, user: UserData) -> TrainingData:
+    """A user's graphs, packed in memory as the recipe's model needs them."""
+    if user.arrays.y is None:
+        raise InputError("the data have no targets to learn from; name the target column")
+    arrays = user.arrays
+    store = pack(arrays, structure_for(recipe.model.config.needs()))
+    find = _own_split(recipe.data.split, user, arrays)
+
+    def split(seed: int) -> Split:
+        parts = find(seed)
+        return parts._replace(train=low_resource(parts.train, recipe.data.fraction, seed))
+
+    for name, part in split(recipe.seed)._asdict().items():
+        if not len(part):
+            raise InputError(f"split: nothing is left for {name}; give more graphs")
+    task = arrays.schema.task
+    return TrainingData(
+        store,
+        split,
+        default_metric(task),
+        scaled=task == "regression",
+        about={"name": recipe.dataset, "reading": user.reading.to_dict()},
+    )
+
+
+def _own_split(kind: str, user: UserData, arrays: GraphArrays) -> Callable[[int], Split]:
+    """Seed → split of a user's graphs; ``auto`` is the column where there is one, else random.
+
+    Graphs without any label take no part.
+    """
+    choice("data.split", kind, OWN_SPLITS)
+    given = arrays.split
+    if kind == "column" or (kind == "auto" and given is not None):
+        if given is None:
+            raise ConfigError("data.split: the data name no parts; add a split column, or random")
+        column = given[:, 0]
+        return lambda seed: fixed_split(column)
+    labelled = _labelled_graphs(arrays)
+    if kind == "scaffold":
+        if user.smiles is None:
+            raise ConfigError("data.split: scaffold needs molecules; use random")
+        smiles = [user.smiles[graph] for graph in labelled]
+        return lambda seed: _numbered(fixed_split(scaffold_split(smiles, seed=seed)), labelled)
+    if kind == "stratified":
+        if arrays.schema.level != "graph" or arrays.schema.task not in ("multiclass", "binary"):
+            raise ConfigError("data.split: stratified needs one class for each graph; use random")
+        assert arrays.y is not None
+        classes = arrays.y.reshape(len(arrays.y), -1)[labelled, 0].astype(np.int64)
+        return lambda seed: _numbered(stratified(classes, seed), labelled)
+    return lambda seed: _numbered(random_split(len(labelled), seed), labelled)
+
+
+def _labelled_graphs(arrays: GraphArrays) -> NDArray[np.int64]:
+    assert arrays.y is not None
+    known = is_labelled(arrays.y).reshape(len(arrays.y), -1).any(axis=1)
+    if arrays.schema.level == "node":
+        count = np.concatenate([[0], np.cumsum(known)])
+        known = np.diff(count[arrays.node_ptr]) > 0
+    return np.flatnonzero(known)
+
+
+def _numbered(split: Split, graphs: NDArray[np.int64]) -> Split:
+    """A split of positions as a split of the graphs at these positions."""
+    return Split(*(graphs[part] for part in split))
+
+
+def with_graphs(data: TrainingData, user: UserData) -> TrainingData:
+    """Other graphs in the place of ``data``'s, for prediction."""
+    return replace(data, store=pack(user.arrays, data.store.structure))

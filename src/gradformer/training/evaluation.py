@@ -1,0 +1,43 @@
+"""Predictions for many graphs, in order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gradformer.graphs.collate import Collator
+from gradformer.model.base import GraphModel
+from gradformer.model.parallel import is_shared
+from gradformer.training.step import autocast
+
+
+@torch.no_grad()
+def predict(
+    model: GraphModel,
+    collator: Collator,
+    graphs: NDArray[np.int64],
+    batch_size: int,
+    precision: str = "float32",
+) -> NDArray[np.float32]:
+    """What the model gives for ``graphs``, [graphs or their nodes, outputs].
+
+    Processes that share a batch share the work, and all have the whole result.
+    """
+    model.eval()
+    batches = np.split(graphs, range(batch_size, len(graphs), batch_size))
+    first, stride = 0, 1
+    if is_shared():
+        first, stride = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    done: dict[int, NDArray[Any]] = {}
+    for number in range(first, len(batches), stride):
+        batch = collator(torch.from_numpy(batches[number]).to(collator.device))
+        with autocast(precision, collator.device):
+            done[number] = model(batch).float().cpu().numpy()
+    if is_shared():
+        shares: list[Any] = [None] * stride
+        torch.distributed.all_gather_object(shares, done)
+        done = {number: rows for share in shares for number, rows in share.items()}
+    return np.concatenate([done[number] for number in range(len(batches))])

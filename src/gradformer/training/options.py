@@ -1,0 +1,100 @@
+"""Plain values, from YAML or ``--set``, to typed dataclasses; what does not fit is named."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from types import NoneType, UnionType
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import yaml
+
+from gradformer.errors import ConfigError, suggest
+
+Options = TypeVar("Options")
+
+
+def build(kind: type[Options], values: Mapping[str, Any], where: str) -> Options:
+    """A ``kind`` from its fields by name; ``where`` is what stands before a field in messages."""
+    known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
+    types = get_type_hints(kind)
+    for name in values:
+        if name not in known:
+            raise ConfigError(f"{where}{name}: unknown option; {suggest(str(name), known)}")
+    return kind(**{n: convert(v, types[n], f"{where}{n}") for n, v in values.items()})
+
+
+def convert(value: Any, kind: Any, where: str) -> Any:
+    """``value`` as ``kind``; texts are read, whole numbers become floats where floats are wanted.
+
+    >>> convert("1e-3", float, "train.lr")
+    0.001
+    """
+    if get_origin(kind) is UnionType:
+        for option in get_args(kind):
+            if option is NoneType and (value is None or value == "none"):
+                return None
+        (kind,) = (option for option in get_args(kind) if option is not NoneType)
+    try:
+        if kind is bool:
+            return _boolean(value)
+        if kind is str and isinstance(value, str | int | float) and not isinstance(value, bool):
+            return str(value)
+        if kind is int and not isinstance(value, bool) and float(value) == int(float(value)):
+            return int(float(value))
+        if kind is float and not isinstance(value, bool):
+            return float(value)
+        if get_origin(kind) is tuple:
+            items = yaml.safe_load(value) if isinstance(value, str) else value
+            if isinstance(items, Sequence) and not isinstance(items, str):
+                return tuple(convert(item, get_args(kind)[0], where) for item in items)
+    except (ValueError, TypeError, OverflowError, yaml.YAMLError):
+        pass
+    raise ConfigError(f"{where}: got {value!r}, expected {_describe(kind)}")
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """``base`` with the values of ``over`` in its place, section by section.
+
+    Options of another model do not survive a change of ``model.name``.
+    """
+    merged = dict(base)
+    for name, value in over.items():
+        old = merged.get(name)
+        if isinstance(value, Mapping) and isinstance(old, Mapping):
+            other = name == "model" and value.get("name", old.get("name")) != old.get("name")
+            merged[name] = dict(value) if other else merge(old, value)
+        else:
+            merged[name] = value
+    return merged
+
+
+def setting(text: str) -> dict[str, Any]:
+    """``a.b=c`` as nested values.
+
+    >>> setting("model.layers=6")
+    {'model': {'layers': '6'}}
+    """
+    path, equals, value = text.partition("=")
+    if not equals or not path.strip():
+        raise ConfigError(f"--set {text!r}: expected name=value, as in --set model.layers=6")
+    nested: Any = value.strip()
+    for name in reversed(path.strip().split(".")):
+        nested = {name: nested}
+    return dict(nested)
+
+
+def _boolean(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    known = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+    return known[value.lower()] if isinstance(value, str) and value.lower() in known else _refuse()
+
+
+def _refuse() -> bool:
+    raise ValueError
+
+
+def _describe(kind: Any) -> str:
+    names = {int: "a whole number", float: "a number", bool: "true or false", str: "a word"}
+    return names.get(kind, "a list")

@@ -1,0 +1,253 @@
+"""A recipe: everything that decides a training run, in one typed, frozen value.
+
+A recipe file is YAML with the sections of :class:`Recipe`. Files of the package may also have
+``base`` (another recipe that this one changes), ``presets`` (small changes by name) and ``search``
+(lists of values for options, which ``gradformer search`` draws from).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from gradformer.errors import ConfigError, choice, suggest
+from gradformer.model.base import ModelConfig, model_class
+from gradformer.training.losses import CLASS_WEIGHTS, LOSSES
+from gradformer.training.optimizer import OPTIMIZERS
+from gradformer.training.options import build, convert, merge, setting
+from gradformer.training.schedule import SCHEDULES
+
+PRECISIONS = ("float32", "tf32", "bf16")
+DEFAULT_MODEL = "gradformer"
+_SECTIONS = ("dataset", "model", "data", "train", "trials", "seed")
+_EXTRA = ("base", "presets", "search")
+
+
+def _option(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True)
+class DataOptions:
+    """Which part of a dataset is used, and how."""
+
+    split: str = _option("auto", "auto (the dataset's own protocol) or a way to split")
+    fraction: float = _option(1.0, "share of the training split that is used")
+
+    def __post_init__(self) -> None:
+        if not 0.0 < self.fraction <= 1.0:
+            raise ConfigError(f"data.fraction: got {self.fraction}, expected a share in (0, 1]")
+
+
+@dataclass(frozen=True)
+class TrainOptions:
+    """How the weights are found."""
+
+    epochs: int = _option(100, "passes over the training split")
+    batch_size: int = _option(32, "graphs in a step")
+    optimizer: str = _option("adamw", "adam or adamw")
+    lr: float = _option(1e-3, "highest learning rate")
+    weight_decay: float = _option(1e-5, "on weight matrices; biases, norms, start points have none")
+    warmup_epochs: float = _option(0.0, "epochs of linear warm-up")
+    schedule: str = _option("cosine", "after warm-up: none (constant) or cosine, step by step")
+    min_lr: float = _option(0.0, "where the cosine ends")
+    clip: float = _option(1.0, "largest norm of the gradient, 0 for no limit")
+    loss: str = _option("auto", "auto, cross_entropy, l1 or mse")
+    class_weights: str = _option("none", "none, batch (as Benchmarking GNNs) or balanced")
+    precision: str = _option("float32", "float32, tf32 or bf16")
+    patience: int = _option(0, "stop after so many epochs without improvement, 0 for never")
+    ema: float = _option(0.0, "decay of averaged weights, 0 for none")
+    select: str = _option("auto", "validation metric that selects the epoch; auto: the dataset's")
+
+    def __post_init__(self) -> None:
+        for name, known in (
+            ("optimizer", OPTIMIZERS),
+            ("schedule", SCHEDULES),
+            ("loss", LOSSES),
+            ("class_weights", CLASS_WEIGHTS),
+            ("precision", PRECISIONS),
+        ):
+            choice(f"train.{name}", getattr(self, name), known)
+        for name, lowest in (("epochs", 1), ("batch_size", 1), ("patience", 0)):
+            _at_least(f"train.{name}", getattr(self, name), lowest)
+        for name in ("weight_decay", "warmup_epochs", "min_lr", "clip"):
+            _at_least(f"train.{name}", getattr(self, name), 0.0)
+        if not self.lr > 0.0:
+            raise ConfigError(f"train.lr: got {self.lr}, expected a number above 0")
+        if self.min_lr > self.lr:
+            raise ConfigError(f"train.min_lr: {self.min_lr} is above train.lr = {self.lr}")
+        if not 0.0 <= self.ema < 1.0:
+            raise ConfigError(f"train.ema: got {self.ema}, expected a share in [0, 1)")
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """A model by name, with its options."""
+
+    name: str
+    config: ModelConfig
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A dataset, a model, and how they are brought together; trial k has seed ``seed + k``."""
+
+    dataset: str
+    model: ModelChoice
+    data: DataOptions = field(default_factory=DataOptions)
+    train: TrainOptions = field(default_factory=TrainOptions)
+    trials: int = 1
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        _at_least("trials", self.trials, 1)
+        if not 0 <= self.seed <= 2**31 - 1 - self.trials:
+            raise ConfigError(
+                f"seed: got {self.seed}, expected a number from 0 to 2³¹ − 1 − trials"
+            )
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
+        """From plain values; unknown keys, and values of a wrong type, are errors."""
+        for name in values:
+            if name not in _SECTIONS:
+                raise ConfigError(f"{name}: unknown section; {suggest(str(name), _SECTIONS)}")
+        if "dataset" not in values:
+            raise ConfigError("dataset: the recipe names none")
+        model = dict(_section(values, "model"))
+        name = convert(model.pop("name", DEFAULT_MODEL), str, "model.name")
+        return cls(
+            dataset=convert(values["dataset"], str, "dataset"),
+            model=ModelChoice(name, build(model_class(name).Config, model, "model.")),
+            data=build(DataOptions, _section(values, "data"), "data."),
+            train=build(TrainOptions, _section(values, "train"), "train."),
+            trials=convert(values.get("trials", 1), int, "trials"),
+            seed=convert(values.get("seed", 0), int, "seed"),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain values, every option stated, in a fixed order."""
+        return {
+            "dataset": self.dataset,
+            "model": {"name": self.model.name, **_plain(asdict(self.model.config))},
+            "data": asdict(self.data),
+            "train": asdict(self.train),
+            "trials": self.trials,
+            "seed": self.seed,
+        }
+
+    def to_yaml(self) -> str:
+        return yaml.safe_dump(self.to_dict(), sort_keys=False, allow_unicode=True)
+
+    @classmethod
+    def load(cls, path: str | Path) -> Recipe:
+        """Read a complete recipe, as a run keeps it."""
+        return cls.from_dict(_read(Path(path).read_text, str(path)))
+
+    def change(self, *settings: str) -> Recipe:
+        """The recipe with ``a.b=c`` settings applied."""
+        return Recipe.from_dict(_apply(self.to_dict(), settings))
+
+
+def recipe_names() -> list[str]:
+    """The recipes that come with the package."""
+    return sorted(p.name.removesuffix(".yaml") for p in _folder() if p.name.endswith(".yaml"))
+
+
+def load_recipe(
+    name: str, *, model: str | None = None, preset: str | None = None, settings: Iterable[str] = ()
+) -> Recipe:
+    """The package's recipe for a dataset, or the one in a YAML file.
+
+    Args:
+        name: a dataset (``zinc``), a recipe (``cluster-16``), or the path of a YAML file.
+        model: another model; its own recipe ``<name>-<model>`` is used where there is one, else
+            the model's defaults with the dataset's way of training.
+        preset: one of the presets in the file.
+        settings: changes as ``a.b=c``, applied last.
+
+    >>> load_recipe("zinc", settings=["model.layers=2"]).model.config.layers
+    2
+    """
+    return Recipe.from_dict(_apply(_find(name, model, preset), settings))
+
+
+def presets(name: str) -> list[str]:
+    """The presets of a recipe."""
+    return sorted(_section(_raw(name), "presets"))
+
+
+def search_space(name: str) -> dict[str, list[Any]]:
+    """Option (``a.b``) → values that a search may draw, as the recipe states them."""
+    return {str(k): list(v) for k, v in _section(_raw(name), "search").items()}
+
+
+def _find(name: str, model: str | None, preset: str | None) -> dict[str, Any]:
+    if model is not None and f"{name}-{model}" in recipe_names():
+        name = f"{name}-{model}"
+    raw = _raw(name)
+    known = _section(raw, "presets")
+    if preset is not None and preset not in known:
+        raise ConfigError(f"preset: {name} has none named {preset!r}; {suggest(preset, known)}")
+    values = {key: value for key, value in raw.items() if key not in _EXTRA}
+    if preset is not None:
+        values = merge(values, known[preset] or {})
+    return values if model is None else merge(values, {"model": {"name": model}})
+
+
+def _raw(name: str) -> dict[str, Any]:
+    """A file's values with those of its ``base`` under them."""
+    if name.endswith((".yaml", ".yml")):
+        values = _read(Path(name).read_text, name)
+    else:
+        if name not in recipe_names():
+            raise ConfigError(
+                f"recipe: there is none for {name!r}; {suggest(name, recipe_names())}"
+            )
+        text = files("gradformer.recipes").joinpath(f"{name}.yaml").read_text
+        values = _read(text, f"{name}.yaml")
+    base = values.pop("base", None)
+    return values if base is None else merge(_raw(str(base)), values)
+
+
+def _read(text: Any, where: str) -> dict[str, Any]:
+    try:
+        values = yaml.safe_load(text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = str(getattr(error, "strerror", None) or error).replace("\n", " ")
+        raise ConfigError(f"{where}: not a readable recipe: {reason}") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{where}: expected sections such as model: and train:")
+    return values
+
+
+def _apply(values: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
+    changed = dict(values)
+    for text in settings:
+        changed = merge(changed, setting(text))
+    return changed
+
+
+def _section(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
+    section = values.get(name) or {}
+    if not isinstance(section, Mapping):
+        raise ConfigError(f"{name}: got {section!r}, expected options as name: value")
+    return section
+
+
+def _folder() -> Iterable[Any]:
+    return files("gradformer.recipes").iterdir()
+
+
+def _plain(values: dict[str, Any]) -> dict[str, Any]:
+    return {n: list(v) if isinstance(v, tuple) else v for n, v in values.items()}
+
+
+def _at_least(where: str, value: float, lowest: float) -> None:
+    if not value >= lowest:
+        raise ConfigError(f"{where}: got {value}, expected at least {lowest}")

@@ -1,0 +1,114 @@
+"""One training step of one trial: from graph numbers to changed weights, all on the device."""
+
+from __future__ import annotations
+
+import contextlib
+
+import torch
+from torch import Tensor
+
+from gradformer.graphs.collate import Capacity, Collator
+from gradformer.graphs.targets import TargetScale
+from gradformer.model.base import GraphModel
+from gradformer.model.parallel import is_shared, total
+from gradformer.training.losses import Objective
+from gradformer.training.optimizer import Adam, clip_
+from gradformer.training.recipe import TrainOptions
+from gradformer.training.schedule import Schedule
+from gradformer.training.weights import Weights
+
+
+class Step:
+    """``step(ids)`` gathers the batch, goes forward and backward, and updates the weights.
+
+    All that changes is tensors on the device: ``weights.vector``, the optimizer's two vectors, the
+    averaged weights and ``count``, the number of steps done. With a :class:`Capacity` nothing is
+    read back, so the call can be captured as a CUDA graph and replayed.
+
+    Args:
+        model, weights: the model, and its numbers in one vector.
+        collator: the data.
+        objective: the loss.
+        options: of the recipe.
+        schedule: the rate of each step.
+        seed: of the trial; keys all random draws.
+        scale: of regression targets.
+        labelled: [nodes] bool, the nodes to learn from where the data are a single graph.
+    """
+
+    def __init__(
+        self,
+        model: GraphModel,
+        weights: Weights,
+        collator: Collator,
+        objective: Objective,
+        options: TrainOptions,
+        schedule: Schedule,
+        seed: int,
+        *,
+        scale: TargetScale | None = None,
+        labelled: Tensor | None = None,
+    ) -> None:
+        self.model, self.weights, self.collator = model, weights, collator
+        self.objective, self.options, self.schedule = objective, options, schedule
+        self.labelled = labelled
+        device = weights.vector.device
+        self.optimizer = Adam(
+            options.optimizer,
+            weights.num_parameters,
+            weights.vector,
+            decayed=weights.decayed,
+            weight_decay=options.weight_decay,
+        )
+        self.average = weights.vector.clone() if options.ema else None
+        self.count = torch.zeros((), dtype=torch.int64, device=device)
+        self._seed = torch.tensor(seed, dtype=torch.int64, device=device)
+        self._scale = None
+        if scale is not None:
+            self._scale = torch.tensor([scale.mean, scale.std], device=device)
+
+    def __call__(self, ids: Tensor, capacity: Capacity | None = None) -> Tensor:
+        """Train on the graphs ``ids`` [graphs] int64; returns the loss before the update, 0-d."""
+        self.model.train()
+        seed = torch.stack([self._seed, self.count])
+        batch = self.collator(ids, capacity).with_seed(seed, self.model.sites)
+        with autocast(self.options.precision, ids.device):
+            prediction = self.model(batch)
+        assert batch.y is not None
+        rows = batch.layout.rows if self.model.schema.level == "node" else batch.layout.graph_rows
+        share = self.objective(prediction.float(), self._targets(batch.y), rows.mask)
+        grads = torch.autograd.grad(share, self.weights.parameters, allow_unused=True)
+        self.weights.set_grad(grads)
+        if is_shared():
+            torch.distributed.all_reduce(self.weights.grad)
+        self._update()
+        return total(share.detach())
+
+    def _targets(self, y: Tensor) -> Tensor:
+        if self._scale is not None:
+            y = (y - self._scale[0]) / self._scale[1]
+        if self.labelled is None:
+            return y
+        missing = torch.nan if y.is_floating_point() else -1
+        mask = self.labelled if y.dim() == 1 else self.labelled[:, None]
+        return torch.where(mask, y, missing)
+
+    @torch.no_grad()
+    def _update(self) -> None:
+        grad, vector = self.weights.grad, self.weights.vector
+        if self.options.clip:
+            clip_(grad, self.options.clip)
+        rate = self.schedule(self.count)
+        self.optimizer.update(vector[: self.weights.num_parameters], grad, rate, self.count)
+        self.count.add_(1)
+        if self.average is not None:
+            # The average is short at first, so that it does not remember the initial weights.
+            keep = ((1 + self.count) / (10 + self.count)).clamp(max=self.options.ema)
+            self.average.lerp_(vector, (1.0 - keep).to(vector.dtype))
+
+
+def autocast(precision: str, device: torch.device) -> contextlib.AbstractContextManager[object]:
+    """Products in the precision of the recipe (``tf32`` is set for a whole process)."""
+    if precision != "bf16":
+        return contextlib.nullcontext()
+    return torch.autocast(device.type, torch.bfloat16)

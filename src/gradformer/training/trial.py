@@ -1,0 +1,207 @@
+"""A trial: one seed, with its own split, initial weights and order of the data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gradformer.graphs.collate import Collator
+from gradformer.graphs.portable import permutation
+from gradformer.model.base import GraphModel, ModelConfig, model_class
+from gradformer.model.parallel import is_shared
+from gradformer.training.data import Part, TrainingData
+from gradformer.training.evaluation import predict
+from gradformer.training.losses import Objective, balanced_weights, loss_name
+from gradformer.training.metrics import better, check_metric, scores
+from gradformer.training.recipe import Recipe
+from gradformer.training.schedule import Schedule
+from gradformer.training.step import Step
+from gradformer.training.weights import Weights
+
+_ORDER = 7  # stream of a trial's seed that orders the data
+
+
+@dataclass
+class Progress:
+    """Where a trial stands, besides its tensors; plain values, no times.
+
+    ``status`` is ``training``, ``finished`` or ``diverged`` (at step ``bad_step``). ``best`` are
+    the validation scores of ``best_epoch``; epochs count from 1.
+    """
+
+    epoch: int = 0
+    best_epoch: int = 0
+    best: dict[str, float] = field(default_factory=dict)
+    status: str = "training"
+    bad_step: int | None = None
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class Trial:
+    """One seed of a recipe on one device.
+
+    The split, the initial weights, the order of the data and all random draws are functions of
+    ``seed`` alone: what other trials do beside it changes no bit.
+    """
+
+    def __init__(self, number: int, recipe: Recipe, data: TrainingData, collator: Collator) -> None:
+        self.number, self.recipe, self.data, self.collator = number, recipe, data, collator
+        self.seed = recipe.seed + number
+        self.parts = data.split(self.seed)
+        self.scale = data.scale(self.parts.train)
+        self.metric = data.metric
+        if recipe.train.select != "auto":
+            self.metric = check_metric(recipe.train.select, data.schema.task)
+        self.model = initial_model(recipe.model.name, recipe.model.config, data, self.seed)
+        self.model.to(collator.device)
+        self.weights = Weights(self.model)
+        self.best = self.weights.vector.clone()
+        self.progress = Progress()
+        self.losses: list[Tensor] = []
+        options = recipe.train
+        self.schedule = Schedule(
+            options.lr,
+            options.schedule,
+            round(options.warmup_epochs * self.steps_per_epoch),
+            options.epochs * self.steps_per_epoch,
+            options.min_lr,
+        )
+        self.step = Step(
+            self.model,
+            self.weights,
+            collator,
+            self._objective(),
+            options,
+            self.schedule,
+            self.seed,
+            scale=self.scale,
+            labelled=self._labelled_nodes(),
+        )
+
+    @property
+    def steps_per_epoch(self) -> int:
+        return -(-len(self.data.graphs(self.parts.train)) // self.recipe.train.batch_size)
+
+    def batches(self) -> list[Tensor]:
+        """Graph numbers of each step of the present epoch, on the device; the last may be short."""
+        graphs = self.data.graphs(self.parts.train)
+        order = permutation(len(graphs), _ORDER, self.seed, self.progress.epoch)
+        ids = torch.from_numpy(graphs[order]).to(self.collator.device)
+        return list(ids.split(self.recipe.train.batch_size))
+
+    @contextmanager
+    def selected(self) -> Iterator[GraphModel]:
+        """The model with the weights of the best epoch."""
+        with self._using(self.best):
+            yield self.model
+
+    def evaluate(self, part: Part, vector: Tensor | None = None) -> dict[str, float]:
+        """All metrics on a part, in the user's units; by default with the present weights."""
+        items = getattr(self.parts, part)
+        if vector is None:
+            vector = self.weights.vector if self.step.average is None else self.step.average
+        with self._using(vector):
+            prediction = self.predict(items)
+        return scores(prediction, self.data.labels(items), self.data.schema.task)
+
+    def predict(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
+        """Predictions of the present model for items of a split."""
+        options = self.recipe.train
+        graphs = self.data.graphs(items)
+        rows = predict(self.model, self.collator, graphs, options.batch_size, options.precision)
+        if self.data.over == "nodes":
+            rows = rows[items]
+        return rows if self.scale is None else self.scale.invert(rows)
+
+    def close_epoch(self) -> dict[str, Any]:
+        """Score the epoch whose steps are done, select, decide whether to go on; its record."""
+        losses = torch.stack(self.losses).double().cpu().numpy()
+        self.losses = []
+        first_step = self.progress.epoch * self.steps_per_epoch
+        self.progress.epoch += 1
+        record = {"epoch": self.progress.epoch, "loss": self._mean_loss(losses)}
+        if not np.isfinite(losses).all():
+            self.progress.status = "diverged"
+            self.progress.bad_step = first_step + int((~np.isfinite(losses)).argmax())
+            return {**record, "bad_step": self.progress.bad_step}
+        found = self.evaluate("val")
+        improved = better(self.metric, found[self.metric], self.progress.best.get(self.metric))
+        if improved:
+            self.progress.best_epoch, self.progress.best = self.progress.epoch, found
+            self.best.copy_(self.weights.vector if self.step.average is None else self.step.average)
+        patience = self.recipe.train.patience
+        waited = self.progress.epoch - self.progress.best_epoch
+        if self.progress.epoch == self.recipe.train.epochs or (patience and waited >= patience):
+            self.progress.status = "finished"
+        rate = float(self.schedule(self.step.count - 1))
+        return {**record, "val": found, "lr": rate, "improved": improved, **self._starts()}
+
+    def _mean_loss(self, losses: NDArray[np.float64]) -> float:
+        """Mean over the graphs of the epoch."""
+        size, graphs = self.recipe.train.batch_size, len(self.data.graphs(self.parts.train))
+        sizes = np.minimum(size, graphs - size * np.arange(len(losses)))
+        return float((losses * sizes).sum() / sizes.sum())
+
+    def _starts(self) -> dict[str, Any]:
+        """Start points [sets][heads] of a model that has them."""
+        start = getattr(getattr(self.model, "decay", None), "start", None)
+        return {} if start is None else {"starts": start.detach().cpu().tolist()}
+
+    def _objective(self) -> Objective:
+        options, schema = self.recipe.train, self.data.schema
+        balance = None
+        if options.class_weights == "balanced":
+            y = torch.from_numpy(self.data.labels(self.parts.train))
+            balance = balanced_weights(y, schema.task, schema.outputs).to(self.collator.device)
+        return Objective(
+            loss_name(options.loss, schema.task, self.data.metric),
+            schema.task,
+            schema.outputs,
+            options.class_weights == "batch",
+            balance,
+        )
+
+    def _labelled_nodes(self) -> Tensor | None:
+        if self.data.over == "graphs":
+            return None
+        mask = torch.zeros(int(self.data.store.arrays["node_ptr"][-1]), dtype=torch.bool)
+        mask[torch.from_numpy(self.parts.train)] = True
+        return mask.to(self.collator.device)
+
+    @contextmanager
+    def _using(self, vector: Tensor) -> Iterator[None]:
+        """Other weights in the model's place for a while."""
+        kept = self.weights.vector.clone()
+        self.weights.vector.copy_(vector)
+        try:
+            yield
+        finally:
+            self.weights.vector.copy_(kept)
+
+
+def initial_model(name: str, config: ModelConfig, data: TrainingData, seed: int) -> GraphModel:
+    """A model with the initial weights of a seed: drawn on the CPU, the same for every device."""
+    make: Any = model_class(name)
+    options = {}
+    if config.needs().index not in (None, "hops"):
+        options["codebook"] = torch.from_numpy(np.asarray(data.store.codebook.values))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model: GraphModel = make(data.schema, config, **options)
+    return model
+
+
+def share(ids: Tensor) -> Tensor:
+    """The graphs of a batch that fall to this process."""
+    if not is_shared():
+        return ids
+    return ids[torch.distributed.get_rank() :: torch.distributed.get_world_size()]

@@ -1,0 +1,88 @@
+"""Every recipe loads and builds its model; settings and files are checked key by key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from gradformer.errors import ConfigError
+from gradformer.graphs.arrays import Schema
+from gradformer.graphs.cards import card_names
+from gradformer.model.base import create_model, model_class
+from gradformer.training.recipe import Recipe, load_recipe, presets, recipe_names, search_space
+
+SCHEMA = Schema(node=(5,), edge=(3,), level="graph", task="regression", outputs=1)
+
+
+def test_there_is_a_recipe_for_every_dataset() -> None:
+    assert set(card_names()) < set(recipe_names())
+
+
+@pytest.mark.parametrize("name", recipe_names())
+def test_every_recipe_and_preset_builds_its_model(name: str) -> None:
+    for preset in (None, *presets(name)):
+        recipe = load_recipe(name, preset=preset)
+        assert Recipe.from_dict(recipe.to_dict()) == recipe
+        model = model_class(recipe.model.name)
+        small = recipe.change("model.layers=1")
+        assert model(SCHEMA, small.model.config).schema == SCHEMA  # type: ignore[call-arg]
+        for option, values in search_space(name).items():
+            for value in values:
+                recipe.change(f"{option}={value}")
+
+
+def test_a_recipe_survives_its_file(tmp_path: Path) -> None:
+    recipe = load_recipe("cluster-16", preset="authors", settings=["train.lr=1e-3", "seed=3"])
+    path = tmp_path / "recipe.yaml"
+    path.write_text(recipe.to_yaml(), encoding="utf-8")
+    assert Recipe.load(path) == recipe
+    assert load_recipe(str(path)) == recipe
+    assert recipe.model.config.layers == 16
+    assert recipe.train.lr == 1e-3
+
+
+def test_another_model_brings_its_own_defaults() -> None:
+    recipe = load_recipe("zinc", model="gt", settings=["model.layers=3"])
+    assert recipe.model.name == "gt"
+    assert recipe.model.config == model_class("gt").Config(layers=3)
+    assert recipe.train == load_recipe("zinc").train
+    assert create_model("gt", SCHEMA, layers=3).config == recipe.model.config
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["model.layrs=2"], "model.layrs: unknown option; did you mean 'layers'?"),
+        (["trian.lr=2"], "trian: unknown section; did you mean 'train'?"),
+        (["model.layers=two"], "model.layers: got 'two', expected a whole number"),
+        (["model.layers=2.5"], "model.layers: got '2.5', expected a whole number"),
+        (["model.learn_decay=maybe"], "expected true or false"),
+        (["train.lr=-1"], "train.lr: got -1.0, expected a number above 0"),
+        (["train.lr=nan"], "train.lr: got nan"),
+        (["train.schedule=cosin"], "did you mean 'cosine'?"),
+        (["data.fraction=0"], "data.fraction: got 0.0"),
+        (["model.name=gradfomer"], "did you mean 'gradformer'?"),
+        (["train.epochs"], "expected name=value"),
+        (["train=3"], "train: got '3', expected options"),
+        (["trials=0"], "trials: got 0, expected at least 1"),
+    ],
+)
+def test_a_wrong_setting_is_named(settings: list[str], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        load_recipe("zinc", settings=settings)
+    assert message in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_wrong_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "bad.yaml"
+    path.write_text("model: [1, 2\n")
+    with pytest.raises(ConfigError, match="not a readable recipe"):
+        load_recipe(str(path))
+    with pytest.raises(ConfigError, match="No such file"):
+        load_recipe(str(tmp_path / "absent.yaml"))
+    with pytest.raises(ConfigError, match="did you mean 'zinc'"):
+        load_recipe("zink")
+    with pytest.raises(ConfigError, match="did you mean 'paper'"):
+        load_recipe("zinc", preset="papers")
