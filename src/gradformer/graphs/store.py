@@ -11,7 +11,7 @@ pair_ptr       [graphs+1] int64 ... and pairs; pair (i, j) is at pair_ptr[g] + i
 source         [E] int32        first end of an edge, numbered inside its graph
 target         [E] int32        second end; edges are sorted by it inside each graph
 by_source      [E] int32        order, inside each graph's edges, that sorts them by source (stable)
-distance       [P] uint8        the pair index ψ as a byte of ``codebook``
+distance       [P] uint8        the pair index ψ as a byte of ``codebook``, unless index is None
 x, edge_attr   [N|E, ·]         int64 categories or float32, where the dataset has them
 y              [graphs|N(, ·)]  int64 classes or float32 targets, where the dataset has them
 split          [graphs|N, ways] int8 published splits: 0 training, 1 validation, 2 test, -1 none
@@ -127,6 +127,7 @@ def pack(
     arrays: GraphArrays,
     structure: Structure | None = None,
     *,
+    codebook: Codebook | None = None,
     content: str | None = None,
     about: dict[str, Any] | None = None,
     limit: int = PAIR_LIMIT,
@@ -136,12 +137,16 @@ def pack(
     Args:
         arrays: the graphs.
         structure: what to compute from them.
+        codebook: that of the store a model was trained on, where new graphs are packed for it.
         content: names the content, where a hash of the arrays need not be taken.
         about: plain values kept beside the arrays (card, checksums of the sources).
         limit: most bytes of the pair index of one graph.
     """
     structure = structure or Structure()
-    _refuse_large(arrays, limit)
+    if not arrays.num_graphs:
+        raise InputError("there is no graph to pack")
+    if structure.index is not None:
+        _refuse_large(arrays, limit)
     content = content or content_hash(arrays)
     arrays = sort_by_target(arrays)
     source, target = arrays.edge_index
@@ -161,7 +166,7 @@ def pack(
         "split": ("node" if single else "graph", arrays.split),
     }
     present = {name: (kind, value) for name, (kind, value) in given.items() if value is not None}
-    computed, codebook = compute(arrays, structure)
+    computed, codebook = compute(arrays, structure, codebook)
     for name in computed.keys() & {*pointers, *given}:
         raise ConfigError(f"structure array {name!r}: the name is taken by the store")
     everything = {**pointers, **present, **computed}
@@ -226,15 +231,13 @@ def content_hash(arrays: GraphArrays) -> str:
 
 
 def _refuse_large(arrays: GraphArrays, limit: int) -> None:
-    if not arrays.num_graphs:
-        raise InputError("there is no graph to pack")
     largest = int(arrays.sizes.argmax())
     nodes = int(arrays.sizes[largest])
     if nodes**2 > limit:
         raise InputError(
             f"graph {largest} has {nodes:,} nodes, so its pairs take {_size(nodes**2)} "
-            f"(limit {_size(limit)}); cut it into neighbourhoods, leave it out, or raise the limit "
-            "if memory allows"
+            f"(limit {_size(limit)}); cut it into neighbourhoods, leave it out, use a model that "
+            "needs no pairs, or raise the limit if memory allows"
         )
 
 

@@ -17,8 +17,10 @@ from gradformer.errors import ConfigError, choice
 from gradformer.graphs.arrays import GraphArrays
 from gradformer.progress import bar
 from gradformer.structure.codebook import HOPS, Codebook
+from gradformer.structure.curvature import curvature_distances
 from gradformer.structure.distance import hop_distances
 from gradformer.structure.encodings import laplacian, random_walk
+from gradformer.structure.similarity import similarity_distances
 
 Array = NDArray[Any]
 Index = Literal["hops", "curvature", "similarity"]
@@ -31,21 +33,22 @@ class Structure:
     """Options of the structural index ψ and of the encodings; part of a store's key.
 
     Args:
-        index: the pair index ψ, one byte a pair.
+        index: the pair index ψ, one byte a pair; None for models that need no pairs.
         symmetric: take edges as undirected when hops are counted.
         rwse: steps of the random-walk encoding, 0 for none.
         lap: Laplacian eigenvectors, 0 for none.
         extras: registered structures, each ``"name"`` or ``"name:option=value,option=value"``.
     """
 
-    index: Index = "hops"
+    index: Index | None = "hops"
     symmetric: bool = False
     rwse: int = 0
     lap: int = 0
     extras: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        choice("structure.index", self.index, get_args(Index))
+        if self.index is not None:
+            choice("structure.index", self.index, get_args(Index))
         for name in ("rwse", "lap"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"structure.{name}: {getattr(self, name)} is below 0")
@@ -59,6 +62,7 @@ class Structure:
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Structure:
+        """From plain values, also those of :meth:`as_dict`."""
         known = {name: value for name, value in values.items() if name != "versions"}
         return cls(**{**known, "extras": tuple(known["extras"])})
 
@@ -101,15 +105,17 @@ def _parse(extra: str) -> tuple[str, dict[str, Any]]:
 
 
 def compute(
-    arrays: GraphArrays, structure: Structure
+    arrays: GraphArrays, structure: Structure, codebook: Codebook | None = None
 ) -> tuple[dict[str, tuple[Kind, Array]], Codebook]:
-    """All that ``structure`` asks for, by name with its kind, and what the pair bytes mean."""
+    """All that ``structure`` asks for, by name with its kind, and what the pair bytes mean.
+
+    ``codebook`` is that of an earlier store, to give new graphs the same bytes.
+    """
     graphs = (arrays.node_ptr, arrays.edge_ptr, arrays.edge_index)
     found: dict[str, tuple[Kind, Array]] = {}
-    codebook = HOPS
-    with bar("distances", arrays.num_graphs) as advance:
-        distance = hop_distances(*graphs, symmetric=structure.symmetric, progress=advance)
-    found["distance"] = ("pair", distance)
+    if structure.index is not None:
+        distance, codebook = _pair_index(arrays, structure, codebook)
+        found["distance"] = ("pair", distance)
     if structure.rwse:
         with bar("random walks", arrays.num_graphs) as advance:
             found["rwse"] = ("node", random_walk(*graphs, structure.rwse, progress=advance))
@@ -125,7 +131,22 @@ def compute(
                 raise ConfigError(f"structure.extras: {extra!r} gives {array_name!r} a second time")
             found[array_name] = (registered.kind, value)
     _check_rows(arrays, found)
-    return found, codebook
+    return found, codebook or HOPS
+
+
+def _pair_index(
+    arrays: GraphArrays, structure: Structure, codebook: Codebook | None
+) -> tuple[Array, Codebook]:
+    graphs = (arrays.node_ptr, arrays.edge_ptr, arrays.edge_index)
+    with bar("pair index", arrays.num_graphs) as advance:
+        if structure.index == "hops":
+            symmetric = structure.symmetric
+            return hop_distances(*graphs, symmetric=symmetric, progress=advance), HOPS
+        if structure.index == "curvature":
+            return curvature_distances(*graphs, codebook=codebook, progress=advance)
+        if arrays.x is None:
+            raise ConfigError("structure.index: similarity needs node features, there are none")
+        return similarity_distances(arrays.node_ptr, arrays.x, codebook=codebook, progress=advance)
 
 
 def _check_rows(arrays: GraphArrays, found: dict[str, tuple[Kind, Array]]) -> None:

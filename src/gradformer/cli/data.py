@@ -1,0 +1,152 @@
+"""``gradformer data``: list, describe, fetch, verify and pack benchmark datasets."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from dataclasses import asdict
+from pathlib import Path
+from typing import Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from gradformer.errors import GradformerWarning, InputError
+from gradformer.graphs.cards import card_names, find_card
+from gradformer.graphs.datasets import open_card
+from gradformer.graphs.mirror import cache_folder, fetch, raw_files
+from gradformer.graphs.store import PAIR_LIMIT
+from gradformer.graphs.structures import Structure
+from gradformer.graphs.summary import COLUMNS, comparison_row, estimate_memory, summarise
+from gradformer.model.base import create_model
+from gradformer.training.recipe import load_recipe, recipe_names
+
+data_app = typer.Typer(help="Benchmark datasets: what there is, where it is, and is it right.")
+
+Name = Annotated[str, typer.Argument(help="A dataset, as `gradformer data list` shows it.")]
+Data = Annotated[
+    Path | None, typer.Option("--data", help="Mirror of raw files [env: GRADFORMER_DATA].")
+]
+
+
+@data_app.command("list")
+def list_datasets(
+    measure: Annotated[
+        bool, typer.Option("--measure", help="Load every dataset and compare with the paper.")
+    ] = False,
+    data: Data = None,
+) -> None:
+    """List the datasets; with --measure, load each and set it beside its card and the paper."""
+    if measure:
+        table = _table(*COLUMNS)
+        for name in card_names():
+            card = find_card(name)
+            table.add_row(*comparison_row(card, summarise(card, open_card(card, data))))
+        table.caption = "card and paper: graphs: mean nodes, mean edges"
+    else:
+        table = _table("name", "graphs", "task", "metric", "split", "about")
+        for name in card_names():
+            card = find_card(name)
+            task = f"{card.level} {card.task}"
+            table.add_row(name, f"{card.graphs:,}", task, card.metric, card.split, card.about)
+    Console().print(table)
+
+
+@data_app.command()
+def info(
+    name: Name,
+    data: Data = None,
+    recipe: Annotated[
+        str | None, typer.Option(help="Recipe for the memory estimate [default: the dataset's].")
+    ] = None,
+) -> None:
+    """Describe a dataset: figures, size of its store, and GPU memory for a recipe."""
+    card = find_card(name)
+    chosen = recipe or (card.name if card.name in recipe_names() else None)
+    config = load_recipe(chosen) if chosen else None
+    structure = Structure.from_dict(asdict(config.model.config.needs())) if config else Structure()
+    store = open_card(card, data, structure)
+    found = summarise(card, store)
+    table = Table(show_header=False, box=None)
+    table.add_row("dataset", f"{card.title}: {card.about}")
+    table.add_row("task", f"{card.level} {card.task}, scored by {card.metric}, {card.protocol}")
+    table.add_row("graphs", f"{found.graphs:,}, split {' / '.join(f'{n:,}' for n in found.sizes)}")
+    table.add_row("mean", f"{found.nodes:,.2f} nodes, {found.edges:,.2f} edges")
+    table.add_row("largest", f"{found.largest:,} nodes")
+    table.add_row("pairs", f"{found.pairs:,}")
+    table.add_row("store", f"{_megabytes(found.nbytes)} in {store.folder}")
+    if config is not None:
+        model = create_model(config.model.name, store.schema, config=config.model.config)
+        memory = estimate_memory(
+            store,
+            parameters=sum(p.numel() for p in model.parameters()),
+            layers=config.model.config.layers,
+            width=config.model.config.width,
+            heads=getattr(config.model.config, "heads", 1),
+            batch_size=config.train.batch_size,
+        )
+        table.add_row(
+            "GPU memory",
+            f"about {_megabytes(memory.total)} for recipe {chosen}: data "
+            f"{_megabytes(memory.store)}, model {_megabytes(memory.model)}, step "
+            f"{_megabytes(memory.step)} ({_megabytes(memory.step_unfused)} if not fused)",
+        )
+    table.add_row("exactness", card.exactness)
+    table.add_row("citation", card.citation)
+    Console().print(table)
+
+
+@data_app.command("fetch")
+def fetch_dataset(name: Name) -> None:
+    """Download the raw files of a dataset into the cache."""
+    card = find_card(name)
+    if card.download:
+        fetch(card, cache_folder() / "raw")
+        typer.echo(f"{card.name}: raw files are in {cache_folder() / 'raw'}")
+    else:
+        typer.echo(f"{card.name} is generated: there is nothing to fetch")
+
+
+@data_app.command()
+def verify(name: Name, data: Data = None) -> None:
+    """Check the raw files of a dataset against the checksums of its card."""
+    card = find_card(name)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", GradformerWarning)  # the table below says it better
+        files = raw_files(card, data)
+    for path, found in files.sums.items():
+        typer.echo(f"{'DIFFERS' if path in files.unknown else 'ok'}  {found}  {path}")
+    if files.unknown:
+        raise InputError(
+            f"{card.name}: {len(files.unknown)} of {len(files.sums)} files under {files.root} "
+            "differ from the card"
+        )
+    if not files.sums:
+        typer.echo(f"{card.name} is generated: there is no file to verify")
+
+
+@data_app.command()
+def pack(
+    name: Name,
+    data: Data = None,
+    rwse: Annotated[int, typer.Option(help="Steps of the random-walk encoding.")] = 0,
+    lap: Annotated[int, typer.Option(help="Laplacian eigenvectors.")] = 0,
+    limit: Annotated[int, typer.Option(help="Most bytes of the pairs of one graph.")] = PAIR_LIMIT,
+) -> None:
+    """Build the store of a dataset, ready for training."""
+    began = time.perf_counter()
+    store = open_card(find_card(name), data, Structure(rwse=rwse, lap=lap), limit=limit)
+    seconds = time.perf_counter() - began
+    typer.echo(f"{store.folder}: {_megabytes(store.nbytes)}, {seconds:.1f} s")
+
+
+def _table(*columns: str) -> Table:
+    table = Table()
+    for position, column in enumerate(columns):
+        table.add_column(column, no_wrap=position == 0)
+    return table
+
+
+def _megabytes(count: int) -> str:
+    return f"{count / 1e6:,.1f} MB"

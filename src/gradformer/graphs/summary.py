@@ -1,0 +1,94 @@
+"""A dataset in figures: beside its card and the paper, and what it asks of a device."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from gradformer.graphs.cards import Card
+from gradformer.graphs.datasets import split_of
+from gradformer.graphs.store import Store
+
+COLUMNS = ("dataset", "graphs", "nodes", "edges", "classes", "split", "card", "paper")
+
+
+@dataclass(frozen=True)
+class Summary:
+    """Measured figures; nodes and edges are means over graphs, edges as the card counts them."""
+
+    graphs: int
+    nodes: float
+    edges: float
+    classes: int | None
+    sizes: tuple[int, int, int]
+    pairs: int
+    largest: int
+    nbytes: int
+
+
+def summarise(card: Card, store: Store) -> Summary:
+    """The figures of a store."""
+    edges = float(np.diff(store.arrays["edge_ptr"]).mean())
+    train, val, test = (len(part) for part in split_of(card, store))
+    return Summary(
+        graphs=store.num_graphs,
+        nodes=float(store.sizes.mean()),
+        edges=edges if card.directed else edges / 2,
+        classes=store.schema.outputs if card.task == "multiclass" else None,
+        sizes=(train, val, test),
+        pairs=store.num_pairs,
+        largest=int(store.sizes.max()),
+        nbytes=store.nbytes,
+    )
+
+
+def comparison_row(card: Card, found: Summary) -> tuple[str, ...]:
+    """One line of the table ``COLUMNS``: measured, then what card and paper say of n and e."""
+    paper = card.paper
+    said = f"{paper['graphs']:,}: {paper['nodes']:,}, {paper['edges']:,}" if paper else "–"
+    return (
+        card.title,
+        f"{found.graphs:,}",
+        f"{found.nodes:,.2f}",
+        f"{found.edges:,.2f}",
+        str(found.classes or card.task),
+        " / ".join(f"{size:,}" for size in found.sizes),
+        f"{card.graphs:,}: {card.mean_nodes:,}, {card.mean_edges:,}",
+        said,
+    )
+
+
+@dataclass(frozen=True)
+class Memory:
+    """Bytes on the device: the data, the model with its optimizer, one training step."""
+
+    store: int
+    model: int
+    step: int
+    step_unfused: int
+
+    @property
+    def total(self) -> int:
+        return self.store + self.model + self.step
+
+
+def estimate_memory(
+    store: Store, *, parameters: int, layers: int, width: int, heads: int, batch_size: int
+) -> Memory:
+    """What training takes, within a factor of about two.
+
+    Weights, gradients and two moments are 16 bytes a parameter. In float32 a layer keeps about 24
+    states of ``width`` numbers for each node and 6 for each edge until the backward pass. The fused
+    engine keeps nothing for a pair; the reference engine keeps four numbers a pair and head.
+    """
+    batch = min(batch_size, store.num_graphs)
+    nodes, pairs = store.sizes.mean() * batch, (store.sizes**2).mean() * batch
+    edges = np.diff(store.arrays["edge_ptr"]).mean() * batch
+    step = 4 * layers * width * (24 * nodes + 6 * edges)
+    return Memory(
+        store=store.nbytes,
+        model=16 * parameters,
+        step=int(step),
+        step_unfused=int(step + 16 * layers * heads * pairs),
+    )
