@@ -1,0 +1,191 @@
+r"""What Graphormer and DeepGraph add to the attention scores: distances, and edges along paths.
+
+.. math::
+    b_{ij} = S[\psi_{ij}] + \frac{1}{\min(\psi_{ij}, K)} \sum_{k < \min(\psi_{ij}, K)}
+             \Bigl(\tfrac{1}{F}\sum_f E_f[a_{e_k f}]\Bigr) W_k
+
+for each head, with e_0, e_1, … the edges of one shortest path i → j. The first term is a table of
+distances; the second is a value for each pair.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from gradformer.attention import Table, Tables
+from gradformer.errors import choice
+from gradformer.graphs.arrays import GraphArrays
+from gradformer.graphs.batch import Batch
+from gradformer.graphs.structures import register_structure
+from gradformer.model.encoders import EdgeEncoder
+from gradformer.progress import bar
+from gradformer.structure.paths import first_edges
+from gradformer.zoo.all_pairs import Pairs
+from gradformer.zoo.tokens import TOKEN
+
+EDGE_TERMS = ("paths", "adjacent")
+
+
+def graph_arrays(batch: Batch) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """node_ptr, edge_ptr and edges numbered inside each graph, as :class:`GraphArrays` has them."""
+    node_ptr = batch.layout.node_ptr.cpu().numpy().astype(np.int64)
+    edge_ptr = batch.edges.target_ptr.cpu().numpy()[node_ptr].astype(np.int64)
+    index = batch.edges.edge_index[:, : edge_ptr[-1]].cpu().numpy()
+    return node_ptr, edge_ptr, index - np.repeat(node_ptr[:-1], np.diff(edge_ptr))
+
+
+def _first_edges(arrays: GraphArrays) -> dict[str, NDArray[Any]]:
+    with bar("shortest paths", arrays.num_graphs) as advance:
+        graphs = (arrays.node_ptr, arrays.edge_ptr, arrays.edge_index)
+        return {"first_edge": first_edges(*graphs, progress=advance)}
+
+
+register_structure("first_edge", _first_edges, "pair")
+
+
+def first_edge_of(batch: Batch, pairs: Pairs) -> tuple[Tensor, Tensor]:
+    """First edges as a flat pair array, and where each of the ``pairs`` [pairs] lies in it.
+
+    They come with the batch if its store holds them, and are computed here if not.
+    """
+    if "first_edge" in batch.extras:
+        return batch.extras["first_edge"], pairs.place
+    found = torch.from_numpy(first_edges(*graph_arrays(batch))).to(batch.layout.device)
+    return found, torch.arange(len(pairs.query), device=found.device).clamp(max=len(found) - 1)
+
+
+class DistanceBias(nn.Module):
+    """S: a learned summand for each distance, for pairs with a token, and for unreachable pairs.
+
+    Args:
+        heads: attention heads.
+        rows: distances 0 … rows − 1 have one; from there on pairs do not attend to each other.
+        unreachable: whether unreachable pairs have one too, or do not attend to each other.
+    """
+
+    def __init__(self, heads: int, rows: int, unreachable: bool) -> None:
+        super().__init__()
+        self.distance = nn.Parameter(0.02 * torch.randn(rows, heads))
+        self.token = nn.Parameter(0.02 * torch.randn(1, heads))
+        self.unreachable = nn.Parameter(0.02 * torch.randn(1, heads)) if unreachable else None
+
+    def forward(self) -> Tables:
+        """``add`` [heads, 256]: distance bytes, :data:`TOKEN`, unreachable."""
+        rows, heads = self.distance.shape
+        never = self.token.new_full((1, heads), -math.inf)
+        last = never if self.unreachable is None else self.unreachable
+        blocked = never.expand(TOKEN - rows, heads)
+        table = torch.cat([self.distance, blocked, self.token, last])
+        return Tables(mul=None, add=Table(table.t().contiguous()))
+
+
+class PathBias(nn.Module):
+    """The edge term, [pairs, heads].
+
+    Args:
+        edge: edge features, as the schema has them.
+        heads: attention heads.
+        hops: K, the hops of a path that are looked at.
+        term: ``paths``, or ``adjacent``: E at the edge i → j alone, without W and divisor.
+        padding: do as the references do, where an empty place of a path, up to the longest path
+            of the batch, counts as an edge with a constant embedding that is not trained. A graph
+            then depends on the others in its batch.
+        skip_first: do as Graphormer's reference does, which leaves out node 0 of a graph inside
+            paths: the two edges beside it become one, with an embedding of its own.
+    """
+
+    def __init__(
+        self,
+        edge: tuple[int, ...] | int,
+        heads: int,
+        hops: int,
+        *,
+        term: str = "paths",
+        padding: bool = False,
+        skip_first: bool = False,
+    ) -> None:
+        super().__init__()
+        self.hops, self.heads, self.skip_first = hops, heads, skip_first
+        self.features = len(edge) if isinstance(edge, tuple) else 1
+        self.encoder = EdgeEncoder(edge, heads) if edge else None
+        self.mix: nn.Parameter | None = None
+        if choice("edge_term", term, EDGE_TERMS) == "paths":
+            self.mix = nn.Parameter(0.02 * torch.randn(hops, heads, heads))
+        self.no_edge = nn.Parameter(0.02 * torch.randn(1, heads)) if skip_first else None
+        self.register_buffer("padding", 0.02 * torch.randn(1, heads) if padding else None)
+        self.padding: Tensor | None
+
+    def forward(self, batch: Batch, pairs: Pairs) -> Tensor:
+        """For all ``pairs`` of the batch's nodes."""
+        assert batch.distance is not None
+        hops = batch.distance[pairs.place].long()
+        values, edges = self._values(batch), self._walk(batch, pairs)
+        if self.mix is None:
+            empty = torch.full_like(hops, len(values) - 1)
+            return values[torch.where(hops == 1, next(edges), empty)]
+        total = values.new_zeros(len(hops), self.heads)
+        for k, edge in enumerate(edges):
+            hop = (values @ self.mix[k])[edge]
+            if self.padding is not None:
+                hop = hop * (k < self._longest(hops, pairs))
+            total = total + hop
+        return total / hops.clamp(1, self.hops)[:, None]
+
+    def without_path(self, batch: Batch, pairs: Pairs) -> Tensor:
+        """The term of a pair that no path joins, [1, heads]: 0, but for ``padding``."""
+        assert batch.distance is not None
+        if self.padding is None or self.mix is None:
+            return torch.zeros(1, self.heads, device=batch.layout.device)
+        places = torch.arange(self.hops, device=batch.layout.device)
+        counted = places < self._longest(batch.distance[pairs.place].long(), pairs)
+        return (self.padding @ self.mix * counted[:, None, None]).sum(0) / self.hops
+
+    def _longest(self, hops: Tensor, pairs: Pairs) -> Tensor:
+        """The longest path of the batch, or more than ``hops`` if a graph is not connected."""
+        return (hops if pairs.rows.mask is None else hops * pairs.rows.mask).max()
+
+    def _values(self, batch: Batch) -> Tensor:
+        """Embeddings [edges + 2, heads]; the last two stand for a left-out node and for no edge."""
+        nothing = torch.zeros(1, self.heads, device=batch.layout.device)
+        padding = nothing if self.padding is None else self.padding
+        if self.encoder is None:
+            edges = padding.expand(batch.edges.num_edges, self.heads)
+        else:
+            edges = self.encoder(batch) / self.features
+        return torch.cat([edges, nothing if self.no_edge is None else self.no_edge, padding])
+
+    def _walk(self, batch: Batch, pairs: Pairs) -> Iterator[Tensor]:
+        """Row of :meth:`_values` at hop 0, 1, … of each path, [pairs] int64."""
+        layout, edges = batch.layout, batch.edges
+        slot = layout.graph[pairs.query].long().clamp(max=layout.num_graphs - 1)
+        start = layout.node_ptr[slot].long()
+        size = layout.node_ptr[slot + 1] - start
+        node, goal = pairs.query - start, pairs.key - start
+        first_edge, place = first_edge_of(batch, pairs)
+        if pairs.rows.mask is not None:
+            node, size = node * pairs.rows.mask, size * pairs.rows.mask
+        row_0 = place - node * size
+        begin = edges.target_ptr[start].long()
+        left_out, empty = edges.num_edges, edges.num_edges + 1
+
+        def follow(node: Tensor) -> tuple[Tensor, Tensor]:
+            """The edge that leaves ``node`` for the goal, or ``empty``, and where it leads."""
+            local = first_edge[row_0 + node * size].long()
+            edge = torch.where(local >= 0, begin + local, empty)
+            there = edges.target[edge.clamp(max=max(edges.num_edges - 1, 0))] - start
+            return edge, torch.where(local >= 0, there, node)
+
+        for _ in range(self.hops):
+            edge, node = follow(node)
+            if self.skip_first:
+                inside = (edge != empty) & (node == 0) & (goal != 0)
+                edge = torch.where(inside, left_out, edge)
+                node = torch.where(inside, follow(node)[1], node)
+            yield edge

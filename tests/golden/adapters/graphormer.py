@@ -1,0 +1,140 @@
+"""Graphormer beside microsoft/Graphormer v1.0."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from gradformer.attention import decay_attention
+from gradformer.graphs.arrays import Schema
+from gradformer.zoo.graphormer import Graphormer
+from tests.golden.case import Case, Ref, Subject
+from tests.golden.mapping import match, stored_batch, watch
+from tests.golden.padded import packed_pairs, packed_rows, table_rows
+
+OFFSET = 512  # codes of one feature column
+
+
+def subjects(case: Case) -> list[Subject]:
+    given = case.config["hparams"]
+    x, edge_attr = (case[name].view(len(case[name]), -1) for name in ("x", "edge_attr"))
+    reach = given["spatial_pos_max"]
+    schema = Schema(
+        node=vocabulary(case.params["atom_encoder.weight"], x, 2),
+        edge=vocabulary(case.params["edge_encoder.weight"], edge_attr, 3),
+        level="graph",
+        task="regression",
+        outputs=case["out"].shape[1],
+    )
+    model = Graphormer(
+        schema,
+        layers=given["n_layers"],
+        width=given["hidden_dim"],
+        heads=given["num_heads"],
+        inner=given["ffn_dim"],
+        hops=given["multi_hop_max_dist"],
+        edge_term="paths" if given["edge_type"] == "multi_hop" else "adjacent",
+        reach=0 if reach > 510 else reach,
+        degrees=len(case.params["in_degree_encoder.weight"]) - 1,
+        dropout=0.0,
+        attention_dropout=0.0,
+        input_dropout=0.0,
+        reference_quirks=True,
+    )
+    batch, _ = stored_batch(case, x=x, edge_attr=edge_attr)
+    sizes = [n + 1 for n in batch.layout.node_ptr.diff().tolist()]
+
+    def observe() -> dict[str, Tensor]:
+        keys = {f"layers.{i}": f"hidden/{i}" for i in range(len(model.layers))}
+        keys |= {"input_dropout": "hidden/input", "norm": "hidden/final"}
+        attention: dict[int, Any] = {}
+        hooks = [
+            layer.attention.register_forward_pre_hook(_keep(attention, i))
+            for i, layer in enumerate(model.layers)
+        ]
+        found = watch(model, keys, lambda: model(batch))
+        for hook in hooks:
+            hook.remove()
+        for i, (rows, tables, wide, bias) in attention.items():
+            _, found[f"attn/{i}"] = decay_attention(
+                *model.layers[i].attention.project(rows),
+                wide.layout,
+                wide.distance,
+                None,
+                tables.add,
+                bias=bias,
+                return_weights=True,
+            )
+            found["attn_bias_full"] = tables.add.value.t()[wide.distance.long()] + bias
+        return found
+
+    def train() -> dict[str, Tensor]:
+        out = model(batch)
+        y = case["y"].view_as(out)
+        if case.config["loss"].startswith("bce"):
+            loss = binary_cross_entropy_with_logits(out, y)
+        else:
+            loss = (out - y).abs().mean()
+        return {"out_train": out, "loss": loss}
+
+    rows, pairs = packed_rows(sizes), packed_pairs(sizes)
+    select = {f"hidden/{name}": rows for name in ["input", "final", *range(given["n_layers"])]}
+    select |= {f"attn/{i}": pairs for i in range(given["n_layers"])} | {"attn_bias_full": pairs}
+    return [Subject(case, model, _names(model, case), observe, train, select)]
+
+
+def _keep(found: dict[int, Any], key: int) -> Any:
+    return lambda module, arguments: found.__setitem__(key, arguments)
+
+
+def vocabulary(table: Tensor, codes: Tensor, first: int, offset: int = OFFSET) -> tuple[int, ...]:
+    """Sizes of the feature columns in a table where column j begins at row offset · j + first."""
+    return tuple(
+        min(offset, len(table) - offset * column - first) for column in range(codes.shape[1])
+    )
+
+
+def _names(model: Graphormer, case: Case) -> dict[str, Ref]:
+    heads, paths = model.config.heads, model.config.edge_term == "paths"
+    names = {
+        "token": Ref("graph_token.weight"),
+        "distance.distance": Ref(
+            "spatial_pos_encoder.weight", table_rows(1, len(model.distance.distance))
+        ),
+        "distance.token": Ref("graph_token_virtual_distance.weight"),
+        "input.in_degree.weight": Ref("in_degree_encoder.weight", lambda x: x[1:]),
+        "input.out_degree.weight": Ref("out_degree_encoder.weight", lambda x: x[1:]),
+        "paths.padding": Ref("edge_encoder.weight", lambda x: x[:1]),
+    }
+    names |= columns("input.features", model.schema.node, "atom_encoder.weight", 2)
+    names |= columns("paths.encoder", model.schema.edge, "edge_encoder.weight", 3 if paths else 2)
+    if model.distance.unreachable is not None:
+        names["distance.unreachable"] = Ref("spatial_pos_encoder.weight", lambda x: x[511:512])
+    if paths:
+        hops = model.config.hops
+        names["paths.no_edge"] = Ref("edge_encoder.weight", lambda x: x[1:2])
+        names["paths.mix"] = Ref(
+            "edge_dis_encoder.weight", lambda x: x.view(-1, heads, heads)[:hops]
+        )
+    head = "downstream_out_proj" if "downstream_out_proj.weight" in case.params else "out_proj"
+    same = {"norm": "final_ln", "head": head}
+    for i in range(len(model.layers)):
+        parts = {"attention_norm": "self_attention_norm", "norm": "ffn_norm"}
+        parts |= {"first": "ffn.layer1", "second": "ffn.layer2"}
+        for ours, theirs in {"query": "q", "key": "k", "value": "v"}.items():
+            parts[f"attention.{ours}"] = f"self_attention.linear_{theirs}"
+        parts["attention.out"] = "self_attention.output_layer"
+        same |= {f"layers.{i}.{ours}": f"layers.{i}.{theirs}" for ours, theirs in parts.items()}
+    return names | match(model, same)
+
+
+def columns(
+    ours: str, sizes: tuple[int, ...], theirs: str, first: int, offset: int = OFFSET
+) -> dict[str, Ref]:
+    """Our table of each feature column → its rows in the reference's one table."""
+    return {
+        f"{ours}.encoder.tables.{j}.weight": Ref(theirs, table_rows(offset * j + first, size))
+        for j, size in enumerate(sizes)
+    }
