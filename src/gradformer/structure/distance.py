@@ -21,9 +21,15 @@ from scipy.sparse import csgraph, csr_array
 
 from gradformer.structure.adjacency import Neighbours, neighbours
 from gradformer.structure.codebook import SATURATED, UNREACHABLE
-from gradformer.structure.parallel import HAVE_NUMBA, Progress, compiled, over_slices
+from gradformer.structure.parallel import (
+    BLOCK,
+    HAVE_NUMBA,
+    Progress,
+    compiled,
+    node_blocks,
+    over_slices,
+)
 
-WORD = 64
 MAX_LEVELS = 64
 """Measured: beyond about 60 levels the plain search is the faster one."""
 
@@ -75,9 +81,7 @@ def _search_compiled(
     out = np.empty(int(pair_ptr[-1]), np.uint8)
     deep = np.zeros(len(sizes), np.bool_)
 
-    words = -(-sizes // WORD)
-    graph = np.repeat(np.arange(len(sizes)), words)
-    word = np.arange(len(graph)) - np.repeat(np.cumsum(words) - words, words)
+    graph, word = node_blocks(node_ptr)
     edges = np.diff(lists.ptr[node_ptr])
 
     def wide(first: int, last: int) -> None:
@@ -88,7 +92,7 @@ def _search_compiled(
 
     over_slices(wide, 8 * edges[graph] + 16 * sizes[graph], word == 0, progress)
     again = np.flatnonzero(deep[graph])
-    over_slices(plain, WORD * (edges + sizes)[graph[again]])
+    over_slices(plain, BLOCK * (edges + sizes)[graph[again]])
     return out
 
 
@@ -105,10 +109,10 @@ def _search_words(first, last, graph, word, node_ptr, pair_ptr, ptr, targets, ou
         if deep[g]:
             continue
         base, n = node_ptr[g], node_ptr[g + 1] - node_ptr[g]
-        low = WORD * word[item]
-        width = min(WORD, n - low)
+        low = BLOCK * word[item]
+        width = min(BLOCK, n - low)
         corner = pair_ptr[g] + low
-        full = _ALL >> np.uint64(WORD - width)
+        full = _ALL >> np.uint64(BLOCK - width)
         for v in range(n):
             reached[v] = 0
             _put(out[corner + v * n : corner + v * n + width], full, np.uint8(UNREACHABLE))
@@ -152,7 +156,7 @@ def _search_nodes(first, last, graph, word, node_ptr, pair_ptr, ptr, targets, ou
         g = graph[item]
         base, n = node_ptr[g], node_ptr[g + 1] - node_ptr[g]
         queue = np.empty(n, np.int64)
-        for root in range(WORD * word[item], min(WORD * word[item] + WORD, n)):
+        for root in range(BLOCK * word[item], min(BLOCK * word[item] + BLOCK, n)):
             row = out[pair_ptr[g] + root * n : pair_ptr[g] + (root + 1) * n]
             row[:] = UNREACHABLE
             row[root] = 0

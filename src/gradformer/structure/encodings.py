@@ -7,13 +7,18 @@ from typing import Any, Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 
 from gradformer.errors import ConfigError, choice
 from gradformer.structure.adjacency import Neighbours, neighbours
-from gradformer.structure.parallel import HAVE_NUMBA, Progress, compiled, over_slices
-
-COLUMNS = 64
-"""Start nodes whose walks are followed at once: the working set stays in cache."""
+from gradformer.structure.parallel import (
+    BLOCK,
+    HAVE_NUMBA,
+    Progress,
+    compiled,
+    node_blocks,
+    over_slices,
+)
 
 
 def random_walk(
@@ -44,11 +49,9 @@ def _walk_compiled(
     node_ptr: NDArray[np.int64], lists: Neighbours, steps: int, progress: Progress | None = None
 ) -> NDArray[np.float32]:
     sizes = np.diff(node_ptr)
-    blocks = -(-sizes // COLUMNS)
-    graph = np.repeat(np.arange(len(sizes)), blocks)
-    block = np.arange(len(graph)) - np.repeat(np.cumsum(blocks) - blocks, blocks)
+    graph, block = node_blocks(node_ptr)
     out = np.empty((int(node_ptr[-1]), steps), np.float32)
-    work_per_graph = steps * (np.diff(lists.ptr[node_ptr]) + sizes) * np.minimum(sizes, COLUMNS)
+    work_per_graph = steps * (np.diff(lists.ptr[node_ptr]) + sizes) * np.minimum(sizes, BLOCK)
 
     def work(first: int, last: int) -> None:
         _walk_blocks(first, last, graph, block, node_ptr, *lists, steps, out)
@@ -63,11 +66,11 @@ def _walk_blocks(first, last, graph, block, node_ptr, ptr, targets, steps, out):
     largest = 0
     for item in range(first, last):
         largest = max(largest, node_ptr[graph[item] + 1] - node_ptr[graph[item]])
-    now, then = np.empty((largest, COLUMNS), np.float32), np.empty((largest, COLUMNS), np.float32)
+    now, then = np.empty((largest, BLOCK), np.float32), np.empty((largest, BLOCK), np.float32)
     for item in range(first, last):
         base, n = node_ptr[graph[item]], node_ptr[graph[item] + 1] - node_ptr[graph[item]]
-        low = COLUMNS * block[item]
-        width = min(COLUMNS, n - low)
+        low = BLOCK * block[item]
+        width = min(BLOCK, n - low)
         whole = -(-width // 16) * 16  # full vector registers
         now[:n, :whole] = 0
         for j in range(width):
@@ -183,13 +186,16 @@ def laplacian(
             kept = min(k, high - low - skip)
             if kept < 1:
                 continue
-            spectrum, basis = np.linalg.eigh(
-                _laplacian_matrix(lists, low, high, normalization, isolated)
+            spectrum, basis = eigh(
+                _laplacian_matrix(lists, low, high, normalization, isolated),
+                subset_by_index=(skip, skip + kept - 1),
+                overwrite_a=True,
+                check_finite=False,
             )
-            values[g, :kept] = spectrum[skip : skip + kept]
-            vectors[low:high, :kept] = _fix_signs(basis[:, skip : skip + kept])
+            values[g, :kept] = spectrum
+            vectors[low:high, :kept] = _fix_signs(basis)
 
-    over_slices(work, 10 * sizes.astype(np.int64) ** 3 + 100_000, progress=progress)
+    over_slices(work, sizes.astype(np.int64) ** 3 + 200_000, progress=progress, lapack=True)
     return (vectors, values) if with_values else vectors
 
 

@@ -9,11 +9,17 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+try:
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+except ImportError:
+    threadpool_limits = None
 
 try:
     import numba
@@ -45,6 +51,22 @@ def cores() -> int:
     return os.cpu_count() or 1
 
 
+BLOCK = 64
+"""Nodes that a kernel treats at once: a bit each in a word, a column each in a panel."""
+
+
+def node_blocks(node_ptr: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Cut every graph into blocks of 64 nodes: graph and block number of each, [blocks].
+
+    >>> graph, block = node_blocks(np.array([0, 3, 3, 133]))
+    >>> graph.tolist(), block.tolist()
+    ([0, 2, 2, 2], [0, 0, 1, 2])
+    """
+    count = -(-np.diff(node_ptr) // BLOCK)
+    graph = np.repeat(np.arange(len(count)), count)
+    return graph, np.arange(len(graph)) - np.repeat(np.cumsum(count) - count, count)
+
+
 def over_slices(
     work: Callable[[int, int], object],
     cost: NDArray[np.int64],
@@ -52,11 +74,14 @@ def over_slices(
     progress: Progress | None = None,
     *,
     smallest: int = 2_000_000,
+    lapack: bool = False,
 ) -> None:
     """Call ``work(first, last)`` on slices of ``len(cost)`` items, in parallel.
 
     Slices have about equal summed ``cost`` (any unit; work below ``smallest`` is not split).
     ``progress`` is told, slice by slice, how many graphs are ready: ``done`` of each item, or one.
+    With ``lapack`` the work calls a library that has threads of its own: they are held to one each,
+    or, where that cannot be done, the slices follow one another.
     """
     items = len(cost)
     total = np.concatenate([[0], np.cumsum(cost)])
@@ -69,12 +94,13 @@ def over_slices(
         if progress is not None:
             progress(int(done[slice(*span)].sum()) if done is not None else span[1] - span[0])
 
-    if len(spans) == 1 or cores() == 1:
+    if len(spans) == 1 or cores() == 1 or (lapack and threadpool_limits is None):
         for span in spans:
             work(*span)
             report(span)
         return
-    with ThreadPoolExecutor(cores()) as pool:
+    hold = threadpool_limits(1, "blas") if lapack else nullcontext()
+    with hold, ThreadPoolExecutor(cores()) as pool:
         futures = {pool.submit(work, *span): span for span in spans}
         for future in as_completed(futures):
             future.result()

@@ -1,0 +1,116 @@
+"""The same structure as PyG transforms: their results concatenate in any PyG ``Batch``."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch_geometric.data import Data
+from torch_geometric.transforms import BaseTransform
+
+from gradformer.errors import InputError, choice
+from gradformer.structure.codebook import HOPS, Codebook
+from gradformer.structure.curvature import curvature_distances
+from gradformer.structure.distance import hop_distances
+from gradformer.structure.encodings import Normalization, laplacian, random_walk
+from gradformer.structure.similarity import similarity_distances
+
+CODEBOOKS = {
+    "hops": HOPS,
+    "curvature": Codebook.uniform("curvature-ollivier", 25.4),
+    "similarity": Codebook.uniform("similarity", 2.0),
+}
+"""A transform sees one graph at a time, so its unit is fixed before: curvature in steps of 0.1."""
+
+Index = Literal["hops", "curvature", "similarity"]
+
+
+class AddDistance(BaseTransform):
+    """Set ``data.distance``, [n²] uint8: the byte of every pair, row = query.
+
+    Args:
+        index: ``"hops"``, ``"curvature"`` or ``"similarity"``.
+        symmetric: walk the edges in both directions (hops; curvature always does).
+        codebook: what the bytes mean, for curvature and similarity; by default a fixed one.
+
+    ``transform.codebook`` tells a decay what the bytes mean.
+
+    >>> graph = Data(edge_index=torch.tensor([[0, 1], [1, 0]]), num_nodes=2)
+    >>> AddDistance()(graph).distance
+    tensor([0, 1, 1, 0], dtype=torch.uint8)
+    """
+
+    def __init__(
+        self,
+        index: Index = "hops",
+        *,
+        symmetric: bool = False,
+        codebook: Codebook | None = None,
+    ) -> None:
+        choice("index", index, CODEBOOKS)
+        self.index = index
+        self.symmetric = symmetric
+        self.codebook = codebook or CODEBOOKS[index]
+
+    def forward(self, data: Data) -> Data:
+        node_ptr, edge_ptr, edge_index = _arrays(data)
+        if self.index == "similarity":
+            if data.x is None:
+                raise InputError("data.x: absent, but similarity compares node features")
+            x = data.x.detach().cpu().numpy()
+            pairs, _ = similarity_distances(node_ptr, x, codebook=self.codebook)
+        elif self.index == "curvature":
+            pairs, _ = curvature_distances(node_ptr, edge_ptr, edge_index, codebook=self.codebook)
+        else:
+            pairs = hop_distances(node_ptr, edge_ptr, edge_index, symmetric=self.symmetric)
+        data.distance = torch.from_numpy(pairs)
+        return data
+
+
+class AddRandomWalk(BaseTransform):
+    """Set ``data.rwse``, [n, steps]: the probability of being back after 1…steps steps."""
+
+    def __init__(self, steps: int) -> None:
+        self.steps = steps
+
+    def forward(self, data: Data) -> Data:
+        data.rwse = torch.from_numpy(random_walk(*_arrays(data), self.steps))
+        return data
+
+
+class AddLaplacian(BaseTransform):
+    """Set ``data.lap``, [n, k]: eigenvectors of the Laplacian, as :func:`laplacian` gives them."""
+
+    def __init__(
+        self,
+        k: int,
+        *,
+        normalization: Normalization = "sym",
+        skip_first: bool = True,
+        isolated: float = 1.0,
+    ) -> None:
+        self.k = k
+        self.normalization = normalization
+        self.skip_first = skip_first
+        self.isolated = isolated
+
+    def forward(self, data: Data) -> Data:
+        vectors = laplacian(
+            *_arrays(data),
+            self.k,
+            normalization=self.normalization,
+            skip_first=self.skip_first,
+            isolated=self.isolated,
+        )
+        data.lap = torch.from_numpy(vectors)
+        return data
+
+
+def _arrays(data: Data) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
+    """One graph in the packed convention: node_ptr, edge_ptr, edge_index."""
+    if data.edge_index is None or data.num_nodes is None:
+        raise InputError("data: expected a graph with edge_index and num_nodes")
+    edge_index = data.edge_index.detach().cpu().numpy()
+    return np.array([0, data.num_nodes]), np.array([0, edge_index.shape[1]]), edge_index

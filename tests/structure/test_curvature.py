@@ -1,0 +1,156 @@
+"""Curvature against an independent optimal transport, and the distance made of it."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from gradformer.errors import ConfigError
+from gradformer.structure import Codebook, curvature_distances, edge_curvature, pair_pointer
+from gradformer.structure.curvature import FLOOR
+
+from .random_graphs import directed, pack, path, permute, to_networkx, undirected
+
+
+def by_linear_program(graph):
+    """κ with idleness ½ of every edge: Kantorovich's dual over all nodes, as a linear program."""
+    hops = dict(nx.all_pairs_shortest_path_length(graph))
+    out = {}
+    for x, y in graph.edges:
+        component = list(hops[x])
+        place = {v: i for i, v in enumerate(component)}
+        gap = np.zeros(len(component))
+        for node, sign in ((x, 1), (y, -1)):
+            gap[place[node]] += sign * 0.5
+            for v in graph[node]:
+                gap[place[v]] += sign * 0.5 / graph.degree[node]
+        pairs = [(u, v) for u in component for v in component if u != v]
+        slope = np.zeros((len(pairs), len(component)))
+        for row, (u, v) in enumerate(pairs):
+            slope[row, place[u]], slope[row, place[v]] = 1, -1
+        bound = [hops[u][v] for u, v in pairs]
+        solved = linprog(-gap, A_ub=slope, b_ub=bound, bounds=(-10, 10))
+        assert solved.success
+        out[x, y] = out[y, x] = 1 + solved.fun
+    return out
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_ollivier_equals_linear_program(seed):
+    rng = np.random.default_rng(seed)
+    graph = undirected(rng, int(rng.integers(4, 13)), (0.2, 0.4, 0.7)[seed % 3])
+    ours = edge_curvature(*pack([graph]), method="ollivier")
+    expected = by_linear_program(to_networkx(graph, is_directed=False))
+    for edge, kappa in zip(graph[1].T.tolist(), ours):
+        assert kappa == pytest.approx(expected[tuple(edge)], abs=1e-9)
+
+
+def test_known_values():
+    complete = np.argwhere(~np.eye(6, dtype=bool)).T
+    pair = np.array([[0, 1], [1, 0]])
+    cycle = to_networkx((8, np.array(nx.cycle_graph(8).edges).T), is_directed=False)
+    cycle = np.array(list(cycle.to_directed().edges)).T
+    arrays = pack([(6, complete), (2, pair), (8, cycle), (3, np.array([[1], [1]]))])
+    ours = edge_curvature(*arrays, method="ollivier")
+    cuts = arrays[1]
+    np.testing.assert_allclose(ours[: cuts[1]], 6 / 5 / 2)
+    np.testing.assert_allclose(ours[cuts[1] : cuts[2]], 1)
+    np.testing.assert_allclose(ours[cuts[2] : cuts[3]], 0, atol=1e-12)
+    assert ours[cuts[3] :].tolist() == [0], "a self-loop has no curvature"
+
+
+def test_forman_equals_ollivier_on_trees_and_complete_graphs():
+    rng = np.random.default_rng(0)
+    trees = []
+    for n in (2, 3, 20, 40):
+        up = np.array([rng.integers(0, i) for i in range(1, n)])
+        down = np.arange(1, n)
+        trees.append((n, np.stack([np.append(up, down), np.append(down, up)])))
+    complete = [(n, np.argwhere(~np.eye(n, dtype=bool)).T) for n in (3, 4, 9)]
+    arrays = pack(trees + complete)
+    forman = edge_curvature(*arrays, method="forman")
+    np.testing.assert_allclose(forman, edge_curvature(*arrays, method="ollivier"), atol=1e-12)
+
+
+def test_forman_counts_triangles():
+    square = np.array([[0, 1, 1, 2, 2, 3, 3, 0, 0, 2], [1, 0, 2, 1, 3, 2, 0, 3, 2, 0]])
+    ours = edge_curvature(*pack([(4, square)]), method="forman")
+    diagonal, side = 1 / 3 + 1 / 3 - 1 + 2 / 3 + 2 / 6, 1 / 3 + 1 / 2 - 1 + 1 / 3 + 1 / 4
+    np.testing.assert_allclose(ours, [side] * 8 + [diagonal] * 2)
+
+
+@pytest.mark.parametrize("method", ["ollivier", "forman"])
+def test_distance_is_the_weighted_shortest_path(method):
+    rng = np.random.default_rng(1)
+    graphs = [undirected(rng, n, p) for n, p in ((1, 0), (12, 0.2), (70, 0.05), (30, 0.3))]
+    arrays = pack(graphs)
+    codes, book = curvature_distances(*arrays, method=method)
+    assert book.name == f"curvature-{method}"
+    step, cuts = book.values[1], pair_pointer(arrays[0])
+    for g, (n, edges) in enumerate(graphs):
+        weighted = to_networkx((n, edges), is_directed=False)
+        kappa = edge_curvature(*pack([(n, edges)]), method=method)
+        for (u, v), k in zip(edges.T.tolist(), kappa):
+            weighted[u][v]["length"] = max(1 - k, FLOOR)
+        ours = codes[cuts[g] : cuts[g + 1]].reshape(n, n)
+        expected = np.full((n, n), np.inf)
+        for i, lengths in nx.all_pairs_dijkstra_path_length(weighted, weight="length"):
+            expected[i, list(lengths)] = list(lengths.values())
+        np.testing.assert_array_equal(ours == 255, np.isinf(expected))
+        near = np.isfinite(expected)
+        assert np.abs(book.values[ours][near] - expected[near]).max() <= step / 2 + 1e-4
+        assert not np.diag(ours).any()
+    assert codes[codes < 255].max() == 254, "the codebook spans what was found"
+
+
+def test_a_given_codebook_keeps_unit_and_method():
+    rng = np.random.default_rng(2)
+    arrays = pack([undirected(rng, 20, 0.2)])
+    first, book = curvature_distances(*arrays, method="forman")
+    again, same = curvature_distances(
+        *arrays, codebook=Codebook.from_list(book.name, book.to_list())
+    )
+    assert same == book
+    np.testing.assert_array_equal(again, first)
+    short = Codebook.uniform(book.name, book.values[100])
+    clipped, _ = curvature_distances(*arrays, codebook=short)
+    assert (clipped[(first > 101) & (first < 255)] == 254).all()
+    with pytest.raises(ConfigError, match="codebook"):
+        curvature_distances(*arrays, codebook=Codebook.uniform("similarity", 1))
+
+
+def test_dense_graphs_take_forman():
+    rng = np.random.default_rng(3)
+    assert curvature_distances(*pack([undirected(rng, 60, 0.7)]))[1].name == "curvature-forman"
+    assert curvature_distances(*pack([undirected(rng, 60, 0.1)]))[1].name == "curvature-ollivier"
+    with pytest.raises(ConfigError, match="did you mean 'ollivier'"):
+        curvature_distances(*pack([path(3)]), method="olivier")
+
+
+def test_direction_and_repetition_play_no_part():
+    rng = np.random.default_rng(4)
+    nodes, edges = directed(rng, 15, 40)
+    both = np.concatenate([edges, edges[::-1], edges], axis=1)
+    one, _ = curvature_distances(*pack([(nodes, edges)]))
+    two, _ = curvature_distances(*pack([(nodes, both)]))
+    np.testing.assert_array_equal(one, two)
+    matrix = one.reshape(nodes, nodes)
+    np.testing.assert_array_equal(matrix, matrix.T)
+
+
+def test_permutation_equivariance():
+    rng = np.random.default_rng(5)
+    graph = undirected(rng, 40, 0.1)
+    order = rng.permutation(40)
+    before, _ = curvature_distances(*pack([graph]))
+    after, _ = curvature_distances(*pack([permute(graph, order)]))
+    np.testing.assert_array_equal(
+        after.reshape(40, 40)[np.ix_(order, order)], before.reshape(40, 40)
+    )
+
+
+def test_no_edges():
+    codes, _ = curvature_distances(*pack([(2, np.zeros((2, 0))), (1, np.zeros((2, 0)))]))
+    assert codes.tolist() == [0, 255, 255, 0, 0]

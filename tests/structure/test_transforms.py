@@ -1,0 +1,96 @@
+"""The PyG transforms: their results travel through PyG's own loader."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Batch, Data
+from torch_geometric.loader import DataLoader
+from torch_geometric.transforms import Compose
+
+from gradformer.errors import ConfigError, InputError
+from gradformer.structure import (
+    AddDistance,
+    AddLaplacian,
+    AddRandomWalk,
+    curvature_distances,
+    hop_distances,
+    laplacian,
+    random_walk,
+    similarity_distances,
+)
+
+from .random_graphs import directed, pack, path, undirected
+
+
+@pytest.fixture(scope="module")
+def graphs():
+    rng = np.random.default_rng(0)
+    return [undirected(rng, 12, 0.3), path(5), (1, np.zeros((2, 0), int)), directed(rng, 9, 20)]
+
+
+def as_data(graphs):
+    rng = np.random.default_rng(1)
+    return [
+        Data(
+            x=torch.as_tensor(rng.integers(0, 3, (n, 2))),
+            edge_index=torch.as_tensor(np.asarray(edges, np.int64)),
+        )
+        for n, edges in graphs
+    ]
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+def test_loader_concatenates(graphs, workers):
+    transform = Compose([AddDistance(), AddRandomWalk(6), AddLaplacian(3)])
+    arrays = pack(graphs)
+    hop_distances(*arrays)  # compiled code has run before the workers fork
+
+    class Lazy(torch.utils.data.Dataset):
+        data = as_data(graphs)
+
+        def __len__(self):
+            return len(self.data)
+
+        def __getitem__(self, i):
+            return transform(self.data[i])
+
+    loader = DataLoader(Lazy(), batch_size=len(graphs), num_workers=workers)
+    (batch,) = list(loader)
+    np.testing.assert_array_equal(batch.distance, hop_distances(*arrays))
+    assert batch.distance.dtype == torch.uint8
+    np.testing.assert_array_equal(batch.rwse, random_walk(*arrays, 6))
+    np.testing.assert_allclose(batch.lap, laplacian(*arrays, 3), atol=1e-6)
+    back = batch.to_data_list()
+    assert [len(d.distance) for d in back] == [n**2 for n, _ in graphs]
+
+
+def test_other_indices_share_one_unit(graphs):
+    data = as_data(graphs)
+    x = np.concatenate([d.x.numpy() for d in data])
+    arrays = pack(graphs)
+
+    curved = AddDistance("curvature")
+    batch = Batch.from_data_list([curved(d) for d in data])
+    expected, _ = curvature_distances(*arrays, codebook=curved.codebook)
+    np.testing.assert_array_equal(batch.distance, expected)
+
+    alike = AddDistance("similarity")
+    batch = Batch.from_data_list([alike(d) for d in data])
+    expected, _ = similarity_distances(arrays[0], x, codebook=alike.codebook)
+    np.testing.assert_array_equal(batch.distance, expected)
+
+
+def test_symmetric_hops(graphs):
+    one = AddDistance(symmetric=True)(as_data(graphs)[3])
+    np.testing.assert_array_equal(one.distance, hop_distances(*pack(graphs[3:]), symmetric=True))
+
+
+def test_bad_input():
+    with pytest.raises(ConfigError, match="did you mean 'hops'"):
+        AddDistance("hop")
+    with pytest.raises(InputError, match=r"data\.x"):
+        AddDistance("similarity")(Data(edge_index=torch.zeros(2, 0, dtype=torch.long), num_nodes=2))
+    with pytest.raises(InputError, match="edge_index"):
+        AddDistance()(Data(x=torch.ones(2, 1)))
