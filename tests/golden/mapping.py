@@ -105,7 +105,7 @@ def weighted_cross_entropy(out: Tensor, y: Tensor) -> Tensor:
 def watch_weights(
     model: nn.Module, names: dict[str, str], run: Callable[[], Any]
 ) -> dict[str, Tensor]:
-    """Weights [pairs, heads] of attention modules without tables (module → key) while ``run`` runs."""
+    """Weights [pairs, heads] of attention without tables (module → key) while ``run`` runs."""
     seen: dict[str, Tensor] = {}
 
     def keep(module: Any, inputs: tuple[Any, ...], key: str) -> None:

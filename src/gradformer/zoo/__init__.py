@@ -5,4 +5,6 @@ from gradformer.zoo import gcn as gcn
 from gradformer.zoo import gin as gin
 from gradformer.zoo import graphormer as graphormer
 from gradformer.zoo import gt as gt
+from gradformer.zoo import lgi_gt as lgi_gt
 from gradformer.zoo import san as san
+from gradformer.zoo import sat as sat

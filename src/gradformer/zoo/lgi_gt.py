@@ -1,0 +1,256 @@
+r"""LGI-GT: one local convolution and one transformer layer in turn (IJCAI 2023)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gradformer.attention.draws import Site, drop
+from gradformer.errors import ConfigError, choice
+from gradformer.graphs.arrays import Schema
+from gradformer.graphs.batch import Batch
+from gradformer.model.base import GraphModel, ModelConfig, Needs, register
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder
+from gradformer.model.local import GINE, Local
+from gradformer.model.parts import MLP, BatchNorm, Dropout
+from gradformer.model.segments import (
+    from_source,
+    from_target,
+    pool,
+    softmax_to_target,
+    sum_to_target,
+)
+from gradformer.zoo.convs import EdgeGCN
+from gradformer.zoo.postnorm import PostNormLayer, attend_over
+from gradformer.zoo.tokens import Tokens, add_tokens
+
+CONVS = ("gin", "gcn", "eela")
+MIDDLES = ("residual", "mlp", "none")
+SKIPS = ("none", "long", "short")
+POOLS = ("add", "mean", "cls")
+
+
+def _option(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True)
+class LGIGTConfig(ModelConfig):
+    """Options of :class:`LGIGT`; the defaults are the paper's for ZINC.
+
+    CLUSTER and PATTERN there: conv gcn, 16 layers, width 48, heads 8, pe_width 16, pe_steps 6,
+    head_layers 1. ogbg-molpcba: conv eela, 5 layers, width 384, heads 8, middle none, pool cls,
+    norm layer, no encoding.
+    """
+
+    layers: int = _option(10, "number of blocks")
+    width: int = _option(64, "channels of a node")
+    heads: int = _option(4, "attention heads")
+    inner: int = _option(2, "width inside the feed-forward block, in multiples of the width")
+    conv: str = _option("gin", "local convolution: gin, gcn or eela")
+    middle: str = _option("residual", "between convolution and attention: residual, mlp or none")
+    skip: str = _option("short", "skip connection between blocks: none, long or short")
+    norm: str = _option("batch", "norm of the transformer layers: batch or layer")
+    conv_dropout: float = _option(0.0, "after the convolution's feed-forward (eela) and in mlp")
+    conv_attention_dropout: float = _option(0.0, "on the convolution's attention weights (eela)")
+    dropout: float = _option(0.0, "in the transformer layers")
+    attention_dropout: float = _option(0.5, "on the attention weights")
+    pe: str = _option("rwse", "positional encoding: rwse, lap or none")
+    pe_steps: int = _option(20, "length of the raw encoding")
+    pe_width: int = _option(28, "channels of the encoding")
+    pool: str = _option("add", "graph readout: add, mean or cls")
+    head_layers: int = _option(3, "linear layers of the head")
+    head_inner: int = _option(8, "width inside the head, in multiples of the width")
+
+    def needs(self) -> Needs:
+        return Needs(
+            index=None,
+            rwse=self.pe_steps if self.pe == "rwse" else 0,
+            lap=self.pe_steps if self.pe == "lap" else 0,
+        )
+
+
+class EELA(Site):
+    r"""Edge-enhanced local attention.
+
+    .. math::
+        m_{st} = W [x_s, e_{st}] + b, \quad q_t = U x_t + c, \quad
+        \alpha_{st} = \operatorname{softmax}_{s \to t}
+            \operatorname{LeakyReLU}_{0.2}(q_t \cdot m_{st} / \sqrt{d}), \\
+        x'_t = \operatorname{ReLU}(\operatorname{LN}(V \textstyle\sum_s \alpha_{st} m_{st} + v))
+
+    per head, with dropout on α and on x'.
+    """
+
+    def __init__(
+        self, width: int, heads: int, dropout: float = 0.0, attention_dropout: float = 0.0
+    ) -> None:
+        super().__init__()
+        self.heads, self.attention_dropout = heads, attention_dropout
+        self.query, self.message = nn.Linear(width, width), nn.Linear(2 * width, width)
+        self.out, self.norm = nn.Linear(width, width), nn.LayerNorm(width)
+        self.dropout = Dropout(dropout)
+
+    def attend(self, x: Tensor, e: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Weights [edges, heads] before dropout, messages [edges, heads, d]."""
+        edges = batch.edges
+        # W [x_s, e] split, so that the node part runs once a node
+        at_node, at_edge = self.message.weight.chunk(2, dim=1)
+        message = from_source(x @ at_node.T, edges) + e @ at_edge.T + self.message.bias
+        query = from_target(self.query(x), edges).view(len(e), self.heads, -1)
+        message = message.view_as(query)
+        score = (query * message).sum(2) * query.shape[2] ** -0.5
+        return softmax_to_target(nn.functional.leaky_relu(score, 0.2), edges), message
+
+    def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
+        assert e is not None
+        weight, message = self.attend(x, e, batch)
+        if self.training and self.attention_dropout > 0.0:
+            assert batch.seeds is not None
+            seed = batch.seeds[self.site]
+            weight = drop(weight, self.attention_dropout, batch.edges.rows, seed)
+        total = sum_to_target((weight[..., None] * message).flatten(1), batch.edges)
+        y = self.norm(self.out(total)).relu()
+        return self.dropout(y, batch.nodes, batch.seeds), e
+
+
+class Middle(nn.Module):
+    """Between convolution and attention: Drop – Linear – LN – ReLU – Drop."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__()
+        self.before, self.after = Dropout(dropout), Dropout(dropout)
+        self.linear, self.norm = nn.Linear(width, width), nn.LayerNorm(width)
+
+    def forward(self, x: Tensor, batch: Batch) -> Tensor:
+        x = self.linear(self.before(x, batch.nodes, batch.seeds))
+        return self.after(self.norm(x).relu(), batch.nodes, batch.seeds)
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """What flows from block to block: node states x and their running sum ``total`` [nodes, width],
+    the token of each graph [graphs, width], and where it sits among the rows of the attention.
+    """
+
+    x: Tensor
+    total: Tensor
+    token: Tensor | None = None
+    tokens: Tokens | None = None
+
+
+class Block(nn.Module):
+    r"""Local, middle and global step.
+
+    z is the running ``total`` (at first x if ``middle`` is residual, else 0):
+
+    * local: x ← conv(x, W e);
+    * middle: ``residual`` x, z ← BN(z + x); ``mlp`` x ← :class:`Middle`; ``none`` nothing;
+    * global: x ← :class:`PostNormLayer` over nodes and token;
+    * skip: ``none`` z ← x; ``long`` z ← z + x; ``short`` x, z ← z + x.
+    """
+
+    def __init__(self, config: LGIGTConfig) -> None:
+        super().__init__()
+        c = config
+        self.skip = c.skip
+        self.edge_map = nn.Linear(c.width, c.width) if c.conv != "eela" else None
+        self.conv: nn.Module
+        if c.conv == "gin":
+            self.conv = GINE(c.width, inner=2 * c.width)
+        elif c.conv == "gcn":
+            self.conv = EdgeGCN(c.width)
+        else:
+            self.conv = EELA(c.width, c.heads, c.conv_dropout, c.conv_attention_dropout)
+        self.middle_norm = BatchNorm(c.width) if c.middle == "residual" else None
+        self.middle = Middle(c.width, c.conv_dropout) if c.middle == "mlp" else None
+        self.attend = PostNormLayer(
+            c.width,
+            c.heads,
+            c.inner * c.width,
+            norm=c.norm,
+            dropout=c.dropout,
+            attention_dropout=c.attention_dropout,
+        )
+
+    def forward(self, state: State, e: Tensor, batch: Batch, rows: Batch) -> State:
+        """One block; ``rows`` is the batch with the rows of the attention, tokens included."""
+        x, total, token, tokens = state.x, state.total, state.token, state.tokens
+        x = self.conv(x, e if self.edge_map is None else self.edge_map(e), batch)[0]
+        if self.middle_norm is not None:
+            x = total = self.middle_norm(total + x, batch.nodes)
+        elif self.middle is not None:
+            x = self.middle(x, batch)
+        if tokens is None or token is None:
+            x = self.attend(x, rows)
+        else:
+            both = self.attend(tokens.pack(x, token), rows)
+            x, token = tokens.of_nodes(both), tokens.of_tokens(both)
+        total = x if self.skip == "none" else total + x
+        return State(total if self.skip == "short" else x, total, token, tokens)
+
+
+@register("lgi_gt")
+class LGIGT(GraphModel):
+    """Local convolution and global attention, interleaved.
+
+    With ``pool="cls"`` a learned token joins the attention of each graph, and nothing else.
+    """
+
+    Config = LGIGTConfig
+    reference = "shuoyinn/LGI-GT ea67ea2"
+    config: LGIGTConfig
+
+    def __init__(self, schema: Schema, config: LGIGTConfig | None = None, **options: Any) -> None:
+        super().__init__(schema, config, options)
+        c = self.config
+        for name, known in (("conv", CONVS), ("middle", MIDDLES), ("skip", SKIPS), ("pool", POOLS)):
+            choice(name, getattr(c, name), known)
+        if c.pool == "cls" and schema.level == "node":
+            raise ConfigError("pool: cls gives one row for each graph, but targets are on nodes")
+        self.position = None
+        pe_width = 0
+        if choice("pe", c.pe, ("rwse", "lap", "none")) != "none":
+            pe_width = c.pe_width
+            self.position = PositionEncoder(c.pe, c.pe_steps, pe_width)
+        if pe_width >= c.width:
+            raise ConfigError(f"pe_width: {pe_width} leaves no room in width {c.width}")
+        self.node = FeatureEncoder(schema.node, c.width - pe_width)
+        self.edge = EdgeEncoder(schema.edge, c.width)
+        self.token = nn.Parameter(torch.randn(1, c.width)) if c.pool == "cls" else None
+        self.blocks = nn.ModuleList(Block(c) for _ in range(c.layers))
+        inner = [c.head_inner * c.width] * (c.head_layers - 1)
+        self.head = MLP(c.width, *inner, schema.outputs)
+        self.finish()
+
+    def states(self, batch: Batch) -> Tensor:
+        """Final states of the nodes, [nodes, width], followed by those of the tokens if any."""
+        x = self.node(batch)
+        if self.position is not None:
+            x = torch.cat([x, self.position(self.position.raw(batch))], dim=1)
+        x, e = batch.nodes.zero_padding(x), self.edge(batch)
+        total = x if self.config.middle == "residual" else torch.zeros_like(x)
+        if self.token is None:
+            state, layout = State(x, total), batch.layout
+        else:
+            tokens = add_tokens(batch.layout, first=False)
+            state = State(x, total, self.token.expand(batch.num_graphs, -1), tokens)
+            layout = tokens.layout
+        rows = attend_over(batch, layout)
+        for block in self.blocks:
+            state = block(state, e, batch, rows)
+        return state.total if state.token is None else torch.cat([state.total, state.token])
+
+    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
+        if self.schema.level == "node":
+            return states
+        if self.token is not None:
+            return states[batch.num_nodes :]
+        return pool(states, batch.layout.node_ptr, self.config.pool)
+
+    def readout(self, states: Tensor, batch: Batch) -> Tensor:
+        y: Tensor = self.head(self.embedding(states, batch))
+        return y
