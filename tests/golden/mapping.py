@@ -136,11 +136,41 @@ def packed_place(layout: Layout, query: Tensor, key: Tensor) -> Tensor:
 
 
 def plain_loss(name: str, out: Tensor, y: Tensor) -> Tensor:
-    """``l1``, ``bce`` over the labels that are there, or ``ce``; the mean."""
+    """Mean of ``ce``, or of ``l1``, ``mse`` or ``bce`` over the labels that are there."""
     if name == "ce":
         return cross_entropy(out, y)
     y = y.view_as(out).to(out.dtype)
-    if name == "l1":
-        return (out - y).abs().mean()
-    there = ~y.isnan()
-    return binary_cross_entropy_with_logits(out[there], y[there])
+    out, y = out[~y.isnan()], y[~y.isnan()]
+    if name == "bce":
+        return binary_cross_entropy_with_logits(out, y)
+    return (out - y).abs().mean() if name == "l1" else (out - y).square().mean()
+
+
+def leaf(x: Tensor) -> Tensor:
+    """A stored input; floats as float64 with a gradient of their own."""
+    return x.double().requires_grad_() if x.is_floating_point() else x
+
+
+def gradients(case: Case, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The inputs (by stored name) whose gradients are stored, by the names of those."""
+    found = {f"grad_{name}": value for name, value in inputs.items()}
+    return {name: value for name, value in found.items() if name in case}
+
+
+def run_and_keep(model: nn.Module, layer: str, run: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
+    """What ``run`` returns, and what entered ``layer`` first, with its gradient kept."""
+    entered: list[Tensor] = []
+    hook = model.get_submodule(layer).register_forward_pre_hook(
+        lambda module, given: entered.append(given[0])
+    )
+    out = run()
+    hook.remove()
+    entered[0].retain_grad()
+    return out, entered[0]
+
+
+def columns(x: Tensor, table: Tensor) -> tuple[int, ...] | int:
+    """The schema of stored features: float channels, or the vocabulary that ``table`` has."""
+    if x.is_floating_point():
+        return x.shape[1]
+    return (len(table),)

@@ -97,8 +97,17 @@ def pool(x: Tensor, node_ptr: Tensor, how: str) -> Tensor:
     if how == "max":
         top = torch.segment_reduce(x, "max", offsets=node_ptr.long(), axis=0, unsafe=True)
         return torch.where((sizes > 0)[:, None], top, 0.0)
-    rows = torch.arange(x.shape[0], device=x.device, dtype=torch.int32)
-    graph = torch.searchsorted(node_ptr[1:].contiguous(), rows, right=True, out_int32=True)
-    graph = graph.clamp(max=sizes.numel() - 1)
-    total = _Sum.apply(x, graph, node_ptr, None)
+    total = _Sum.apply(x, _graphs(node_ptr, x.shape[0]), node_ptr, None)
     return total / sizes.clamp(min=1)[:, None] if how == "mean" else total
+
+
+def spread(x: Tensor, node_ptr: Tensor, rows: int) -> Tensor:
+    """The row of each graph, x [graphs, c], at all of its nodes, [rows, c]; padded rows hold anything."""
+    return _Gather.apply(x, _graphs(node_ptr, rows), node_ptr, None)
+
+
+def _graphs(node_ptr: Tensor, rows: int) -> Tensor:
+    """Graph of each row, [rows] int32; padded rows count to the last graph."""
+    row = torch.arange(rows, device=node_ptr.device, dtype=torch.int32)
+    graph = torch.searchsorted(node_ptr[1:].contiguous(), row, right=True, out_int32=True)
+    return graph.clamp(max=node_ptr.numel() - 2)

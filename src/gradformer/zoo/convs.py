@@ -134,8 +134,8 @@ class PNA(nn.Module):
 
 def _stacked(maps: nn.ModuleList) -> tuple[Tensor, Tensor]:
     """Weights [towers, out, in] and biases [towers, out] of linear maps."""
-    weight, bias = ([one.get_parameter(name) for one in maps] for name in ("weight", "bias"))
-    return torch.stack(weight), torch.stack(bias)
+    weight = torch.stack([one.get_parameter("weight") for one in maps])
+    return weight, torch.stack([one.get_parameter("bias") for one in maps])
 
 
 def aggregate(message: Tensor, edges: Edges, names: tuple[str, ...]) -> list[Tensor]:

@@ -1,0 +1,232 @@
+r"""GraphTrans: a message-passing network, then a transformer over its nodes (NeurIPS 2021)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from gradformer.attention import Layout, Rows
+from gradformer.errors import choice
+from gradformer.graphs.arrays import Schema
+from gradformer.graphs.batch import Batch
+from gradformer.model.base import GraphModel, ModelConfig, register
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder
+from gradformer.model.local import Local
+from gradformer.model.parts import BatchNorm, Dropout
+from gradformer.model.segments import from_source, pool, spread, sum_to_target
+from gradformer.zoo.convs import EdgeGCN
+from gradformer.zoo.postnorm import PostNormLayer, attend_over
+from gradformer.zoo.tokens import add_tokens
+
+GNNS = ("gcn", "gin")
+JOINS = ("last", "cat", "sum")
+
+
+def _option(default: Any, text: str) -> Any:
+    return field(default=default, metadata={"help": text})
+
+
+@dataclass(frozen=True)
+class GraphTransConfig(ModelConfig):
+    """Options of :class:`GraphTrans`; the defaults give half a million parameters on ZINC."""
+
+    layers: int = _option(3, "transformer layers")
+    width: int = _option(128, "channels of the transformer")
+    heads: int = _option(4, "attention heads")
+    inner: int = _option(256, "width inside the feed-forward block")
+    dropout: float = _option(0.1, "in the transformer layers and on the attention weights")
+    norm_input: bool = _option(True, "layer norm before the first transformer layer")
+    max_nodes: int = _option(1000, "graph tasks: the transformer sees at most this many last nodes")
+    gnn: str = _option("gcn", "convolution: gcn or gin")
+    gnn_layers: int = _option(4, "convolutions")
+    gnn_width: int = _option(128, "channels of the message-passing network")
+    gnn_dropout: float = _option(0.1, "after each convolution")
+    gnn_residual: bool = _option(False, "residual around each convolution")
+    virtual_node: bool = _option(False, "a node joined to all others of its graph")
+    join: str = _option("last", "what the transformer gets: last, cat (first and last) or sum")
+    reference_quirks: bool = _option(False, "sum: leave out the last layer, as the reference does")
+
+
+class NormMLP(nn.Module):
+    """Linear(2c) – BN – ReLU – Linear(c) on [rows, c]."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.first, self.norm = nn.Linear(width, 2 * width), BatchNorm(2 * width)
+        self.second = nn.Linear(2 * width, width)
+
+    def forward(self, x: Tensor, rows: Rows) -> Tensor:
+        y: Tensor = self.second(self.norm(self.first(x), rows).relu())
+        return y
+
+
+class NormGINE(nn.Module):
+    r"""x'_t = NormMLP((1 + ε) x_t + Σ_{s→t} ReLU(x_s + e_st)), ε learned; without edge terms e = 0."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.eps = nn.Parameter(torch.zeros(1))
+        self.mlp = NormMLP(width)
+
+    def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
+        message = from_source(x, batch.edges)
+        message = (message if e is None else message + e).relu()
+        y = (1.0 + self.eps) * x + sum_to_target(message, batch.edges)
+        return self.mlp(y, batch.nodes), e
+
+
+class GNNLayer(nn.Module):
+    """x' = Drop([ReLU] BN(conv(x, e))) [+ x]; e is an encoding of the layer's own."""
+
+    def __init__(self, config: GraphTransConfig, schema: Schema, last: bool) -> None:
+        super().__init__()
+        c = config
+        self.last, self.residual = last, c.gnn_residual
+        self.edge = None if schema.edge == () else EdgeEncoder(schema.edge, c.gnn_width)
+        self.conv = EdgeGCN(c.gnn_width) if c.gnn == "gcn" else NormGINE(c.gnn_width)
+        self.norm = BatchNorm(c.gnn_width)
+        self.dropout = Dropout(c.gnn_dropout)
+
+    def forward(self, x: Tensor, batch: Batch) -> Tensor:
+        e = None if self.edge is None else self.edge(batch)
+        y = self.norm(self.conv(x, e, batch)[0], batch.nodes)
+        y = self.dropout(y if self.last else y.relu(), batch.nodes, batch.seeds)
+        return x + y if self.residual else y
+
+
+class VirtualNode(nn.Module):
+    """v' = Drop(ReLU(BN(NormMLP(v + Σ x)))) [+ v], sums over the nodes of each graph."""
+
+    def __init__(self, config: GraphTransConfig) -> None:
+        super().__init__()
+        self.residual = config.gnn_residual
+        self.mlp, self.norm = NormMLP(config.gnn_width), BatchNorm(config.gnn_width)
+        self.dropout = Dropout(config.gnn_dropout)
+
+    def forward(self, v: Tensor, x: Tensor, batch: Batch) -> Tensor:
+        rows = batch.layout.graph_rows
+        y = self.mlp(v + pool(x, batch.layout.node_ptr, "add"), rows)
+        y = self.dropout(self.norm(y, rows).relu(), rows, batch.seeds)
+        return v + y if self.residual else y
+
+
+class GNN(nn.Module):
+    """The message-passing half: batch → node states [nodes, gnn_width], twice that for ``cat``.
+
+    With a virtual node its vector v is added to what enters each layer. ``join`` is ``last``, or
+    ``cat`` of what enters the first layer and what leaves the last one, or the ``sum`` of what
+    enters each layer and what leaves the last one.
+    """
+
+    def __init__(self, config: GraphTransConfig, schema: Schema) -> None:
+        super().__init__()
+        c = config
+        self.join, self.quirks = c.join, c.reference_quirks
+        self.node = FeatureEncoder(schema.node, c.gnn_width)
+        self.layers = nn.ModuleList(
+            GNNLayer(c, schema, last=number == c.gnn_layers - 1) for number in range(c.gnn_layers)
+        )
+        self.virtual = nn.Parameter(torch.zeros(1, c.gnn_width)) if c.virtual_node else None
+        updates = c.gnn_layers - 1 if c.virtual_node else 0
+        self.virtual_nodes = nn.ModuleList(VirtualNode(c) for _ in range(updates))
+
+    def forward(self, batch: Batch) -> Tensor:
+        x = batch.nodes.zero_padding(self.node(batch))
+        v = None if self.virtual is None else self.virtual.expand(batch.num_graphs, -1)
+        entered = []
+        for number, layer in enumerate(self.layers):
+            if v is not None:
+                x = x + spread(v, batch.layout.node_ptr, len(x))
+                if number < len(self.virtual_nodes):
+                    v = self.virtual_nodes[number](v, x, batch)
+            entered.append(x)
+            x = layer(x, batch)
+        if self.join == "cat":
+            return torch.cat([entered[0], x], dim=1)
+        if self.join == "sum":
+            return torch.stack(entered if self.quirks else [*entered, x]).sum(0)
+        return x
+
+
+@register("graphtrans")
+class GraphTrans(GraphModel):
+    """Convolutions for what is near, a transformer for what is far.
+
+    A learned token joins the attention of each graph and is its embedding. Node tasks, which the
+    paper has none of, are read off the nodes, without token and without truncation.
+    """
+
+    Config = GraphTransConfig
+    reference = "ucbrise/graphtrans 31f5874"
+    config: GraphTransConfig
+
+    def __init__(
+        self, schema: Schema, config: GraphTransConfig | None = None, **options: Any
+    ) -> None:
+        super().__init__(schema, config, options)
+        c = self.config
+        choice("gnn", c.gnn, GNNS)
+        self.gnn = GNN(c, schema)
+        joined = 2 * c.gnn_width if choice("join", c.join, JOINS) == "cat" else c.gnn_width
+        self.enter = nn.Linear(joined, c.width)
+        self.token = nn.Parameter(torch.randn(1, c.width)) if schema.level == "graph" else None
+        self.norm_input = nn.LayerNorm(c.width) if c.norm_input else None
+        self.layers = nn.ModuleList(
+            PostNormLayer(
+                c.width,
+                c.heads,
+                c.inner,
+                norm="layer",
+                dropout=c.dropout,
+                attention_dropout=c.dropout,
+            )
+            for _ in range(c.layers)
+        )
+        self.norm = nn.LayerNorm(c.width)
+        self.head = nn.Linear(c.width, schema.outputs)
+        self.finish()
+
+    def states(self, batch: Batch) -> Tensor:
+        """Final states of the tokens, [graphs, width]; of the nodes in node tasks."""
+        x = self.enter(self.gnn(batch))
+        if self.token is None:
+            return self._transform(x, attend_over(batch, batch.layout))
+        layout, rows = last_nodes(batch.layout, self.config.max_nodes)
+        tokens = add_tokens(layout, first=False)
+        kept = x if rows is None else x.index_select(0, rows)
+        x = tokens.pack(kept, self.token.expand(batch.num_graphs, -1))
+        return tokens.of_tokens(self._transform(x, attend_over(batch, tokens.layout)))
+
+    def _transform(self, x: Tensor, batch: Batch) -> Tensor:
+        if self.norm_input is not None:
+            x = self.norm_input(x)
+        for layer in self.layers:
+            x = layer(x, batch)
+        y: Tensor = self.norm(x)
+        return y
+
+    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
+        return states
+
+    def readout(self, states: Tensor, batch: Batch) -> Tensor:
+        y: Tensor = self.head(states)
+        return y
+
+
+def last_nodes(layout: Layout, most: int) -> tuple[Layout, Tensor | None]:
+    """The layout of the last ``most`` nodes of each graph, and their rows; None if all stay.
+
+    The smaller layout keeps its capacity, as padding, so that nothing is read back from a device.
+    """
+    if layout.largest <= most:
+        return layout, None
+    sizes = layout.node_ptr.diff()
+    kept = sizes.clamp(max=most)
+    node_ptr = nn.functional.pad(kept.cumsum(0), (1, 0)).int()
+    smaller = replace(layout, node_ptr=node_ptr, largest=most, padded=True)
+    graph = smaller.graph.long().clamp(max=layout.num_graphs - 1)
+    rows = smaller.rows.index + (layout.node_ptr[:-1] + sizes - kept)[graph]
+    return smaller, torch.where(smaller.graph < layout.num_graphs, rows, 0)
