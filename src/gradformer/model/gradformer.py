@@ -162,6 +162,7 @@ class Gradformer(GraphModel):
             carry_edges=c.carry_edges,
             update_edges=number < c.layers - 1,
             position_gate=c.position_gate,
+            dropout=0.0 if c.double_residual else c.dropout,
         )
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:

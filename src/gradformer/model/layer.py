@@ -100,10 +100,12 @@ class GradformerLayer(nn.Module):
         self.feed_forward = FeedForward(width, dropout)
         self.local_norm = BatchNorm(width) if local is not None else None
         self.attention_norm, self.norm = BatchNorm(width), BatchNorm(width)
-        self.local_dropout, self.attention_out_dropout = Dropout(dropout), Dropout(dropout)
         self.local_path, self.attention_path = DropPath(drop_path), DropPath(drop_path)
         self.path = DropPath(drop_path)
         self.add_residual = double_residual or not getattr(local, "residual", False)
+        # A module with a residual of its own drops inside, where x is not yet added.
+        self.local_dropout = Dropout(dropout if self.add_residual else 0.0)
+        self.attention_out_dropout = Dropout(dropout)
 
     def forward(
         self,

@@ -71,6 +71,7 @@ class GatedGCN(nn.Module):
         position_gate: r = σ(MLP(‖p_t − p_s‖²)) of an encoding p [nodes, k] given as ``position``;
             otherwise r = 1.
         residual: whether x is added (here; a layer around it may add it once more).
+        out: width of x', for a layer without residual and edge update.
     """
 
     uses_edges = True
@@ -84,10 +85,12 @@ class GatedGCN(nn.Module):
         position_gate: bool = False,
         residual: bool = True,
         dropout: float = 0.0,
+        out: int | None = None,
     ) -> None:
         super().__init__()
-        self.A, self.B, self.C, self.D, self.E = (nn.Linear(width, width) for _ in range(5))
-        self.norm = BatchNorm(width)
+        out = out or width
+        self.A, self.B, self.C, self.D, self.E = (nn.Linear(width, out) for _ in range(5))
+        self.norm = BatchNorm(out)
         self.edge_norm = BatchNorm(width) if carry_edges and update_edges else None
         self.gate = MLP(1, width, 1) if position_gate else None
         self.dropout, self.edge_dropout = Dropout(dropout), Dropout(dropout)

@@ -1,0 +1,180 @@
+r"""GraphGPS: message passing beside plain attention (Rampášek et al., 2022).
+
+The layer is Gradformer's without the decay (see :class:`gradformer.model.layer.GradformerLayer`);
+GatedGCN carries its edge states on. Encodings join the node features by concatenation:
+
+* ``rwse``: random-walk return probabilities through batch norm and a linear map;
+* ``lap``: :math:`\sum_k \operatorname{MLP}([v_k(i), \lambda_k])` over the eigenpairs of the
+  unnormalised Laplacian, the MLP ending in a ReLU (a DeepSet).
+
+Graphs are pooled and read by an MLP d → d/2 → d/4 → out. Node states pass linear maps d → d, each
+with a ReLU and scaled to unit length, then the last map.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import normalize
+
+from gradformer.errors import ConfigError, choice
+from gradformer.graphs.arrays import Schema
+from gradformer.graphs.batch import Batch
+from gradformer.model.base import GraphModel, ModelConfig, Needs, register
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, SignFlip
+from gradformer.model.heads import Head
+from gradformer.model.layer import GradformerLayer
+from gradformer.model.local import make_local
+from gradformer.model.parts import MLP
+from gradformer.zoo.eigenpairs import (
+    real_slots,
+    stored_eigenpairs,
+    structure_name,
+    with_eigenpairs,
+)
+from gradformer.zoo.postnorm import PLAIN, attend_over
+
+LOCALS = ("gine", "gin", "gatedgcn", "none")
+ENCODINGS = ("rwse", "lap", "none")
+
+
+@dataclass(frozen=True)
+class GraphGPSConfig(ModelConfig):
+    """The defaults are the paper's for ZINC (0.42 million parameters)."""
+
+    layers: int = field(default=10, metadata={"help": "number of layers"})
+    width: int = field(default=64, metadata={"help": "channels of a node"})
+    heads: int = field(default=4, metadata={"help": "attention heads"})
+    local: str = field(default="gine", metadata={"help": "gine, gin, gatedgcn or none"})
+    pe: str = field(default="rwse", metadata={"help": "positional encoding: rwse, lap or none"})
+    pe_steps: int = field(default=20, metadata={"help": "steps of the walk, or eigenpairs"})
+    pe_width: int = field(default=28, metadata={"help": "channels of the encoding"})
+    pe_norm: bool = field(default=True, metadata={"help": "batch norm on rwse"})
+    flip_signs: bool = field(default=True, metadata={"help": "random signs of eigenvectors"})
+    dropout: float = field(default=0.0, metadata={"help": "dropout on all branches"})
+    attention_dropout: float = field(default=0.5, metadata={"help": "on the attention weights"})
+    pool: str = field(default="add", metadata={"help": "add, mean or max of the nodes"})
+    node_head_layers: int = field(default=3, metadata={"help": "linear maps of the node readout"})
+
+    def needs(self) -> Needs:
+        lap = (structure_name(self.pe_steps, "none"),) if self.pe == "lap" else ()
+        return Needs(index=None, rwse=self.pe_steps if self.pe == "rwse" else 0, extras=lap)
+
+
+class DeepSet(nn.Module):
+    """Eigenpairs [nodes, count, 2] → Σ_k ReLU(MLP([v_k, λ_k])) [nodes, width]."""
+
+    def __init__(self, width: int, flip_signs: bool) -> None:
+        super().__init__()
+        self.flip = SignFlip() if flip_signs else None
+        self.mlp = MLP(2, 2 * width, width)
+
+    def forward(self, pairs: Tensor, batch: Batch) -> Tensor:
+        vectors, values = pairs.to(next(self.parameters()).dtype).unbind(2)
+        if self.flip is not None:
+            vectors = self.flip(vectors, batch.nodes, batch.seeds)
+        term = self.mlp(torch.stack([vectors, values], dim=2)).relu()
+        return torch.where(real_slots(batch.layout, pairs.shape[1])[..., None], term, 0.0).sum(1)
+
+
+class NodeHead(nn.Module):
+    """[nodes, width] → [nodes, outputs]; unit rows after every hidden map."""
+
+    def __init__(self, width: int, outputs: int, layers: int) -> None:
+        super().__init__()
+        self.hidden = nn.ModuleList(nn.Linear(width, width) for _ in range(layers - 1))
+        self.last = nn.Linear(width, outputs)
+
+    def forward(self, x: Tensor, batch: Batch) -> Tensor:
+        for layer in self.hidden:
+            x = normalize(layer(x).relu(), dim=1, eps=1e-12)
+        y: Tensor = self.last(x)
+        return y
+
+    def embed(self, states: Tensor, batch: Batch) -> Tensor:
+        """Node states are what enters the head."""
+        return states
+
+
+def gps_layers(config: GraphGPSConfig) -> nn.ModuleList:
+    """The layers; the last one updates no edges, for nothing would read them."""
+    name = choice("local", config.local, LOCALS)
+    layers = nn.ModuleList()
+    for number in range(config.layers):
+        options: dict[str, Any] = {}
+        if name == "gatedgcn":
+            last = number == config.layers - 1
+            options = {"update_edges": not last, "dropout": config.dropout}
+        layers.append(
+            GradformerLayer(
+                config.width,
+                config.heads,
+                make_local(name, config.width, **options),
+                dropout=config.dropout,
+                attention_dropout=config.attention_dropout,
+            )
+        )
+    return layers
+
+
+@register("graphgps")
+class GraphGPS(GraphModel):
+    """The general, powerful, scalable graph transformer; see the module's text."""
+
+    Config = GraphGPSConfig
+    reference = "rampasek/GraphGPS 2801570 and torch_geometric 2.8.1 GPSConv"
+    config: GraphGPSConfig
+
+    def __init__(
+        self, schema: Schema, config: GraphGPSConfig | None = None, **options: Any
+    ) -> None:
+        super().__init__(schema, config, options)
+        c = self.config
+        pe_width = 0 if choice("pe", c.pe, ENCODINGS) == "none" else c.pe_width
+        if pe_width >= c.width:
+            raise ConfigError(f"pe_width: {pe_width} leaves no room for features in {c.width}")
+        self.node = FeatureEncoder(schema.node, c.width - pe_width)
+        self.walk = (
+            PositionEncoder("rwse", c.pe_steps, pe_width, c.pe_norm) if c.pe == "rwse" else None
+        )
+        self.spectrum = DeepSet(pe_width, c.flip_signs) if c.pe == "lap" else None
+        edges = c.local in ("gine", "gatedgcn")
+        self.edge = EdgeEncoder(schema.edge, c.width) if edges else None
+        self.layers = gps_layers(c)
+        self.head: Head | NodeHead
+        if schema.level == "node":
+            self.head = NodeHead(c.width, schema.outputs, c.node_head_layers)
+        else:
+            self.head = Head(c.width, schema.outputs, schema.level, "mlp", c.pool)
+        self.finish()
+
+    def prepare(self, data: Batch | Any) -> Batch:
+        batch = super().prepare(data)
+        return with_eigenpairs(batch, self.config.pe_steps, "none") if self.spectrum else batch
+
+    def encode(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        """What enters the first layer: h [nodes, width], e [edges, width] or None."""
+        h = self.node(batch)
+        if self.walk is not None:
+            h = torch.cat([h, self.walk(self.walk.raw(batch))], dim=1)
+        if self.spectrum is not None:
+            pairs = stored_eigenpairs(batch, self.config.pe_steps, "none")
+            h = torch.cat([h, self.spectrum(pairs, batch)], dim=1)
+        return h, None if self.edge is None else self.edge(batch)
+
+    def states(self, batch: Batch) -> Tensor:
+        h, e = self.encode(batch)
+        batch = attend_over(batch, batch.layout)
+        for layer in self.layers:
+            h, e = layer(h, e, PLAIN, batch)
+        return h
+
+    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
+        return self.head.embed(states, batch)
+
+    def readout(self, states: Tensor, batch: Batch) -> Tensor:
+        y: Tensor = self.head(states, batch)
+        return y
