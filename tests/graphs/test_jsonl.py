@@ -175,3 +175,11 @@ def test_a_split_key(tmp_path: Path) -> None:
     lines = ({**PATH, "y": 0.5, "split": part} for part in ("train", "val", "test"))
     arrays = read_jsonl(write(tmp_path, *lines, {**PATH, "y": 0.25})).arrays
     assert arrays.split.tolist() == [[0], [1], [2], [-1]]
+
+
+def test_the_nodes_of_a_single_graph_can_be_split(tmp_path: Path) -> None:
+    graph = {**PATH, "y": ["a", "b", "a"], "split": ["train", "test", None]}
+    arrays = read_jsonl(write(tmp_path, graph), level="node").arrays
+    assert arrays.split.tolist() == [[0], [2], [-1]]
+    with pytest.raises(InputError, match="split has 3 values, expected 1: one for each graph"):
+        read_jsonl(write(tmp_path, graph, graph), level="node")

@@ -6,7 +6,8 @@ Keys: ``num_nodes`` and ``edges`` (pairs, numbered from 0) are required. ``x`` h
 node and ``edge_attr`` one for each edge: whole numbers are categories, numbers with a decimal point
 are quantities. ``y`` is a number, a word, a list of them (several targets), or with level "node" a
 list with one value for each node; null is missing. Edges are undirected, and may be listed in one
-direction or both, unless ``"directed": true``. ``split`` is "train", "val" or "test".
+direction or both, unless ``"directed": true``. ``split`` is "train", "val" or "test";
+in a file with a single graph and level "node", a list with one of these, or null, for each node.
 """
 
 from __future__ import annotations
@@ -73,11 +74,9 @@ def _graph(line: int, text: str) -> RawGraph:
         if key not in value:
             raise InputError(f"the key {key!r} is missing")
     num_nodes = node_count(value["num_nodes"])
-    directed, split = value.get("directed", False), value.get("split")
+    directed = value.get("directed", False)
     if not isinstance(directed, bool):
         raise InputError(f"directed must be true or false, found {_type(directed)}")
-    if not isinstance(split, str | None):
-        raise InputError(f"split must be a word, found {_type(split)}")
     pairs = _pairs(value["edges"])
     features = {
         key: feature_matrix(value[key], key, count)
@@ -92,7 +91,7 @@ def _graph(line: int, text: str) -> RawGraph:
         x=features.get("x"),
         edge_attr=edge_attr,
         y=_targets(value.get("y")),
-        split=None if split is None else part_number(split),
+        split=_parts(value.get("split")),
     )
 
 
@@ -127,6 +126,18 @@ def _target(value: Any) -> str | None:
         raise InputError(f"y must be a number, a word or a list of them, found {_type(value)}")
     text = str(value).strip()
     return None if text in MISSING else text
+
+
+def _parts(split: Any) -> list[int] | None:
+    """The numbers of the parts that ``split`` names, None where there is none."""
+    if split is None:
+        return None
+    parts = []
+    for word in split if isinstance(split, list) else [split]:
+        if not isinstance(word, str | None):
+            raise InputError(f"split must be train, val or test, found {_type(word)}")
+        parts.append(-1 if word is None else part_number(word))
+    return parts
 
 
 def _refuse_constant(name: str) -> None:

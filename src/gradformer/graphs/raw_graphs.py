@@ -28,7 +28,7 @@ class RawGraph:
 
     Shapes: edge_index [2, edges], both directions where undirected; x [nodes, columns] and
     edge_attr [edges, columns], integers or floats; y one text for each target, or for each node;
-    split 0 training, 1 validation, 2 test.
+    split likewise, 0 training, 1 validation, 2 test, -1 none.
     """
 
     row: int
@@ -37,7 +37,7 @@ class RawGraph:
     x: Features | None = None
     edge_attr: Features | None = None
     y: Sequence[str | None] | None = None
-    split: int | None = None
+    split: Sequence[int] | None = None
 
 
 def node_count(value: Any) -> int:
@@ -150,7 +150,7 @@ def assemble(
         x=_stack([graph.x for graph in kept], node),
         edge_attr=_stack([graph.edge_attr for graph in kept], edge),
         y=y,
-        split=_splits(kept),
+        split=_splits(kept, level, rows.where),
     )
     return UserData(
         arrays=arrays.check(rows.where),
@@ -302,9 +302,22 @@ def _stack(values: list[Features | None], vocabulary: Vocabulary) -> Features | 
     return np.concatenate([np.zeros((0, width), dtype), *parts])
 
 
-def _splits(graphs: list[RawGraph]) -> NDArray[np.int8] | None:
-    """The user's own split, [graphs, 1]; -1 for a graph that is in no part."""
+def _splits(graphs: list[RawGraph], level: Level, where: str) -> NDArray[np.int8] | None:
+    """The user's own split, [graphs, 1], or [nodes, 1] of a single graph with labelled nodes.
+
+    -1 stands for what is in no part.
+    """
     if all(graph.split is None for graph in graphs):
         return None
-    parts = [-1 if graph.split is None else graph.split for graph in graphs]
+    of_nodes = level == "node" and len(graphs) == 1
+    parts: list[int] = []
+    for graph in graphs:
+        expected = graph.num_nodes if of_nodes else 1
+        split = (-1,) * expected if graph.split is None else graph.split
+        if len(split) != expected:
+            raise InputError(
+                f"{where}: split has {len(split)} values, expected {expected}: one for each "
+                + ("node of a single graph" if of_nodes else "graph")
+            )
+        parts += split
     return np.array(parts, dtype=np.int8)[:, None]

@@ -66,7 +66,7 @@ def read_table(
             raise InputError(f"{len(cells)} fields, the header has {len(table.header)}")
         x, edge_index, edge_attr = _from_cell(cells[smiles_at], table.header[smiles_at])
         y = [_present(cells[at]) for at in targets_at] if targets else None
-        split = None if split_at is None else part_number(cells[split_at])
+        split = None if split_at is None else [part_number(cells[split_at])]
         return RawGraph(row, len(x), edge_index, x, edge_attr, y, split)
 
     def molecules() -> Iterator[RawGraph]:

@@ -37,10 +37,10 @@ def read_tu_folder(
     """
     folder = Path(path)
     name, read = _open_folder(folder)
-    node = _features(read, "node", node, like.node if like else None)
-    edge = _features(read, "edge", edge, like.edge if like else None)
-    targets, usual_task = _targets(read, task)
+    targets, usual_task = _targets(read, like.labels.task if like else task)
     try:
+        node = _features(read, "node", node, like.node if like else None)
+        edge = _features(read, "edge", edge, like.edge if like else None)
         if targets is None and like is None:
             raise InputError(f"{name}_graph_labels.txt is missing; it holds what is to be learned")
         arrays = read_tu(name, _with_labels(read, name), node=node, edge=edge)
@@ -90,6 +90,10 @@ def _features(
         return "attributes" if isinstance(vocabulary, int) else "labels"
     if wanted is not None:
         choice(kind, wanted, ("labels", "attributes"))
+        if read(f"{kind}_{wanted}") is None:
+            raise InputError(
+                f"NAME_{kind}_{wanted}.txt is missing, which {kind}={wanted!r} asks for"
+            )
         return wanted
     attributes_only = read(f"{kind}_labels") is None and read(f"{kind}_attributes") is not None
     return "attributes" if attributes_only else "labels"
