@@ -1,0 +1,285 @@
+r"""EGT (Hussain et al., 2022): a transformer with a channel for every ordered pair of nodes.
+
+Nodes h [Σn, D] and pairs e [Σn², De] are both updated, pre-norm. Per head, from ĥ = LN(h) and
+ê = LN(e):
+
+.. math::
+    S_{ij} &= \operatorname{clip}\Bigl(\frac{q_i \cdot k_j}{\sqrt d}\Bigr) + W_E\, \hat e_{ij},
+    \qquad g_{ij} = \sigma(W_G\, \hat e_{ij}), \qquad
+    A_{ij} = g_{ij} \operatorname{softmax}_j(S_{ij}), \\
+    o_i &= \log\bigl(1 + \textstyle\sum_j g_{ij}\bigr) \sum_j A_{ij} v_j, \qquad
+    h \leftarrow h + W_o o, \qquad e \leftarrow e + W_S S,
+
+and a feed-forward block with ELU on each of the two. The logarithm is optional. The last layer
+leaves e as it is: nothing would read it.
+
+Virtual nodes are learned rows that join each graph; what they have learned is then the readout.
+The gates come after the softmax and S is needed by itself, so the attention is written out here,
+as message passing over all pairs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import elu
+
+from gradformer.attention.layout import Layout
+from gradformer.errors import ConfigError
+from gradformer.graphs.arrays import Schema
+from gradformer.graphs.batch import Batch, Edges
+from gradformer.model.base import GraphModel, ModelConfig, Needs, register
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder
+from gradformer.model.parts import Dropout
+from gradformer.model.segments import (
+    from_source,
+    from_target,
+    pool,
+    softmax_to_target,
+    sum_to_target,
+)
+from gradformer.zoo.all_pairs import Pairs
+from gradformer.zoo.tokens import Tokens, add_tokens
+
+
+@dataclass(frozen=True)
+class EGTConfig(ModelConfig):
+    """The defaults have 0.51 million parameters on ZINC.
+
+    The reference's settings for large molecular sets: 18 to 30 layers, width 640 to 768,
+    pair_width 64, 32 heads, inner 1, scale_degree, 4 virtual nodes, attention_dropout 0.3.
+    """
+
+    layers: int = field(default=10, metadata={"help": "number of layers"})
+    width: int = field(default=64, metadata={"help": "channels of a node"})
+    pair_width: int = field(default=64, metadata={"help": "channels of a pair"})
+    heads: int = field(default=8, metadata={"help": "attention heads"})
+    hops: int = field(default=16, metadata={"help": "distances that are told apart"})
+    inner: float = field(default=2.0, metadata={"help": "inner width of node blocks over width"})
+    pair_inner: float = field(
+        default=2.0, metadata={"help": "inner width of pair blocks over pair_width"}
+    )
+    clip_low: float = field(default=-5.0, metadata={"help": "least product of query and key"})
+    clip_high: float = field(default=5.0, metadata={"help": "largest product of query and key"})
+    scale_products: bool = field(default=True, metadata={"help": "divide products by √d"})
+    scale_degree: bool = field(default=False, metadata={"help": "scale by the sum of gates"})
+    pair_updates: bool = field(default=True, metadata={"help": "update the pairs in each layer"})
+    virtual_nodes: int = field(default=0, metadata={"help": "virtual nodes in each graph"})
+    head: tuple[float, ...] = field(
+        default=(0.5, 0.25), metadata={"help": "hidden widths of the head over width"}
+    )
+    dropout: float = field(default=0.0, metadata={"help": "dropout after each half of a layer"})
+    attention_dropout: float = field(default=0.0, metadata={"help": "dropout of the weights"})
+    reference_quirks: bool = field(
+        default=False,
+        metadata={"help": "virtual nodes see padding: outputs depend on the batch"},
+    )
+
+    def needs(self) -> Needs:
+        return Needs(index="hops")
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """Where attention happens: the nodes, virtual nodes, and all their pairs as edges.
+
+    Shapes: virtual [rows, 1] bool; blocked [pairs, 1] bool, pairs without attention (None: none).
+    """
+
+    batch: Batch
+    pairs: Edges
+    virtual: Tensor | None = None
+    blocked: Tensor | None = None
+
+
+class EGTLayer(nn.Module):
+    """h [rows, D], e [pairs, De] → the same, one layer on; ``last`` leaves e alone."""
+
+    def __init__(self, config: EGTConfig, last: bool) -> None:
+        super().__init__()
+        c, width, narrow = config, config.width, config.pair_width
+        if width % c.heads:
+            raise ConfigError(f"heads: {c.heads} does not divide the width {width}")
+        self.heads, self.scale_degree = c.heads, c.scale_degree
+        self.clip = (c.clip_low, c.clip_high)
+        self.scale = (width // c.heads) ** -0.5 if c.scale_products else 1.0
+        self.norm, self.pair_norm = nn.LayerNorm(width), nn.LayerNorm(narrow)
+        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+        self.bias, self.gate = nn.Linear(narrow, c.heads), nn.Linear(narrow, c.heads)
+        self.attention_dropout = Dropout(c.attention_dropout)
+        self.out_dropout = Dropout(c.dropout)
+        self.block = Block(width, round(c.inner * width), c.dropout)
+        self.pair_out, self.pair_block = None, None
+        if not last:
+            self.pair_out = nn.Linear(c.heads, narrow)
+            self.pair_out_dropout = Dropout(c.dropout)
+            self.pair_block = Block(narrow, round(c.pair_inner * narrow), c.dropout)
+
+    def weigh(self, h: Tensor, e: Tensor, room: Room) -> tuple[Tensor, Tensor, Tensor]:
+        """S, softmax of S, and gates of normed h and e: [pairs, heads] each."""
+        pairs = room.pairs
+        products = from_target(self.query(h), pairs) * from_source(self.key(h), pairs)
+        products = products.view(len(e), self.heads, -1).sum(-1) * self.scale
+        score = products.clamp(*self.clip) + self.bias(e)
+        gate = self.gate(e).sigmoid()
+        if room.blocked is None:
+            return score, softmax_to_target(score, pairs), gate
+        seen = score.masked_fill(room.blocked, -torch.inf)
+        return score, softmax_to_target(seen, pairs), gate.masked_fill(room.blocked, 0.0)
+
+    def forward(self, h: Tensor, e: Tensor, room: Room) -> tuple[Tensor, Tensor]:
+        rows, pairs, seeds = room.batch.nodes, room.pairs, room.batch.seeds
+        normed = self.norm(h)
+        score, weight, gate = self.weigh(normed, self.pair_norm(e), room)
+        weight = self.attention_dropout(weight * gate, pairs.rows, seeds)
+        value = from_source(self.value(normed), pairs).view(len(e), self.heads, -1)
+        y = sum_to_target((weight[:, :, None] * value).flatten(1), pairs)
+        if self.scale_degree:
+            degree = sum_to_target(gate, pairs).log1p()
+            if room.virtual is not None:
+                degree = torch.where(room.virtual, 1.0, degree)
+            y = y * degree.repeat_interleave(y.shape[1] // self.heads, dim=1)
+        h = h + self.out_dropout(self.out(y), rows, seeds)
+        h = self.block(h, rows, seeds)
+        if self.pair_out is not None and self.pair_block is not None:
+            e = e + self.pair_out_dropout(self.pair_out(score), pairs.rows, seeds)
+            e = self.pair_block(e, pairs.rows, seeds)
+        return h, e
+
+
+class Block(nn.Module):
+    """x + Drop(W₂ ELU(W₁ LN(x)))."""
+
+    def __init__(self, width: int, inner: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.first, self.second = nn.Linear(width, inner), nn.Linear(inner, width)
+        self.dropout = Dropout(dropout)
+
+    def forward(self, x: Tensor, *draw: Any) -> Tensor:
+        change: Tensor = self.dropout(self.second(elu(self.first(self.norm(x)))), *draw)
+        return x + change
+
+
+@register("egt")
+class EGT(GraphModel):
+    """See the module's text.
+
+    The reference pads all graphs of a batch to one size, and its virtual nodes attend to the
+    padding; ``reference_quirks`` reproduces that.
+    """
+
+    Config = EGTConfig
+    reference = "shamim-hussain/egt_pytorch 9e66956"
+
+    def __init__(self, schema: Schema, config: EGTConfig | None = None, **options: Any) -> None:
+        super().__init__(schema, config, options)
+        c: EGTConfig = self.config
+        self.node = FeatureEncoder(schema.node, c.width)
+        self.distance = nn.Embedding(c.hops + 2, c.pair_width)
+        self.edge = EdgeEncoder(schema.edge, c.pair_width) if schema.edge else None
+        self.virtual: nn.Parameter | None = None
+        self.virtual_pair: nn.Parameter | None = None
+        if c.virtual_nodes:
+            self.virtual = nn.Parameter(torch.randn(c.virtual_nodes, c.width))
+            self.virtual_pair = nn.Parameter(torch.randn(c.virtual_nodes, c.pair_width))
+        self.layers = nn.ModuleList(
+            EGTLayer(c, last=i == c.layers - 1 or not c.pair_updates) for i in range(c.layers)
+        )
+        self.norm = nn.LayerNorm(c.width)
+        inputs = c.width * (c.virtual_nodes if c.virtual_nodes and schema.level == "graph" else 1)
+        widths = [inputs, *(round(ratio * c.width) for ratio in c.head), schema.outputs]
+        self.head = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
+        self.finish()
+
+    def node_pairs(self, batch: Batch) -> Tensor:
+        """Pairs of nodes as they enter the first layer: distance plus edge features, [Σn², De]."""
+        assert batch.distance is not None
+        pairs = Pairs.of(batch.layout)
+        hops = batch.distance[pairs.place].long().clamp(max=self.config.hops + 1)
+        e: Tensor = self.distance(hops)
+        if self.edge is None:
+            return e
+        edges = batch.edges
+        place = pairs.ptr[edges.source] + batch.nodes.index[edges.target]
+        if edges.rows.mask is not None:
+            place = torch.where(edges.rows.mask, place, len(e))
+        linked = e.new_zeros(len(e) + 1, e.shape[1])
+        return e + linked.index_put((place,), self.edge(batch), accumulate=True)[:-1]
+
+    def enter(self, batch: Batch) -> tuple[Tensor, Tensor, Room]:
+        """h and e of the first layer, and where they live."""
+        h, e = self.node(batch), self.node_pairs(batch)
+        if self.virtual is None or self.virtual_pair is None:
+            return h, e, Room(batch, Pairs.of(batch.layout).as_edges(batch.layout))
+        layout, empty = batch.layout, None
+        if self.config.reference_quirks:
+            filler = _fill(layout)
+            layout, empty = filler.layout, _flags(filler)
+            h = filler.pack(h, h.new_zeros(len(filler.token_row), h.shape[1]))
+            e = filler.pack_pairs(e, self.distance.weight[0])
+        tokens = add_tokens(layout, len(self.virtual), first=True)
+        virtual = _flags(tokens)
+        room = Room(
+            replace(batch, layout=tokens.layout), tokens.pairs.as_edges(tokens.layout), virtual
+        )
+        if empty is not None:
+            empty = tokens.pack(empty, empty.new_zeros(len(tokens.token_row), 1)) > 0
+            room = replace(room, blocked=_either(empty, tokens) & ~_either(virtual, tokens))
+        h = tokens.pack(h, self.virtual.repeat(layout.num_graphs, 1))
+        return h, tokens.pack_pairs(e, self._virtual_pairs(tokens, virtual)), room
+
+    def _virtual_pairs(self, tokens: Tokens, virtual: Tensor) -> Tensor:
+        """Pairs with virtual nodes: the mean of what its virtual ends have learned, [pairs, De]."""
+        assert self.virtual_pair is not None
+        nodes = self.virtual_pair.new_zeros(tokens.nodes.capacity, self.virtual_pair.shape[1])
+        learned = tokens.pack(nodes, self.virtual_pair.repeat(tokens.nodes.num_graphs, 1))
+        query, key = tokens.pairs.query, tokens.pairs.key
+        ends = virtual[query].int() + virtual[key].int()
+        return (learned[query] + learned[key]) / ends.clamp(min=1)
+
+    def states(self, batch: Batch) -> Tensor:
+        """[rows, width]: in each graph the virtual nodes, then the nodes."""
+        h, e, room = self.enter(batch)
+        for layer in self.layers:
+            h, e = layer(h, e, room)
+        y: Tensor = self.norm(h)
+        return y
+
+    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
+        layout = batch.layout
+        if self.virtual is None:
+            return states if self.schema.level == "node" else pool(states, layout.node_ptr, "mean")
+        if self.config.reference_quirks:
+            layout = _fill(layout).layout
+        tokens = add_tokens(layout, len(self.virtual), first=True)
+        if self.schema.level == "graph":
+            return tokens.of_tokens(states).view(layout.num_graphs, -1)
+        nodes = tokens.of_nodes(states)
+        return _fill(batch.layout).of_nodes(nodes) if self.config.reference_quirks else nodes
+
+    def readout(self, states: Tensor, batch: Batch) -> Tensor:
+        y: Tensor = self.head[0](self.embedding(states, batch))
+        for linear in self.head[1:]:
+            y = linear(elu(y))
+        return y
+
+
+def _fill(layout: Layout) -> Tokens:
+    """Empty nodes at the end of each graph, up to the largest."""
+    counts = layout.largest - layout.node_ptr.diff()
+    return add_tokens(layout, layout.largest, counts=counts, first=False)
+
+
+def _flags(tokens: Tokens) -> Tensor:
+    """Which rows are tokens, [rows, 1] bool."""
+    return (tokens.source >= tokens.nodes.capacity)[:, None]
+
+
+def _either(flags: Tensor, tokens: Tokens) -> Tensor:
+    """Pairs with a flagged end, [pairs, 1] bool."""
+    return flags[tokens.pairs.query] | flags[tokens.pairs.key]
