@@ -1,0 +1,313 @@
+"""Benchmarks by name: cards, mirrors, checksums, downloads, stores and splits together."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import time
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from typer.testing import CliRunner
+
+from gradformer.cli.data import data_app
+from gradformer.errors import ConfigError, GradformerWarning, InputError
+from gradformer.graphs import datasets, mirror
+from gradformer.graphs.cards import Card, card_names, find_card, is_card
+from gradformer.graphs.datasets import check_card, load, open_card
+from gradformer.graphs.mirror import fetch, raw_files
+from gradformer.graphs.store import Structure, pack
+from gradformer.graphs.summary import comparison_row, estimate_memory, summarise
+from gradformer.training.metrics import check_metric
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("GRADFORMER_CACHE", str(tmp_path / "cache"))
+    monkeypatch.delenv("GRADFORMER_DATA", raising=False)
+    return tmp_path / "cache"
+
+
+def test_cards_are_complete_and_consistent() -> None:
+    assert len(card_names()) == 14
+    seen: set[str] = set()
+    for name in card_names():
+        card = find_card(name)
+        check_metric(card.metric, card.task)
+        for alias in {card.name, card.title.lower(), *card.aliases}:
+            assert alias not in seen
+            assert alias == alias.lower()
+            assert find_card(alias.upper()) is card
+            seen.add(alias)
+        assert all(len(digest) == 64 for digest in card.files.values())
+        for path in card.files:
+            assert any(
+                path == to or (to[-1] == "/" and path.startswith(to)) for to in card.download
+            )
+        if card.level == "graph" or card.graphs > 1:
+            assert sum(card.sizes) == card.graphs
+        if card.class_counts and card.level == "graph":
+            assert sum(card.class_counts) == card.graphs
+
+
+def test_cards_carry_the_checksums_of_the_mirror(data_mirror: Path) -> None:
+    known = (data_mirror / "README.md").read_text()
+    listed = [f"| {path} |" in known and digest in known for path, digest in _all_files()]
+    assert len(listed) == 45
+    assert all(listed)
+
+
+def _all_files() -> list[tuple[str, str]]:
+    return [item for name in card_names() for item in find_card(name).files.items()]
+
+
+def test_names_are_forgiving_and_unknown_ones_helped() -> None:
+    for name in ("ZINC", "zinc-12k", "OGBG-MolHIV", "IMDB-B", "CiteSeer", " pattern "):
+        assert is_card(name)
+    assert not is_card("molecules.csv")
+    with pytest.raises(ConfigError, match="unknown dataset 'zink'; did you mean 'zinc'"):
+        find_card("zink")
+
+
+@pytest.mark.parametrize("name", ["nci1", "mutag", "zinc", "cora"])
+def test_load(name: str, data_mirror: Path) -> None:
+    data = load(name, data_mirror, Structure(rwse=3))
+    assert tuple(len(part) for part in data.split) == data.card.sizes
+    assert data.over == ("nodes" if name == "cora" else "graphs")
+    assert data.store.arrays["rwse"].shape == (data.store.sizes.sum(), 3)
+    assert data.store.about == {
+        "card": name,
+        "sources": dict(data.card.files),
+        "unknown": [],
+        "generated": False,
+    }
+
+
+def test_sample_needs_nothing_but_the_package(cache: Path) -> None:
+    data = load("pattern-sample")
+    assert [len(part) for part in data.split] == [800, 100, 100]
+    assert data.store.about["generated"]
+    assert data.store.folder is not None
+    assert data.store.folder.parent == cache / "stores"
+
+
+def test_splits_of_a_card(data_mirror: Path) -> None:
+    first, second = (load("mutag", data_mirror, seed=seed).split for seed in (0, 1))
+    assert first.test.tolist() != second.test.tolist()
+    y = load("mutag", data_mirror).store.arrays["y"]
+    stratified = load("mutag", data_mirror, split="stratified").split
+    assert [np.bincount(y[part]).tolist() for part in stratified] == [[50, 100], [7, 13], [6, 12]]
+    folds = [load("mutag", data_mirror, split="kfold", fold=fold).split.test for fold in range(10)]
+    assert sorted(np.concatenate(folds).tolist()) == list(range(188))
+    few = load("mutag", data_mirror, fraction=0.25).split
+    assert len(few.train) == 38
+    assert set(few.train) < set(first.train)
+    assert few.test.tolist() == first.test.tolist()
+    with pytest.raises(ConfigError, match="no published split"):
+        load("mutag", data_mirror, split="fixed")
+    with pytest.raises(ConfigError, match="split: unknown value"):
+        load("mutag", data_mirror, split="ramdom")  # type: ignore[arg-type]
+
+
+def test_node_datasets_split_nodes(data_mirror: Path) -> None:
+    actor = [load("actor", data_mirror, seed=seed).split for seed in (0, 1, 10)]
+    assert [len(part) for part in actor[1]] == [3648, 2432, 1520]
+    assert actor[0].train.tolist() == actor[2].train.tolist() != actor[1].train.tolist()
+    cora = load("cora", data_mirror, split="random", seed=3)
+    y = cora.store.arrays["y"]
+    assert np.bincount(y[cora.split.train]).tolist() == [20] * 7
+    assert [len(part) for part in cora.split] == [140, 500, 1000]
+
+
+def test_regressions_cannot_be_stratified(data_mirror: Path) -> None:
+    with pytest.raises(ConfigError, match="no class to stratify by"):
+        load("zinc", data_mirror, split="stratified")
+
+
+def test_reopening_reads_no_raw_file_again(
+    data_mirror: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load("mutag", data_mirror)
+    monkeypatch.setattr(datasets, "read_card", None)
+    assert load("mutag", data_mirror).store.num_graphs == 188
+
+
+def small_mirror(data_mirror: Path, folder: Path) -> Path:
+    (folder / "TU").mkdir(parents=True)
+    shutil.copy(data_mirror / "TU" / "MUTAG.zip", folder / "TU" / "MUTAG.zip")
+    (folder / "TU" / "MUTAG.zip").chmod(0o644)
+    return folder
+
+
+def test_unknown_checksum_is_warned_about_and_recorded(data_mirror: Path, tmp_path: Path) -> None:
+    copy = small_mirror(data_mirror, tmp_path / "mirror")
+    with zipfile.ZipFile(copy / "TU" / "MUTAG.zip", "a") as archive:
+        archive.writestr("MUTAG/note.txt", "another archive, the same graphs")
+    with pytest.warns(GradformerWarning, match=r"checksum of TU/MUTAG\.zip"):
+        data = load("mutag", copy)
+    assert data.store.about["unknown"] == ["TU/MUTAG.zip"]
+    assert data.store.folder != load("mutag", data_mirror).store.folder
+
+
+def test_wrong_content_is_refused_and_not_stored(
+    data_mirror: Path, tmp_path: Path, cache: Path
+) -> None:
+    copy = small_mirror(data_mirror, tmp_path / "mirror")
+    shutil.copy(data_mirror / "TU" / "NCI1.zip", copy / "TU" / "NCI1.zip")
+    wrong = replace(find_card("mutag"), options={"name": "NCI1"}, files={}, download={})
+    with pytest.raises(InputError, match="mutag: graphs are 4110, the card says 188"):
+        open_card(wrong, copy)
+    assert not list((cache / "stores").glob("mutag*"))
+
+
+def test_card_checks_classes_and_splits(data_mirror: Path) -> None:
+    card = find_card("cora")
+    store = open_card(card, data_mirror)
+    with pytest.raises(InputError, match="class counts are"):
+        check_card(replace(card, class_counts=(1, 2)), store)
+    with pytest.raises(InputError, match=r"sizes of split 0 are \(140, 500, 1000\)"):
+        check_card(replace(card, sizes=(141, 500, 1000)), store)
+    with pytest.raises(InputError, match="published splits are 1, the card says 10"):
+        check_card(replace(card, ways=10), store)
+
+
+def test_a_mirror_without_the_file_says_what_to_do(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"zinc: ZINC/molecules\.zip is missing from the mirror"):
+        load("zinc", tmp_path)
+
+
+def test_a_damaged_archive_is_one_line(data_mirror: Path, tmp_path: Path) -> None:
+    copy = small_mirror(data_mirror, tmp_path / "mirror")
+    path = copy / "TU" / "MUTAG.zip"
+    path.write_bytes(path.read_bytes()[:9000])
+    with pytest.warns(GradformerWarning), pytest.raises(InputError, match=r"MUTAG\.zip cannot be"):
+        load("mutag", copy)
+
+
+def card_with(download: dict[str, str], files: dict[str, str]) -> Card:
+    return replace(find_card("mutag"), download=download, files=files)
+
+
+def test_download_fills_the_cache_in_the_layout_of_a_mirror(
+    data_mirror: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = data_mirror / "TU" / "MUTAG.zip"
+    card = card_with({"TU/MUTAG.zip": source.as_uri()}, dict(find_card("mutag").files))
+    assert open_card(card).num_graphs == 188
+    assert f"fetching {source.as_uri()}" in capsys.readouterr().err
+    assert (cache / "raw" / "TU" / "MUTAG.zip").read_bytes() == source.read_bytes()
+    open_card(card)
+    assert capsys.readouterr().err == ""
+
+
+def test_an_archive_is_unpacked_without_its_top_folder(tmp_path: Path, cache: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "hiv.zip", "w") as archive:
+        archive.writestr("hiv/raw/edge.csv", "1,2\n")
+        archive.writestr("hiv/../../outside", "never")
+    digest = hashlib.sha256(b"1,2\n").hexdigest()
+    address = (tmp_path / "hiv.zip").as_uri()
+    card = card_with({"ogbg/": address}, {"ogbg/raw/edge.csv": digest})
+    assert raw_files(card).sums == card.files
+    assert sorted(path.name for path in (cache / "raw").rglob("*")) == ["edge.csv", "ogbg", "raw"]
+
+
+def test_offline_is_one_line_with_the_remedy(cache: Path) -> None:
+    card = card_with({"TU/MUTAG.zip": "http://127.0.0.1:9/MUTAG.zip"}, {"TU/MUTAG.zip": "0" * 64})
+    with pytest.raises(InputError) as caught:
+        fetch(card, cache / "raw")
+    message = str(caught.value)
+    assert "could not be fetched" in message
+    assert "put TU/MUTAG.zip under a folder and name it with --data or GRADFORMER_DATA" in message
+    assert "\n" not in message
+    assert not list((cache / "raw").iterdir())
+
+
+def test_published_block_models_take_the_place_of_generated_ones(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "SBM").mkdir()
+    (tmp_path / "SBM" / "PATTERN_v2.pt").write_bytes(b"published")
+    assert raw_files(find_card("pattern"), tmp_path).sums == {
+        "SBM/PATTERN_v2.pt": hashlib.sha256(b"published").hexdigest()
+    }
+    assert raw_files(find_card("pattern"), tmp_path / "SBM").sums == {}
+    with pytest.raises(InputError, match=r"SBM/PATTERN_v2\.pt is not a published SBM file"):
+        open_card(find_card("pattern"), tmp_path)
+
+
+def test_mirror_may_be_named_by_the_environment(
+    data_mirror: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRADFORMER_DATA", str(data_mirror))
+    assert load("mutag").store.num_graphs == 188
+    assert mirror.cache_folder().name == "cache"
+
+
+@pytest.mark.slow
+def test_opening_a_large_store_is_quick(data_mirror: Path) -> None:
+    load("molhiv", data_mirror)
+    began = time.perf_counter()
+    data = load("molhiv", data_mirror)
+    assert time.perf_counter() - began < 0.5
+    assert data.store.num_graphs == 41_127
+
+
+def test_summary_stands_beside_card_and_paper(data_mirror: Path) -> None:
+    card = find_card("actor")
+    row = comparison_row(card, summarise(card, open_card(card, data_mirror)))
+    assert row == (
+        "Actor",
+        "1",
+        "7,600.00",
+        "30,019.00",
+        "5",
+        "3,648 / 2,432 / 1,520",
+        "1: 7,600, 30,019",
+        "1: 7,600, 30,019",
+    )
+
+
+def test_memory_estimate_grows_with_what_it_should() -> None:
+    from gradformer.graphs import sbm
+
+    store = pack(sbm.cluster(splits=(20, 0, 0)))
+    options = {"parameters": 1000, "layers": 4, "width": 32, "heads": 4, "batch_size": 8}
+    base = estimate_memory(store, **options)
+    assert base.total == base.store + base.model + base.step
+    assert base.model == 16_000
+    assert estimate_memory(store, **{**options, "layers": 8}).step == pytest.approx(2 * base.step)
+    pairs = (store.sizes**2).mean() * 8
+    assert base.step_unfused - base.step == pytest.approx(16 * 4 * 4 * pairs, rel=1e-6)
+    assert estimate_memory(store, **{**options, "batch_size": 99}).step == pytest.approx(
+        20 / 8 * base.step
+    )
+
+
+def run(*arguments: str) -> str:
+    result = CliRunner().invoke(data_app, list(arguments), catch_exceptions=False)
+    assert result.exit_code == 0, result.output
+    return result.output
+
+
+def test_commands(data_mirror: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    listing = run("list")
+    assert all(name in listing for name in card_names())
+    info = run("info", "mutag", "--data", str(data_mirror))
+    for text in ("188, split 150 / 18 / 20", "17.93 nodes, 19.79 edges", "pairs", "GPU memory"):
+        assert text in info
+    assert "ok" in run("verify", "MUTAG", "--data", str(data_mirror))
+    assert "nothing to fetch" in run("fetch", "pattern")
+    assert "no file to verify" in run("verify", "cluster")
+    assert "mutag-" in run("pack", "mutag", "--data", str(data_mirror), "--rwse", "4")
+
+
+def test_verify_names_the_file_that_differs(data_mirror: Path, tmp_path: Path) -> None:
+    copy = small_mirror(data_mirror, tmp_path / "mirror")
+    (copy / "TU" / "MUTAG.zip").write_bytes(b"")
+    result = CliRunner().invoke(data_app, ["verify", "mutag", "--data", str(copy)])
+    assert "DIFFERS" in result.output
+    assert isinstance(result.exception, InputError)

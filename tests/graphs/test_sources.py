@@ -1,0 +1,267 @@
+"""Every reader against the files themselves, and against PyG's where PyG can read them."""
+
+from __future__ import annotations
+
+import gzip
+import shutil
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch_geometric.data import Data
+from torch_geometric.datasets import ZINC, Actor, Planetoid, TUDataset
+
+from gradformer.errors import InputError
+from gradformer.graphs.arrays import GraphArrays
+from gradformer.graphs.cards import card_names, find_card
+from gradformer.graphs.datasets import check_card
+from gradformer.graphs.mirror import raw_files
+from gradformer.graphs.sources.molhiv import read_molhiv
+from gradformer.graphs.sources.readers import read_card
+from gradformer.graphs.sources.sbm_file import read_sbm_file
+from gradformer.graphs.sources.text import floats, integers
+from gradformer.graphs.sources.tu import read_tu
+
+QUICK = ("actor", "citeseer", "cora", "imdb-binary", "mutag", "nci1", "pattern-sample")
+QUICK += ("proteins", "zinc")
+
+
+def read(name: str, mirror: Path) -> GraphArrays:
+    card = find_card(name)
+    return read_card(card, raw_files(card, mirror)).check(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        name if name in QUICK else pytest.param(name, marks=pytest.mark.slow)
+        for name in card_names()
+    ],
+)
+def test_every_dataset_is_what_its_card_says(name: str, data_mirror: Path) -> None:
+    if name == "peptides-func":
+        pytest.importorskip("rdkit")
+    card = find_card(name)
+    arrays = read(name, data_mirror)
+    check_card(card, arrays)
+    edges = np.diff(arrays.edge_ptr).mean() / (1 if card.directed else 2)
+    assert arrays.sizes.mean() == pytest.approx(card.mean_nodes, abs=0.006)
+    assert edges == pytest.approx(card.mean_edges, abs=0.006)
+    assert (arrays.schema.level, arrays.schema.task) == (card.level, card.task)
+
+
+def graph(arrays: GraphArrays, g: int) -> tuple[np.ndarray, ...]:
+    """x, (source, target, attributes) sorted, of one graph."""
+    nodes = slice(arrays.node_ptr[g], arrays.node_ptr[g + 1])
+    edges = slice(arrays.edge_ptr[g], arrays.edge_ptr[g + 1])
+    source, target = arrays.edge_index[:, edges]
+    order = np.lexsort((source, target))
+    x = np.empty(0) if arrays.x is None else arrays.x[nodes]
+    attributes = np.empty(0) if arrays.edge_attr is None else arrays.edge_attr[edges][order]
+    return x, np.stack([source, target])[:, order], attributes
+
+
+def pyg_edges(data: Data) -> tuple[np.ndarray, np.ndarray]:
+    """Edges in our order, and the order that brings their attributes there."""
+    source, target = data.edge_index.numpy()
+    order = np.lexsort((source, target))
+    return np.stack([source, target])[:, order], order
+
+
+@pytest.mark.parametrize("name", ["MUTAG", pytest.param("PROTEINS", marks=pytest.mark.slow)])
+def test_tu_agrees_with_pyg(name: str, data_mirror: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(data_mirror / "TU" / f"{name}.zip") as archive:
+        archive.extractall(tmp_path)
+    (tmp_path / name).rename(tmp_path / "raw")
+    (tmp_path / name).mkdir()
+    (tmp_path / "raw").rename(tmp_path / name / "raw")
+    ours, theirs = read(name, data_mirror), TUDataset(str(tmp_path), name)
+    assert ours.num_graphs == len(theirs)
+    for g, data in enumerate(theirs):
+        x, edges, attributes = graph(ours, g)
+        expected, order = pyg_edges(data)
+        assert (x[:, 0] == data.x.argmax(1).numpy()).all()
+        assert (edges == expected).all()
+        assert ours.y[g] == data.y
+        if len(attributes):
+            assert (attributes[:, 0] == data.edge_attr.argmax(1).numpy()[order]).all()
+
+
+@pytest.mark.slow
+def test_zinc_agrees_with_pyg(data_mirror: Path, tmp_path: Path) -> None:
+    with zipfile.ZipFile(data_mirror / "ZINC" / "molecules.zip") as archive:
+        archive.extractall(tmp_path)
+    (tmp_path / "molecules").rename(tmp_path / "raw")
+    ours, first = read("zinc", data_mirror), 0
+    for split in ("train", "val", "test"):
+        theirs = ZINC(str(tmp_path), subset=True, split=split)
+        for g, data in enumerate(theirs):
+            x, edges, attributes = graph(ours, first + g)
+            expected, order = pyg_edges(data)
+            assert (x == data.x.numpy()).all()
+            assert (edges == expected).all()
+            assert (attributes[:, 0] == data.edge_attr.numpy()[order]).all()
+            assert ours.y[first + g, 0] == data.y.item()
+        first += len(theirs)
+
+
+@pytest.mark.parametrize("name", ["Cora", "CiteSeer"])
+def test_planetoid_agrees_with_pyg(name: str, data_mirror: Path, tmp_path: Path) -> None:
+    shutil.copytree(data_mirror / "Planetoid" / name, tmp_path / name)
+    (tmp_path / name).chmod(0o755)
+    ours, data = read(name, data_mirror), Planetoid(str(tmp_path), name)[0]
+    x, edges, _ = graph(ours, 0)
+    assert (x == data.x.numpy()).all()
+    assert (edges == pyg_edges(data)[0]).all()
+    assert (ours.y == data.y.numpy()).all()
+    for part, mask in enumerate((data.train_mask, data.val_mask, data.test_mask)):
+        assert ((ours.split[:, 0] == part) == mask.numpy()).all()
+
+
+def test_actor_agrees_with_pyg(data_mirror: Path, tmp_path: Path) -> None:
+    shutil.copytree(data_mirror / "Actor" / "raw", tmp_path / "raw")
+    ours, data = read("actor", data_mirror), Actor(str(tmp_path))[0]
+    x, edges, _ = graph(ours, 0)
+    assert (x == data.x.numpy()).all()
+    assert (edges == pyg_edges(data)[0]).all()
+    assert (ours.y == data.y.numpy()).all()
+    for part, mask in enumerate((data.train_mask, data.val_mask, data.test_mask)):
+        assert ((ours.split == part) == mask.numpy()).all()
+
+
+def test_zinc_first_molecules_and_labels(data_mirror: Path) -> None:
+    arrays = read("zinc", data_mirror)
+    assert (arrays.sizes[0], arrays.edge_ptr[1]) == (29, 64)
+    train, val, test = (arrays.y[arrays.split[:, 0] == part] for part in range(3))
+    for y, mean, std, low, high in (
+        (train, 0.0153, 2.0109, -42.037, 3.805),
+        (val, 0.0315, 1.9856, -20.341, 3.743),
+        (test, 0.0124, 2.0180, -9.676, 3.454),
+    ):
+        found = (y.mean(dtype=float), y.std(dtype=float, ddof=1), y.min(), y.max())
+        assert found == pytest.approx((mean, std, low, high), abs=6e-4)
+    assert sorted(np.unique(arrays.edge_attr)) == [1, 2, 3]
+
+
+def molhiv_slice(mirror: Path, graphs: int) -> Callable[[str], bytes]:
+    """The first molecules of ogbg-molhiv, as files of the same names."""
+    folder = mirror / "ogbg_molhiv"
+
+    def lines(path: str) -> list[bytes]:
+        return gzip.decompress((folder / path).read_bytes()).splitlines(keepends=True)
+
+    nodes, bonds = (
+        sum(int(n) for n in lines(f"raw/num-{kind}-list.csv.gz")[:graphs])
+        for kind in ("node", "edge")
+    )
+    rows = {"node-feat": nodes, "edge-feat": bonds, "edge": bonds}
+
+    def read(path: str) -> bytes:
+        if path.startswith("split"):
+            return b"".join(line for line in lines(path) if int(line) < graphs)
+        return b"".join(lines(path)[: rows.get(path[4:].removesuffix(".csv.gz"), graphs)])
+
+    return read
+
+
+def test_molhiv_slice(data_mirror: Path) -> None:
+    arrays = read_molhiv(molhiv_slice(data_mirror, 300))
+    assert arrays.num_graphs == 300
+    assert arrays.sizes[:3].tolist() == [19, 39, 21]
+    assert np.diff(arrays.edge_ptr)[:3].tolist() == [40, 88, 48]
+    assert arrays.x[0].tolist() == [5, 0, 4, 5, 3, 0, 2, 0, 0]
+    assert arrays.edge_index[:, :4].tolist() == [[0, 1, 1, 2], [1, 0, 2, 1]]
+    assert (arrays.edge_attr[::2] == arrays.edge_attr[1::2]).all()
+    assert np.bincount(arrays.split[:, 0] + 1, minlength=4)[0] == 0
+
+
+def test_molhiv_with_a_table_cut_short_is_refused(data_mirror: Path) -> None:
+    whole = molhiv_slice(data_mirror, 20)
+    for path in ("raw/node-feat.csv.gz", "raw/edge.csv.gz", "raw/graph-label.csv.gz"):
+
+        def cut(name: str, path: str = path) -> bytes:
+            content = whole(name)
+            return content[: content[:-1].rindex(b"\n") + 1] if name == path else content
+
+        with pytest.raises(InputError):
+            read_molhiv(cut)
+
+
+def tu_files(**changes: str | None) -> Callable[[str], bytes | None]:
+    files = {
+        "A": "1, 2\n2, 1\n2, 2\n1, 2\n4, 3\n3, 4\n",
+        "graph_indicator": "1\n1\n2\n2\n2\n",
+        "graph_labels": "-1\n1\n",
+        "node_labels": "3\n4\n3\n6\n3\n",
+        "edge_labels": "1\n1\n0\n1\n0\n0\n",
+        "node_attributes": "0.5, 1\n1, 2\n3, 4.5e1\n5, 6\n7, 8\n",
+    }
+    merged = {**files, **changes}
+    return lambda kind: merged[kind].encode() if merged.get(kind) is not None else None
+
+
+def test_tu_drops_loops_and_repeats_and_counts_from_zero() -> None:
+    arrays = read_tu("T", tu_files()).check("T")
+    assert arrays.edge_index.tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
+    assert arrays.node_ptr.tolist() == [0, 2, 5]
+    assert arrays.edge_ptr.tolist() == [0, 2, 4]
+    assert arrays.x[:, 0].tolist() == [0, 1, 0, 3, 0]
+    assert arrays.edge_attr[:, 0].tolist() == [1, 1, 0, 0]
+    assert arrays.y.tolist() == [0, 1]
+    assert (arrays.schema.node, arrays.schema.edge, arrays.schema.outputs) == ((4,), (2,), 2)
+    attributes = read_tu("T", tu_files(edge_labels=None), node="attributes")
+    assert attributes.schema.node == 2
+    assert attributes.x[2].tolist() == [3, 45]
+    assert attributes.edge_attr is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"A": None}, "T_A.txt is missing"),
+        ({"A": "1, 2\n2, x\n"}, "T_A.txt, line 2: holds something"),
+        ({"A": "1, 2\n\n2\n"}, "T_A.txt, line 3: does not have 2 columns"),
+        ({"A": "1, 2\n1, 3\n"}, "T_A.txt, line 2: edge 1, 3 does not join"),
+        ({"A": "1, 9\n"}, "T_A.txt, line 1: edge 1, 9"),
+        ({"A": "0, 1\n"}, "T_A.txt, line 1: edge 0, 1"),
+        ({"graph_indicator": "1\n2\n1\n2\n2\n"}, "T_graph_indicator.txt, line 3"),
+        ({"graph_indicator": "1\n1\n2\n2\n3\n"}, "T_graph_indicator.txt, line 5"),
+        ({"node_labels": "1\n2\n"}, "T_node_labels.txt has 2 lines, expected 5"),
+        ({"graph_labels": "1.5\n1\n"}, "T_graph_labels.txt, line 1"),
+    ],
+)
+def test_tu_names_the_bad_line(changes: dict[str, str | None], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        read_tu("T", tu_files(**changes))
+
+
+def test_tables_of_numbers() -> None:
+    assert integers(b"1, -2\r\n\n 3\t4", 2, "f").tolist() == [[1, -2], [3, 4]]
+    assert integers(b"", 3, "f").shape == (0, 3)
+    assert floats(b"1,2.5\n-3e2,4\n", None, "f").tolist() == [[1, 2.5], [-300, 4]]
+    for text in (b"1 2 3", b"--1 2", b"1-1 2", b"1 2\n- 3", b"1" * 19 + b" 2", b"1.0 2", b"\xff 1"):
+        with pytest.raises(InputError, match="f, line"):
+            integers(text, 2, "f")
+    for text in (b"1,2\n3", b"1,a", b"1,\n"):
+        with pytest.raises(InputError, match="f, line"):
+            floats(text, None, "f")
+
+
+def test_published_block_models(tmp_path: Path) -> None:
+    def one(n: int) -> dict[str, torch.Tensor]:
+        x = torch.nn.functional.one_hot(torch.arange(n) % 3, 3).float()
+        edge_index = torch.tensor([[0, 1], [1, 0]])
+        return {"x": x, "edge_index": edge_index, "y": torch.arange(n) % 2}
+
+    torch.save([[one(4), one(3)], [one(5)], [one(2)]], tmp_path / "PATTERN_v2.pt")
+    arrays = read_sbm_file((tmp_path / "PATTERN_v2.pt").read_bytes(), "PATTERN_v2.pt", 3, 2)
+    assert arrays.sizes.tolist() == [4, 3, 5, 2]
+    assert arrays.split[:, 0].tolist() == [0, 0, 1, 2]
+    assert arrays.x[:4, 0].tolist() == [0, 1, 2, 0]
+    assert arrays.y[:4].tolist() == [0, 1, 0, 1]
+    for content in (b"", b"not a file", (tmp_path / "PATTERN_v2.pt").read_bytes()[:200]):
+        with pytest.raises(InputError, match=r"PATTERN_v2\.pt is not a published SBM file"):
+            read_sbm_file(content, "PATTERN_v2.pt", 3, 2)
