@@ -149,6 +149,10 @@ def test_graphs_must_agree(tmp_path: Path) -> None:
     ):
         with pytest.raises(InputError, match=reason):
             read_jsonl(write(tmp_path, first, second))
+    odd = {**PATH, "x": [[0, 1]] * 3, "y": [1, 2]}
+    assert read_jsonl(
+        write(tmp_path, odd, *[first] * 2), skip_invalid=True, task="regression"
+    ).rows.tolist() == [2, 3]
     with pytest.raises(InputError, match="no graph has a y"):
         read_jsonl(write(tmp_path, PATH))
 

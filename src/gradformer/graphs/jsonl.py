@@ -21,8 +21,9 @@ import numpy as np
 
 from gradformer.errors import InputError, choice, suggest
 from gradformer.graphs.arrays import Level
+from gradformer.graphs.assemble import assemble
 from gradformer.graphs.labels import MISSING
-from gradformer.graphs.raw_graphs import RawGraph, assemble, edge_list, feature_matrix, node_count
+from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
 from gradformer.graphs.user_data import Reading, RowChecks, UserData, read_text
 from gradformer.graphs.user_splits import part_number
 

@@ -13,9 +13,10 @@ from torch_geometric.data import Data
 
 from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import Level
+from gradformer.graphs.assemble import assemble
 from gradformer.graphs.labels import MISSING
 from gradformer.graphs.molecules import ATOM_VOCABULARY, BOND_VOCABULARY, from_smiles
-from gradformer.graphs.raw_graphs import RawGraph, assemble, edge_list, feature_matrix, node_count
+from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
 from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData
 from gradformer.progress import bar
 

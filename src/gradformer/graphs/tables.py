@@ -12,9 +12,10 @@ import numpy as np
 import pandas as pd
 
 from gradformer.errors import InputError
+from gradformer.graphs.assemble import assemble
 from gradformer.graphs.labels import MISSING
 from gradformer.graphs.molecules import ATOM_VOCABULARY, BOND_VOCABULARY, Molecule, from_smiles
-from gradformer.graphs.raw_graphs import RawGraph, assemble
+from gradformer.graphs.raw_graphs import RawGraph
 from gradformer.graphs.user_data import Reading, RowChecks, UserData, read_text
 from gradformer.graphs.user_splits import part_number
 from gradformer.progress import bar

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import GraphArrays
+from gradformer.graphs.assemble import Vocabulary, assemble
 from gradformer.graphs.labels import MISSING
-from gradformer.graphs.raw_graphs import RawGraph, Vocabulary, assemble, node_count
+from gradformer.graphs.raw_graphs import RawGraph, node_count
 from gradformer.graphs.sources.text import integers
 from gradformer.graphs.sources.tu import Column, Features, Read, read_tu
 from gradformer.graphs.user_data import Reading, RowChecks, UserData

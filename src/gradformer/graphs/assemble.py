@@ -1,0 +1,244 @@
+"""Many graphs of a user, checked against each other (or the training data) and laid end to end."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradformer.errors import InputError
+from gradformer.graphs.arrays import GraphArrays, Level
+from gradformer.graphs.labels import Labels, find_labels
+from gradformer.graphs.raw_graphs import Features, RawGraph
+from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData
+
+_MOST_CATEGORIES = 100_000
+
+Vocabulary = tuple[int, ...] | int
+FeatureName = Literal["x", "edge_attr"]
+
+
+def assemble(
+    graphs: Iterable[RawGraph],
+    rows: RowChecks,
+    kind: Kind,
+    level: Level = "graph",
+    task: str | None = None,
+    targets: Sequence[str] | None = None,
+    vocabularies: tuple[Vocabulary, Vocabulary] | None = None,
+    smiles: str | None = None,
+    like: Reading | None = None,
+) -> UserData:
+    """Check that the graphs agree with each other (or with ``like``) and lay them end to end.
+
+    ``targets`` names the values of y; ``vocabularies`` (nodes, edges) are found if not given.
+    """
+    if like is not None:
+        like.expect(kind, rows.where)
+        level, vocabularies, smiles = like.level, (like.node, like.edge), like.smiles
+    node, edge = vocabularies if vocabularies is not None else (None, None)
+    node, kept = _settle_features("x", list(graphs), node, rows)
+    edge, kept = _settle_features("edge_attr", kept, edge, rows)
+    kept = _settle_lengths_of_y(kept, rows, level, like)
+    rows.require_some(len(kept))
+    if like is not None:
+        labels = like.labels
+    else:
+        labels = find_labels(_columns(kept, rows.where, level, targets), task, rows.where)
+    y, kept = _encode_y(kept, rows, level, labels)
+    rows.require_some(len(kept))
+    reading = Reading(kind, node, edge, level, labels, smiles)
+    arrays = GraphArrays(
+        node_ptr=_pointers(graph.num_nodes for graph in kept),
+        edge_ptr=_pointers(graph.edge_index.shape[1] for graph in kept),
+        edge_index=np.concatenate([graph.edge_index for graph in kept], axis=1),
+        schema=reading.schema,
+        x=_stack([graph.x for graph in kept], node),
+        edge_attr=_stack([graph.edge_attr for graph in kept], edge),
+        y=y,
+        split=_splits(kept, level, rows.where),
+    )
+    return UserData(
+        arrays=arrays.check(rows.where),
+        rows=np.array([graph.row for graph in kept], dtype=np.int64),
+        reading=reading,
+        skipped=tuple(sorted(rows.skipped)),
+    )
+
+
+def _settle_features(
+    name: FeatureName, graphs: list[RawGraph], vocabulary: Vocabulary | None, rows: RowChecks
+) -> tuple[Vocabulary, list[RawGraph]]:
+    """The vocabulary of x or edge_attr, and the graphs that fit it.
+
+    Where it is not given, most graphs say how many columns there are; they are categories if all
+    graphs hold whole numbers only, else quantities.
+    """
+    learned = vocabulary is None
+    if vocabulary is None:
+        values = [value for graph in graphs if (value := _value(graph, name)) is not None]
+        without = sum(_lacks(graph, name) for graph in graphs)
+        width = _most_common([value.shape[1] for value in values] + [0] * without) or 0
+        categorical = all(value.dtype.kind == "i" for value in values if value.shape[1] == width)
+        vocabulary = (_MOST_CATEGORIES,) * width if categorical else width
+    kept = []
+    for graph in graphs:
+        reason = _misfit(name, graph, vocabulary, learned)
+        if reason:
+            rows.reject(graph.row, reason)
+        else:
+            kept.append(graph)
+    if learned and not isinstance(vocabulary, int):
+        largest = np.zeros(len(vocabulary), np.int64)
+        for graph in kept:
+            value = _value(graph, name)
+            if value is not None:
+                largest = np.maximum(largest, value.max(axis=0))
+        vocabulary = tuple((largest + 1).tolist())
+    return vocabulary, kept
+
+
+def _value(graph: RawGraph, name: FeatureName) -> Features | None:
+    """x or edge_attr, None also where there is no row to hold anything."""
+    value = graph.x if name == "x" else graph.edge_attr
+    return None if value is None or not len(value) else value
+
+
+def _lacks(graph: RawGraph, name: FeatureName) -> bool:
+    """Whether the features are absent though there are nodes or edges to have them."""
+    return _value(graph, name) is None and (name == "x" or graph.edge_index.shape[1] > 0)
+
+
+def _most_common(counts: Iterable[int]) -> int | None:
+    """The first of the most frequent numbers; None of none."""
+    ranked = Counter(counts).most_common(1)
+    return ranked[0][0] if ranked else None
+
+
+def _misfit(
+    name: FeatureName, graph: RawGraph, vocabulary: Vocabulary, learned: bool
+) -> str | None:
+    """Why the features of a graph do not fit the vocabulary; None if they do."""
+    width = vocabulary if isinstance(vocabulary, int) else len(vocabulary)
+    others = "other graphs have" if learned else "the training data have"
+    value = _value(graph, name)
+    if value is None:
+        bad = width > 0 and _lacks(graph, name)
+        return f"has no {name}, {others} {width} columns" if bad else None
+    if value.shape[1] != width:
+        return f"{name} has {value.shape[1]} columns, {others} {width}"
+    if isinstance(vocabulary, int):
+        return None
+    if value.dtype.kind != "i":
+        return f"{name} holds decimal numbers, the training data have categories (whole numbers)"
+    outside = (value < 0) | (value >= np.array(vocabulary))
+    if not outside.any():
+        return None
+    row, column = (int(index) for index in np.argwhere(outside)[0])
+    cell = f"{name}[{row}, {column}] = {value[row, column]}"
+    if not learned and value[row, column] >= 0:
+        return f"{cell} is a category unseen in training (0 to {vocabulary[column] - 1})"
+    return (
+        f"{cell} is not a category (0 to {vocabulary[column] - 1}); "
+        "write quantities with a decimal point"
+    )
+
+
+def _settle_lengths_of_y(
+    graphs: list[RawGraph], rows: RowChecks, level: Level, like: Reading | None
+) -> list[RawGraph]:
+    """The graphs with as many values of y as there are targets (or nodes)."""
+    if like is not None:
+        targets = len(like.labels.targets)
+    else:
+        targets = _most_common(len(graph.y) for graph in graphs if graph.y is not None) or 0
+    kept = []
+    for graph in graphs:
+        expected = graph.num_nodes if level == "node" else targets
+        if graph.y is not None and len(graph.y) != expected:
+            rows.reject(graph.row, _wrong_length(len(graph.y), expected, graph, level))
+        else:
+            kept.append(graph)
+    return kept
+
+
+def _wrong_length(length: int, expected: int, graph: RawGraph, level: Level) -> str:
+    if level == "node":
+        return f"y has {length} values, expected one for each of the {expected} nodes"
+    hint = " (for one value a node, say level='node')" if length == graph.num_nodes else ""
+    return f"y has {length} values, other graphs have {expected}{hint}"
+
+
+def _columns(
+    graphs: list[RawGraph], where: str, level: Level, targets: Sequence[str] | None
+) -> dict[str, list[str | None]]:
+    """Values of y by target name."""
+    labelled = [graph.y for graph in graphs if graph.y is not None]
+    if not labelled or not len(labelled[0]):
+        raise InputError(f"{where}: no graph has a y, so nothing can be learned")
+    if level == "node":
+        return {"y": [value for y in labelled for value in y]}
+    width = len(labelled[0])
+    names = targets or (["y"] if width == 1 else [f"y[{t}]" for t in range(width)])
+    return {name: [y[t] for y in labelled] for t, name in enumerate(names)}
+
+
+def _encode_y(
+    graphs: list[RawGraph], rows: RowChecks, level: Level, labels: Labels
+) -> tuple[NDArray[np.int64] | NDArray[np.float32] | None, list[RawGraph]]:
+    """y as :class:`GraphArrays` holds it, and the graphs whose values could be read."""
+    if all(graph.y is None for graph in graphs):
+        return None, graphs
+    numbers: list[list[float]] = []
+    kept = []
+    for graph in graphs:
+        try:
+            if level == "node":
+                values = graph.y if graph.y is not None else [None] * graph.num_nodes
+                numbers += [[labels.number(0, value)] for value in values]
+            else:
+                values = graph.y if graph.y is not None else [None] * len(labels.targets)
+                numbers.append([labels.number(t, value) for t, value in enumerate(values)])
+        except InputError as error:
+            rows.reject(graph.row, str(error))
+        else:
+            kept.append(graph)
+    return labels.array(numbers), kept
+
+
+def _pointers(counts: Iterable[int]) -> NDArray[np.int64]:
+    return np.concatenate([[0], np.cumsum(list(counts))]).astype(np.int64)
+
+
+def _stack(values: list[Features | None], vocabulary: Vocabulary) -> Features | None:
+    """The features of all graphs end to end; None where the vocabulary is empty."""
+    if vocabulary in ((), 0):
+        return None
+    dtype = np.float32 if isinstance(vocabulary, int) else np.int64
+    width = vocabulary if isinstance(vocabulary, int) else len(vocabulary)
+    parts = [value.astype(dtype) for value in values if value is not None and len(value)]
+    return np.concatenate([np.zeros((0, width), dtype), *parts])
+
+
+def _splits(graphs: list[RawGraph], level: Level, where: str) -> NDArray[np.int8] | None:
+    """The user's own split, [graphs, 1], or [nodes, 1] of a single graph with labelled nodes.
+
+    -1 stands for what is in no part.
+    """
+    if all(graph.split is None for graph in graphs):
+        return None
+    of_nodes = level == "node" and len(graphs) == 1
+    parts: list[int] = []
+    for graph in graphs:
+        expected = graph.num_nodes if of_nodes else 1
+        split = (-1,) * expected if graph.split is None else graph.split
+        if len(split) != expected:
+            raise InputError(
+                f"{where}: split has {len(split)} values, expected {expected}: one for each "
+                + ("node of a single graph" if of_nodes else "graph")
+            )
+        parts += split
+    return np.array(parts, dtype=np.int8)[:, None]
