@@ -105,10 +105,11 @@ def neighbours(
 ) -> Neighbours:
     """Sort the edges by source; with ``symmetric`` every edge counts in both directions."""
     check_edges(node_ptr, edge_ptr, edge_index)
-    source, target = edge_index
+    node_ptr, edge_ptr = np.asarray(node_ptr, np.int64), np.asarray(edge_ptr, np.int64)
+    source, target = np.ascontiguousarray(edge_index)
     if not HAVE_NUMBA:
         _reject(node_ptr, edge_ptr, edge_index)
-        base = np.repeat(np.asarray(node_ptr[:-1], np.int64), np.diff(edge_ptr))
+        base = np.repeat(node_ptr[:-1], np.diff(edge_ptr))
         source = source + base
         if symmetric:
             source, target = (

@@ -1,0 +1,60 @@
+"""Slices of work, and compiled code where nothing can be cached."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from gradformer.structure import parallel
+from gradformer.structure.parallel import compiled, over_slices
+
+
+@pytest.mark.parametrize("threads", [1, 4])
+@pytest.mark.parametrize("items", [0, 1, 7, 1000])
+def test_every_item_is_done_once(threads, items, monkeypatch):
+    monkeypatch.setattr(parallel, "cores", lambda: threads)
+    times, told = np.zeros(items, int), []
+
+    def work(first, last):
+        times[first:last] += 1
+
+    cost = np.random.default_rng(0).integers(0, 50, items)
+    over_slices(work, cost, progress=told.append, smallest=100)
+    assert (times == 1).all()
+    assert sum(told) == items
+
+
+def test_one_dear_item_does_not_take_the_cheap_ones_along(monkeypatch):
+    monkeypatch.setattr(parallel, "cores", lambda: 2)
+    spans = []
+    over_slices(
+        lambda *span: spans.append(span), np.array([1] * 50 + [10_000] + [1] * 50), smallest=1
+    )
+    dear = [span for span in spans if span[0] <= 50 < span[1]]
+    assert len(spans) > 1
+    assert dear[0][1] - dear[0][0] <= 51
+
+
+def test_an_error_in_a_slice_is_raised(monkeypatch):
+    monkeypatch.setattr(parallel, "cores", lambda: 2)
+
+    def work(first, last):
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        over_slices(work, np.ones(100, int), smallest=1)
+
+
+def test_compiles_where_no_cache_can_be_written():
+    space: dict = {}
+    exec("def double(x):\n    return 2 * x", space)  # no file, so no place beside it
+    assert compiled(space["double"])(21) == 42
+
+
+def test_without_numba_the_function_itself(monkeypatch):
+    monkeypatch.setattr(parallel, "HAVE_NUMBA", False)
+
+    def double(x):
+        return 2 * x
+
+    assert compiled(double) is double

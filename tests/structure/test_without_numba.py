@@ -1,0 +1,51 @@
+"""All of structure in an interpreter that cannot import numba."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import numpy as np
+
+from gradformer.structure import curvature_distances, hop_distances, laplacian, random_walk
+
+from .random_graphs import directed, pack, path, undirected
+
+SCRIPT = """
+import sys
+sys.modules["numba"] = None
+import numpy as np
+from gradformer.structure import curvature_distances, hop_distances, laplacian, random_walk
+from gradformer.structure.parallel import HAVE_NUMBA
+assert not HAVE_NUMBA
+file = np.load(sys.argv[1])
+graphs = [file[name] for name in ("node_ptr", "edge_ptr", "edge_index")]
+np.savez(
+    sys.argv[2],
+    hops=hop_distances(*graphs),
+    both=hop_distances(*graphs, symmetric=True),
+    ollivier=curvature_distances(*graphs, method="ollivier")[0],
+    forman=curvature_distances(*graphs, method="forman")[0],
+    walk=random_walk(*graphs, 5),
+    lap=laplacian(*graphs, 3),
+)
+"""
+
+
+def test_the_same_results(tmp_path):
+    rng = np.random.default_rng(0)
+    graphs = pack([undirected(rng, 15, 0.2), directed(rng, 9, 20), path(70), path(1)])
+    np.savez(tmp_path / "in.npz", node_ptr=graphs[0], edge_ptr=graphs[1], edge_index=graphs[2])
+    files = [str(tmp_path / "in.npz"), str(tmp_path / "out.npz")]
+    subprocess.run([sys.executable, "-c", SCRIPT, *files], check=True)
+    theirs = np.load(tmp_path / "out.npz")
+    ours = {
+        "hops": hop_distances(*graphs),
+        "both": hop_distances(*graphs, symmetric=True),
+        "ollivier": curvature_distances(*graphs, method="ollivier")[0],
+        "forman": curvature_distances(*graphs, method="forman")[0],
+    }
+    for name, expected in ours.items():
+        np.testing.assert_array_equal(theirs[name], expected, err_msg=name)
+    np.testing.assert_allclose(theirs["walk"], random_walk(*graphs, 5), atol=1e-6)
+    np.testing.assert_allclose(theirs["lap"], laplacian(*graphs, 3), atol=1e-6)
