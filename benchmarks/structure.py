@@ -1,10 +1,10 @@
 """Distances and random-walk encodings beside the usual way, in one run.
 
 The usual way is a compiled cubic all-pairs routine on 8-byte integers and PyG's AddRandomWalkPE.
-Every number is the best of several runs, in milliseconds a graph, on the cores given (one unless
-told otherwise, so that a ratio is a ratio per core).
+Every number is the best of several runs, in milliseconds a graph, on one core: the ratios are per
+core.
 
-    python benchmarks/structure.py [--cores 1] [--graphs 200] [--largest 3000]
+    python benchmarks/structure.py [--graphs 200] [--largest 3000]
 """
 
 from __future__ import annotations
@@ -125,13 +125,12 @@ def measure(name: str, graphs: list[Graph], runs: int) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--cores", type=int, default=1)
     parser.add_argument("--graphs", type=int, default=200)
     parser.add_argument("--largest", type=int, default=3000)
     options = parser.parse_args()
     if hasattr(os, "sched_setaffinity"):
-        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: options.cores])
-    torch.set_num_threads(cores())
+        os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:1])
+    torch.set_num_threads(1)
 
     rng = np.random.default_rng(0)
     print(f"{cores()} core(s), milliseconds a graph; walk = {STEPS} steps")
