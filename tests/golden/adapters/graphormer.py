@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 from torch import Tensor
@@ -91,9 +92,8 @@ def _keep(found: dict[int, Any], key: int) -> Any:
 
 def vocabulary(table: Tensor, codes: Tensor, first: int, offset: int = OFFSET) -> tuple[int, ...]:
     """Sizes of the feature columns in a table where column j begins at row offset · j + first."""
-    return tuple(
-        min(offset, len(table) - offset * column - first) for column in range(codes.shape[1])
-    )
+    starts = [offset * column + first for column in range(codes.shape[1])]
+    return tuple(end - start for start, end in pairwise([*starts, len(table)]))
 
 
 def _names(model: Graphormer, case: Case) -> dict[str, Ref]:
