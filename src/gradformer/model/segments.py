@@ -102,7 +102,7 @@ def pool(x: Tensor, node_ptr: Tensor, how: str) -> Tensor:
 
 
 def spread(x: Tensor, node_ptr: Tensor, rows: int) -> Tensor:
-    """The row of each graph, x [graphs, c], at all of its nodes, [rows, c]; padded rows hold anything."""
+    """The row of each graph x [graphs, c] at all of its nodes, [rows, c]; padded rows hold any."""
     return _Gather.apply(x, _graphs(node_ptr, rows), node_ptr, None)
 
 

@@ -64,7 +64,7 @@ class NormMLP(nn.Module):
 
 
 class NormGINE(nn.Module):
-    r"""x'_t = NormMLP((1 + ε) x_t + Σ_{s→t} ReLU(x_s + e_st)), ε learned; without edge terms e = 0."""
+    r"""x'_t = NormMLP((1 + ε) x_t + Σ_{s→t} ReLU(x_s + e_st)), ε learned, e = 0 if not given."""
 
     def __init__(self, width: int) -> None:
         super().__init__()

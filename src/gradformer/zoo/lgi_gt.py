@@ -100,7 +100,7 @@ class EELA(Site):
         # W [x_s, e] split, so that the node part runs once a node
         at_node, at_edge = self.message.weight.chunk(2, dim=1)
         message = from_source(x @ at_node.T, edges) + e @ at_edge.T + self.message.bias
-        query = from_target(self.query(x), edges).view(len(e), self.heads, -1)
+        query = from_target(self.query(x), edges).unflatten(1, (self.heads, -1))
         message = message.view_as(query)
         score = (query * message).sum(2) * query.shape[2] ** -0.5
         return softmax_to_target(nn.functional.leaky_relu(score, 0.2), edges), message

@@ -41,7 +41,7 @@ def neighbourhoods(layout: Layout, edges: Edges, distance: Tensor, hops: int) ->
     size = torch.where(layout.graph < layout.num_graphs, layout.node_ptr.diff()[graph], 0)
     root, node = pairs.query, pairs.key
     back = layout.pair_ptr[graph[root]] + (node - first[node]) * size[root] + root - first[root]
-    back = pairs.rows.zero_padding(back)
+    back = back if pairs.rows.mask is None else torch.where(pairs.rows.mask, back, 0)
     member = _real((distance[back] <= hops) | (root == node), pairs.rows.mask)  # [pairs]
     order, count = _to_front(member, layout.padded)
     members = _edges(node[order], root[order], count, layout.capacity, layout.capacity, layout)

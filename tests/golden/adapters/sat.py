@@ -93,17 +93,17 @@ def _model(case: Case) -> SAT:
         width=h["d_model"],
         heads=h["num_heads"],
         inner=h["dim_feedforward"],
-        extractor={"gnn": "subtree", "khopgnn": "subgraph"}[h["se"]],
-        hops=h["k_hop"],
-        gnn=h["gnn_type"],
+        extractor={"gnn": "subtree", "khopgnn": "subgraph"}[h.get("se", "gnn")],
+        hops=h.get("k_hop", 2),
+        gnn=h.get("gnn_type", "graph"),
         edge_width=h.get("edge_dim", 32) if h.get("use_edge_attr") else 0,
-        norm="batch" if h["batch_norm"] else "layer",
+        norm="batch" if h.get("batch_norm") else "layer",
         pre_norm=h.get("pre_norm", False),
         degree_scaling=case.config["data"]["degree_scaling"],
         dropout=0.0,
         pe={"rw": "rwse", "lap": "lap"}[h["abs_pe"]] if h.get("abs_pe") else "none",
         pe_steps=h.get("abs_pe_dim", 0),
-        pool="mean" if node_level else h["global_pool"],
+        pool="mean" if node_level else h.get("global_pool", "mean"),
     )
 
 

@@ -1,0 +1,155 @@
+"""Small random graphs, and the promises that every baseline keeps on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from gradformer.graphs.arrays import GraphArrays, Level, Schema
+from gradformer.graphs.batch import Batch
+from gradformer.graphs.collate import Capacity, Collator
+from gradformer.graphs.store import pack
+from gradformer.graphs.structures import Structure
+from gradformer.model.base import GraphModel
+
+STEPS = 5
+SIZES = (6, 1, 9, 4, 7, 3)
+CAPACITY = Capacity(graphs=8, nodes=40, edges=160, largest=11)
+IDS = torch.arange(len(SIZES))
+PADDED_IDS = torch.tensor([0, 1, 2, -1, 3, 4, 5, -1])
+
+
+def toy_schema(level: Level = "graph", edges: bool = True) -> Schema:
+    return Schema((7,), (4,) if edges else (), level, "regression", 2)
+
+
+def toy_graphs(schema: Schema, seed: int = 0) -> GraphArrays:
+    """Undirected random graphs, one of a single node, some with isolated nodes."""
+    rng = np.random.default_rng(seed)
+    indices, attributes = [], []
+    for n in SIZES:
+        upper = np.argwhere(np.triu(rng.random((n, n)) < 0.4, 1))
+        kinds = rng.integers(0, 4, len(upper))
+        indices.append(np.concatenate([upper, upper[:, ::-1]]).T.astype(np.int32))
+        attributes.append(np.concatenate([kinds, kinds]))
+    node_ptr = np.concatenate([[0], np.cumsum(SIZES)])
+    rows = len(SIZES) if schema.level == "graph" else int(node_ptr[-1])
+    return GraphArrays(
+        node_ptr,
+        np.concatenate([[0], np.cumsum([i.shape[1] for i in indices])]),
+        np.concatenate(indices, axis=1),
+        schema,
+        x=rng.integers(0, 7, (int(node_ptr[-1]), 1)),
+        edge_attr=np.concatenate(attributes)[:, None] if schema.edge else None,
+        y=rng.normal(size=(rows, 2)).astype(np.float32),
+    )
+
+
+def relabelled(arrays: GraphArrays, seed: int = 1) -> tuple[GraphArrays, Tensor]:
+    """The same graphs with their nodes in another order, and that order [nodes]."""
+    rng = np.random.default_rng(seed)
+    orders = [rng.permutation(n) for n in arrays.sizes]
+    index = arrays.edge_index.copy()
+    for graph, order in enumerate(orders):
+        part = slice(arrays.edge_ptr[graph], arrays.edge_ptr[graph + 1])
+        index[:, part] = np.argsort(order)[arrays.edge_index[:, part]]
+    rows = np.concatenate([o + first for o, first in zip(orders, arrays.node_ptr)])
+    assert arrays.x is not None
+    moved = GraphArrays(
+        arrays.node_ptr,
+        arrays.edge_ptr,
+        index,
+        arrays.schema,
+        x=arrays.x[rows],
+        edge_attr=arrays.edge_attr,
+        y=arrays.y,
+    )
+    return moved, torch.from_numpy(rows)
+
+
+def collator(arrays: GraphArrays) -> Collator:
+    store = pack(arrays, Structure(rwse=STEPS, lap=STEPS))
+    return Collator(store.arrays, level=arrays.schema.level, encodings=("rwse", "lap"))
+
+
+def toy_batch(schema: Schema) -> Batch:
+    return collator(toy_graphs(schema))(IDS)
+
+
+def loss_of(out: Tensor, batch: Batch) -> Tensor:
+    """Squared error over the real rows."""
+    assert batch.y is not None
+    error = (out - batch.y).square()
+    mask = None
+    if batch.layout.padded:
+        node_level = len(out) == batch.num_nodes
+        mask = batch.nodes.mask if node_level else batch.layout.graph_rows.mask
+    return (error if mask is None else error[mask]).mean()
+
+
+def check_batch_mates(model: GraphModel) -> None:
+    """A graph's predictions do not depend on the graphs beside it."""
+    model.eval()
+    make = collator(toy_graphs(model.schema))
+    together = model(make(IDS))
+    alone = torch.cat([model(make(IDS[i : i + 1])) for i in range(len(IDS))])
+    torch.testing.assert_close(together, alone, atol=1e-5, rtol=1e-4)
+
+
+def check_relabelling(model: GraphModel) -> None:
+    """The order of the nodes does not matter."""
+    model.eval()
+    arrays = toy_graphs(model.schema)
+    moved, rows = relabelled(arrays)
+    before, after = model(collator(arrays)(IDS)), model(collator(moved)(IDS))
+    if model.schema.level == "node":
+        before = before[rows]
+    torch.testing.assert_close(after, before, atol=1e-5, rtol=1e-4)
+
+
+def check_padding(make_model: Callable[[], GraphModel]) -> None:
+    """A padded training step gives the same loss, gradients and statistics, dropout included."""
+    found = []
+    for padded in (False, True):
+        torch.manual_seed(0)
+        model = make_model().train()
+        make = collator(toy_graphs(model.schema))
+        batch = make(PADDED_IDS, CAPACITY) if padded else make(IDS)
+        batch = batch.with_seed(torch.tensor([3, 1]), model.sites)
+        loss = loss_of(model(batch), batch)
+        loss.backward()
+        found.append((loss, model))
+    (loss, plain), (padded_loss, other) = found
+    torch.testing.assert_close(padded_loss, loss, atol=1e-5, rtol=1e-4)
+    for (name, a), b in zip(plain.named_parameters(), other.parameters()):
+        assert (a.grad is None) == (b.grad is None), name
+        if a.grad is not None and b.grad is not None:
+            torch.testing.assert_close(b.grad, a.grad, atol=2e-5, rtol=1e-3, msg=name)
+    for (name, a), b in zip(plain.named_buffers(), other.buffers()):
+        if not name.endswith("num_batches_tracked"):
+            torch.testing.assert_close(b, a, atol=1e-5, rtol=1e-4, msg=name)
+
+
+def check_training(model: GraphModel, steps: int = 30, rate: float = 3e-3) -> None:
+    """Every parameter takes part, and the loss falls."""
+    batch = toy_batch(model.schema)
+    optimizer = torch.optim.Adam(model.parameters(), lr=rate)
+    losses = []
+    model.train()
+    for step in range(steps):
+        optimizer.zero_grad()
+        loss = loss_of(model(batch), batch)
+        loss.backward()
+        if step == 0:
+            idle = [n for n, p in model.named_parameters() if _no_gradient(p)]
+            assert not idle, f"parameters without gradient: {idle}"
+        optimizer.step()
+        losses.append(loss.item())
+    assert losses[-1] < 0.7 * losses[0], losses
+
+
+def _no_gradient(parameter: nn.Parameter) -> bool:
+    return parameter.grad is None or not bool(parameter.grad.abs().sum() > 0)
