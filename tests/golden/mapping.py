@@ -135,6 +135,24 @@ def packed_place(layout: Layout, query: Tensor, key: Tensor) -> Tensor:
     return layout.packed_ptr[graph] + (query - first) * size + key - first
 
 
+def dense_pairs(pairs: Tensor, sizes: list[int], tokens: int = 0) -> Tensor:
+    """[pairs, heads] → [graphs, heads, rows, rows], zero where padded; tokens come last of all."""
+    width = max(sizes) + tokens
+    out = pairs.new_zeros(len(sizes), pairs.shape[1], width, width)
+    blocks = pairs.split([(n + tokens) ** 2 for n in sizes])
+    for graph, (n, block) in enumerate(zip(sizes, blocks)):
+        at = torch.tensor([*range(n), *range(width - tokens, width)])
+        square = block.view(n + tokens, n + tokens, -1).permute(2, 0, 1)
+        out[graph][:, at[:, None], at] = square
+    return out
+
+
+def real_pairs(stored: Tensor, sizes: list[int], tokens: int = 0) -> Tensor:
+    """Stored attention [graphs, heads, rows, rows] with zeros where the query or key is padded."""
+    ones = torch.ones(sum((n + tokens) ** 2 for n in sizes), stored.shape[1])
+    return stored * dense_pairs(ones, sizes, tokens)
+
+
 def plain_loss(name: str, out: Tensor, y: Tensor) -> Tensor:
     """Mean of ``ce``, or of ``l1``, ``mse`` or ``bce`` over the labels that are there."""
     if name == "ce":

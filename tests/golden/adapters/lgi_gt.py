@@ -13,8 +13,10 @@ from gradformer.zoo.lgi_gt import LGIGT
 from gradformer.zoo.tokens import add_tokens
 from tests.golden.case import Case, Ref, Subject
 from tests.golden.mapping import (
+    dense_pairs,
     match,
     plain_loss,
+    real_pairs,
     stored_batch,
     watch,
     watch_weights,
@@ -33,24 +35,7 @@ def subjects(case: Case) -> list[Subject]:
         encodings={"rwse": case["pe"]} if model.position is not None else {},
     )
     tokens = None if model.token is None else add_tokens(batch.layout, first=False)
-    sizes = batch.layout.node_ptr.diff().tolist()
-
-    def dense(pairs: Tensor) -> Tensor:
-        """[pairs, heads] → [graphs, heads, rows, rows], zero where padded, the token last."""
-        extra = 0 if tokens is None else 1
-        width = max(sizes) + extra
-        out = pairs.new_zeros(len(sizes), pairs.shape[1], width, width)
-        blocks = pairs.split([(n + extra) ** 2 for n in sizes])
-        for graph, (n, block) in enumerate(zip(sizes, blocks)):
-            at = torch.tensor([*range(n), *[width - 1] * extra])
-            square = block.view(n + extra, n + extra, -1).permute(2, 0, 1)
-            out[graph][:, at[:, None], at] = square
-        return out
-
-    def real(stored: Tensor) -> Tensor:
-        """Stored attention with zeros where the query is padded."""
-        ones = torch.ones(sum((n + (tokens is not None)) ** 2 for n in sizes), stored.shape[1])
-        return stored * dense(ones)
+    sizes, extra = batch.layout.node_ptr.diff().tolist(), int(tokens is not None)
 
     def stored_order(rows: Tensor) -> Tensor:
         if tokens is None:
@@ -77,7 +62,7 @@ def subjects(case: Case) -> list[Subject]:
         seen["hidden/readout"] = model.embedding(model.states(batch), batch)
         names = {f"blocks.{i}.attend.attention": f"attn/{i}" for i in count}
         weights = watch_weights(model, names, lambda: model(batch))
-        return seen | {name: dense(value) for name, value in weights.items()}
+        return seen | {name: dense_pairs(value, sizes, extra) for name, value in weights.items()}
 
     def train() -> dict[str, Tensor]:
         out, y = model(batch), case["y"]
@@ -86,7 +71,7 @@ def subjects(case: Case) -> list[Subject]:
             found["loss_weighted"] = weighted_cross_entropy(out, y)
         return found
 
-    select = {f"attn/{i}": real for i in count}
+    select = {f"attn/{i}": lambda stored: real_pairs(stored, sizes, extra) for i in count}
     return [Subject(case, model, _names(case, model), observe, train, select)]
 
 

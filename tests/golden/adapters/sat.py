@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,9 +14,11 @@ from gradformer.zoo.sat import SAT, Extractor
 from gradformer.zoo.tokens import add_tokens
 from tests.golden.case import Case, Ref, Subject
 from tests.golden.mapping import (
+    dense_pairs,
     match,
     packed_place,
     plain_loss,
+    real_pairs,
     stored_batch,
     watch,
     watch_weights,
@@ -34,6 +37,7 @@ def subjects(case: Case) -> list[Subject]:
         encodings={model.config.pe: case["pe"]} if h.get("abs_pe") else {},
     )
     layout, tokens = batch.layout, None
+    sizes, listed = layout.node_ptr.diff().tolist(), "pre/complete_edge_index" in case
     if model.token is not None:
         tokens = add_tokens(layout, first=False)
         layout = tokens.layout
@@ -64,14 +68,18 @@ def subjects(case: Case) -> list[Subject]:
         found["hidden/readout"] = model.embedding(model.states(batch), batch)
         names = {f"layers.{i}.attention": f"attn/{i}" for i in count}
         weights = watch_weights(model, names, lambda: model(batch))
-        return found | {name: value[pairs()] for name, value in weights.items()}
+        if listed:
+            return found | {name: value[pairs()] for name, value in weights.items()}
+        return found | {name: dense_pairs(value, sizes) for name, value in weights.items()}
 
     def train() -> dict[str, Tensor]:
         out = model(batch)
         loss = plain_loss(case.config["loss_name"], out, case["y"])
         return {"out_train": out, "loss": loss}
 
-    return [Subject(case, model, _names(model), observe, train)]
+    weights = [] if listed else [f"attn/{i}" for i in range(h["num_layers"])]
+    select = {name: partial(real_pairs, sizes=sizes) for name in weights}
+    return [Subject(case, model, _names(model), observe, train, select)]
 
 
 def _model(case: Case) -> SAT:
