@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from gradformer.attention.layout import Layout
 from gradformer.errors import InputError
@@ -16,6 +17,7 @@ from gradformer.graphs.arrays import GraphArrays
 from gradformer.graphs.batch import Batch
 from gradformer.graphs.structures import register_structure
 from gradformer.structure.encodings import Normalization, laplacian
+from gradformer.zoo.path_bias import graph_arrays
 
 Array = NDArray[Any]
 
@@ -72,12 +74,8 @@ def with_eigenpairs(batch: Batch, count: int, normalization: Normalization) -> B
     name = array_name(normalization)
     if name in batch.extras or name in batch.encodings:
         return batch
-    index = batch.edges.edge_index.cpu().numpy()
-    node_ptr = batch.layout.node_ptr.cpu().numpy().astype(np.int64)
-    # Edges are sorted by target, so those of one graph lie together.
-    edge_ptr = batch.edges.target_ptr.cpu().numpy()[node_ptr].astype(np.int64)
-    first = np.repeat(node_ptr[:-1], np.diff(edge_ptr))
-    found = torch.from_numpy(eigenpairs(node_ptr, edge_ptr, index - first, count, normalization))
+    found = torch.from_numpy(eigenpairs(*graph_arrays(batch), count, normalization))
+    found = pad(found, (0, 0, 0, 0, 0, batch.num_nodes - len(found)))
     return replace(batch, extras={**batch.extras, name: found.to(batch.layout.device)})
 
 

@@ -15,7 +15,7 @@ from gradformer.zoo.mpnn import ConvolutionStack, StackConfig
 class GATConfig(StackConfig):
     """The defaults are those of Benchmarking GNNs for ZINC (half a million parameters)."""
 
-    width: int = field(default=144, metadata={"help": "channels of a node, all heads together"})
+    width: int = field(default=176, metadata={"help": "channels of a node, all heads together"})
     heads: int = field(default=8, metadata={"help": "attention heads, but one in the last layer"})
 
 

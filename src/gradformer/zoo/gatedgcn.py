@@ -27,7 +27,7 @@ class GatedGCNConfig(ModelConfig):
     """The defaults are those of Benchmarking GNNs for ZINC (half a million parameters)."""
 
     layers: int = field(default=16, metadata={"help": "number of layers"})
-    width: int = field(default=70, metadata={"help": "channels of a node"})
+    width: int = field(default=78, metadata={"help": "channels of a node"})
     last_width: int = field(default=0, metadata={"help": "channels after the last layer; 0: width"})
     lap: int = field(default=8, metadata={"help": "Laplacian eigenvectors added to the input"})
     flip_signs: bool = field(default=True, metadata={"help": "random signs of eigenvectors"})

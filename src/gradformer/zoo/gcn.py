@@ -15,7 +15,7 @@ from gradformer.zoo.mpnn import ConvolutionStack, StackConfig
 class GCNConfig(StackConfig):
     """The defaults are those of Benchmarking GNNs for ZINC (half a million parameters)."""
 
-    width: int = field(default=145, metadata={"help": "channels of a node"})
+    width: int = field(default=172, metadata={"help": "channels of a node"})
 
 
 @register("gcn")

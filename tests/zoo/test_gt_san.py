@@ -1,0 +1,133 @@
+"""GT and SAN: their promises, the complete graph, and attention that a loop can check."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gradformer.errors import ConfigError
+from gradformer.model.base import create_model
+from gradformer.zoo.pairs import complete_edges, unlinked
+from tests.zoo import toys
+
+SMALL = {"layers": 2, "width": 16, "heads": 2}
+SPECTRUM = {"eigenpairs": 4, "lpe_width": 6, "lpe_heads": 2, "lpe_layers": 1, "lpe_inner": 12}
+CASES = [
+    ("gt", {"lap": toys.STEPS, "dropout": 0.1}),
+    ("gt", {"lap": 0, "full_graph": True, "layer_norm": True, "batch_norm": False}),
+    ("gt", {"lap": 0, "edge_features": False}),
+    ("gt", {"lap": 0, "edge_features": False, "full_graph": True}),
+    ("san", {**SPECTRUM, "gamma": 0.1, "dropout": 0.1}),
+    ("san", {**SPECTRUM, "full_graph": False, "layer_norm": True, "batch_norm": False}),
+]
+
+
+def make(name, options, level="graph", edges=True):
+    return create_model(name, toys.toy_schema(level, edges), **SMALL, **options)
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_promises(name, options):
+    model = make(name, options)
+    toys.check_batch_mates(model)
+    if name == "gt" and not options["lap"]:  # eigenvectors turn with the order of the nodes
+        toys.check_relabelling(model)
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+@pytest.mark.parametrize("level", ["graph", "node"])
+def test_padding_changes_nothing(name, options, level):
+    toys.check_padding(lambda: make(name, options, level, edges=level == "graph"))
+
+
+@pytest.mark.parametrize(("name", "options"), CASES)
+def test_trains(name, options):
+    torch.manual_seed(0)
+    toys.check_training(make(name, {**options, "dropout": 0.0, **_calm(name)}), 40, 1e-2)
+
+
+def _calm(name):
+    return {"lpe_dropout": 0.0, "flip_signs": False} if name == "san" else {}
+
+
+def test_complete_edges_are_all_pairs():
+    batch = toys.toy_batch(toys.toy_schema())
+    pairs = complete_edges(batch.layout)
+    first = batch.layout.node_ptr.tolist()
+    spans = [range(a, b) for a, b in zip(first, first[1:])]
+    expected = [(s, t) for span in spans for t in span for s in span if s != t]
+    assert list(zip(pairs.source.tolist(), pairs.target.tolist())) == expected
+    by_source = sorted(range(len(expected)), key=lambda i: expected[i])
+    assert pairs.by_source.tolist() == by_source
+    linked = set(zip(batch.edges.source.tolist(), batch.edges.target.tolist()))
+    assert unlinked(batch.edges, pairs, batch.layout).tolist() == [
+        p not in linked for p in expected
+    ]
+
+
+def test_san_attention_by_hand():
+    """One layer against loops over pairs: two kinds of scores, one normaliser."""
+    torch.manual_seed(0)
+    model = make("san", {**SPECTRUM, "gamma": 0.5}).double().eval()
+    batch = model.prepare(toys.toy_batch(model.schema))
+    h = torch.randn(batch.num_nodes, 16, dtype=torch.float64)
+    e, f, layer = model.edge(batch), model.other, model.layers[0]
+    pairs = complete_edges(batch.layout)
+    messages = []
+    layer.block.message_dropout.register_forward_hook(lambda m, i, out: messages.append(out))
+    from gradformer.zoo.san import Others
+
+    layer(h, e, f, batch, Others(pairs, unlinked(batch.edges, pairs, batch.layout)))
+    edge_at = {
+        (s, t): i
+        for i, (s, t) in enumerate(zip(batch.edges.source.tolist(), batch.edges.target.tolist()))
+    }
+    for t in range(batch.num_nodes):
+        graph = batch.layout.graph[t]
+        top, total = torch.zeros(2, 8).double(), torch.full((2, 1), 1e-6).double()
+        for s in (batch.layout.graph == graph).nonzero()[:, 0].tolist():
+            if s == t:
+                continue
+            if (s, t) in edge_at:
+                c = layer.key(h[s]) * layer.query(h[t]) * layer.edge(e[edge_at[s, t]])
+                share = 1 / 1.5
+            else:
+                c = layer.other_key(h[s]) * layer.other_query(h[t]) * layer.other_edge(f)
+                share = 0.5 / 1.5
+            score = (c / 8**0.5).view(2, 8).sum(1, keepdim=True)
+            weight = score.clamp(-5, 5).exp() * share
+            top, total = top + weight * layer.value(h[s]).view(2, 8), total + weight
+        torch.testing.assert_close(messages[0][t], (top / total).flatten())
+
+
+def test_san_reads_the_spectrum_of_pyg_graphs():
+    """Eigenpairs are computed where the graphs do not bring them."""
+    from torch_geometric.data import Data
+
+    model = make("san", SPECTRUM).eval()
+    path = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    graph = Data(
+        x=torch.tensor([[0], [1], [2]]), edge_index=path, edge_attr=torch.ones(4, 1).long()
+    )
+    pairs = model.prepare(graph).extras["eigenpairs_sym"]
+    values = pairs[0, :, 1]
+    torch.testing.assert_close(values, torch.tensor([0.0, 1.0, 2.0, 0.0]), atol=1e-6, rtol=0)
+    assert model(graph).shape == (1, 2)
+
+
+def test_signs_are_drawn_for_each_graph_in_training_only():
+    from gradformer.model.encoders import SignFlip
+
+    batch = toys.toy_batch(toys.toy_schema()).with_seed(torch.tensor([1, 2]), 1)
+    flip, vectors = SignFlip(), torch.ones(batch.num_nodes, 32)
+    signs = flip(vectors, batch.nodes, batch.seeds)
+    assert set(signs.unique().tolist()) == {-1.0, 1.0}
+    for graph in range(batch.num_graphs):
+        assert len(signs[batch.layout.graph == graph].unique(dim=0)) == 1
+    assert len(signs.unique(dim=0)) == batch.num_graphs
+    assert torch.equal(flip.eval()(vectors, batch.nodes, None), vectors)
+
+
+def test_heads_must_divide_the_width():
+    with pytest.raises(ConfigError, match="heads"):
+        create_model("gt", toys.toy_schema(), width=16, heads=3)
