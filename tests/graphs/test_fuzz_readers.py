@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -62,6 +63,8 @@ def attempt(read: Callable[..., UserData], path: Path, **options: Any) -> UserDa
     except GradformerError:
         return None
     data.arrays.check("fuzz")
+    assert data.arrays.y is not None
+    assert not np.isinf(data.arrays.y).any()
     assert len(data.rows) == data.arrays.num_graphs > 0
     assert not {row for row, _ in data.skipped} & set(data.rows.tolist())
     like = Reading.from_dict(json.loads(json.dumps(data.reading.to_dict())))
@@ -160,16 +163,21 @@ def graph_lines(draw: Any) -> str:
     for _ in range(draw(st.integers(0, 3))):
         graph = draw(st.sampled_from(graphs))
         key = draw(st.sampled_from([*graph, "directed", "split", "other"]))
-        if draw(st.booleans()):
+        fate = draw(st.sampled_from(["replaced", "gone", "torn"]))
+        if fate == "replaced":
             graph[key] = draw(VALUE)
-        else:
+        elif fate == "gone":
             graph.pop(key, None)
+        elif isinstance(graph.get(key), list) and graph[key]:
+            torn = list(graph[key])
+            torn[draw(st.integers(0, len(torn) - 1))] = draw(VALUE)
+            graph[key] = torn
     text = "\n".join(json.dumps(graph) for graph in graphs)
     cut = draw(st.sampled_from([0, 0, 1, 30]))
     return text[: len(text) - cut]
 
 
-@fuzz(100)
+@fuzz(200)
 @given(text=graph_lines() | VALUE.map(json.dumps), level=st.sampled_from(["graph", "node"]))
 def test_json_lines(text: str, level: Any) -> None:
     survive(read_jsonl, "graphs.jsonl", text.encode(), level=level)
