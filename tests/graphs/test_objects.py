@@ -42,6 +42,18 @@ def test_the_level_of_pyg_graphs_is_seen_from_y() -> None:
     np.testing.assert_array_equal(graphs.arrays.y[0], np.float32([1, 0, np.nan]))
 
 
+def test_masks_split_the_nodes_of_a_single_graph() -> None:
+    y = torch.tensor([0, 1, 0])
+    train, val = torch.tensor([True, False, False]), torch.tensor([False, False, True])
+    data = from_pyg([path(y=y, train_mask=train, val_mask=val)])
+    assert data.arrays.split.tolist() == [[0], [-1], [1]]
+    assert from_pyg([path(y=y, train_mask=train)] * 2).arrays.split is None
+    with pytest.raises(InputError, match="val_mask holds nodes that another mask holds too"):
+        from_pyg([path(y=y, train_mask=train, val_mask=train)])
+    with pytest.raises(InputError, match=r"test_mask must be booleans \[nodes\], found \(2,\)"):
+        from_pyg([path(y=y, test_mask=train[:2])])
+
+
 @pytest.mark.parametrize(
     ("graph", "reason"),
     [

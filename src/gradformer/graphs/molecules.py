@@ -14,21 +14,10 @@ from numpy.typing import NDArray
 
 from gradformer.errors import InputError
 
-# Every vocabulary lists its values in order of their index; a value not listed takes the last
-# index, which stands for "anything else" (for bond stereo: for "any").
-ATOM_FEATURES = (
-    "atomic number",
-    "chirality",
-    "degree",
-    "formal charge",
-    "hydrogens",
-    "radical electrons",
-    "hybridization",
-    "aromatic",
-    "in ring",
-)
+# Atoms: atomic number, chirality, degree, formal charge, hydrogens, radical electrons,
+# hybridization, aromatic, in ring. Bonds: type, stereo, conjugated. The last index of a column that
+# is not yes or no stands for any value not listed (for stereo: for "any").
 ATOM_VOCABULARY = (119, 5, 12, 12, 10, 6, 6, 2, 2)
-BOND_FEATURES = ("type", "stereo", "conjugated")
 BOND_VOCABULARY = (5, 6, 2)
 
 _CHIRALITY = ("CHI_UNSPECIFIED", "CHI_TETRAHEDRAL_CW", "CHI_TETRAHEDRAL_CCW", "CHI_OTHER")

@@ -18,6 +18,7 @@ from gradformer.graphs.labels import MISSING
 from gradformer.graphs.molecules import ATOM_VOCABULARY, BOND_VOCABULARY, from_smiles
 from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
 from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData
+from gradformer.graphs.user_splits import PARTS
 from gradformer.progress import bar
 
 Targets = Sequence[Any]
@@ -34,6 +35,7 @@ def from_pyg(
 
     Integer features are categories, floats are quantities. y has shape [] or [1] (one target),
     [1, targets], or with level "node" [nodes]; the level is seen from these shapes if not stated.
+    A single graph with labelled nodes may bring train_mask, val_mask and test_mask.
     """
     graphs = list(graphs)
     if level is None:
@@ -59,7 +61,8 @@ def from_pyg(
             values = _numpy(data.edge_attr, "edge_attr")
             edge_attr = feature_matrix(values, "edge_attr", len(pairs))
         index, edge_attr = edge_list(pairs, nodes, edge_attr, directed=True)
-        return RawGraph(row, nodes, index, x, edge_attr, _pyg_targets(data, level))
+        split = _pyg_masks(data) if level == "node" and len(graphs) == 1 else None
+        return RawGraph(row, nodes, index, x, edge_attr, _pyg_targets(data, level), split)
 
     return _collect(graphs, convert, "graphs", skip_invalid, level=level, task=task, like=like)
 
@@ -201,6 +204,24 @@ def _pyg_targets(data: Data, level: Level) -> list[str | None] | None:
         shapes = "[nodes]" if level == "node" else "[1] or [1, targets]"
         raise InputError(f"y has shape {tuple(data.y.shape)}, expected {shapes}")
     return _texts(data.y.flatten().tolist())
+
+
+def _pyg_masks(data: Data) -> list[int] | None:
+    """The part of each node that the masks name, -1 for none; None without masks."""
+    masks = [getattr(data, f"{part}_mask", None) for part in PARTS]
+    if all(mask is None for mask in masks):
+        return None
+    parts = np.full(data.num_nodes, -1)
+    for part, (name, mask) in enumerate(zip(PARTS, masks)):
+        if mask is None:
+            continue
+        chosen = _numpy(mask, f"{name}_mask")
+        if chosen.shape != parts.shape or chosen.dtype != np.bool_:
+            raise InputError(f"{name}_mask must be booleans [nodes], found {chosen.shape}")
+        if (parts[chosen] >= 0).any():
+            raise InputError(f"{name}_mask holds nodes that another mask holds too")
+        parts[chosen] = part
+    return [int(part) for part in parts]
 
 
 def _texts(y: Any) -> list[str | None] | None:
