@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import networkx as nx
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch_geometric.data import Data
 
 from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.arrays import GraphArrays, Schema
 from gradformer.graphs.cards import find_card
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.datasets import open_card, split_of
+from gradformer.graphs.objects import from_networkx, from_pyg, from_smiles_list
 from gradformer.graphs.splits import Split, fixed_split, low_resource, random_split
 from gradformer.graphs.splits import stratified_split as stratified
 from gradformer.graphs.store import Store, pack
 from gradformer.graphs.structures import Structure
 from gradformer.graphs.targets import TargetScale, is_labelled
-from gradformer.graphs.user_data import UserData
+from gradformer.graphs.user_data import Reading, UserData
 from gradformer.graphs.user_splits import scaffold_split
 from gradformer.model.base import Needs
 from gradformer.training.metrics import check_metric, default_metric
@@ -95,6 +98,7 @@ def make_collator(store: Store, device: torch.device | str = "cpu") -> Collator:
         node_extras=extras("node"),
         edge_extras=extras("edge"),
         graph_extras=extras("graph"),
+        pair_extras=tuple(name for name in extras("pair") if name != "distance"),
         device=device,
     )
 
@@ -130,6 +134,23 @@ def benchmark(recipe: Recipe, mirror: str | os.PathLike[str] | None = None) -> T
     )
 
 
+def user_data(objects: Any, like: Reading | None = None, **options: Any) -> UserData:
+    """PyG ``Data``, NetworkX graphs or SMILES as :class:`UserData`.
+
+    ``options`` are those of the functions in :mod:`gradformer.graphs.objects`.
+    """
+    items = [objects] if isinstance(objects, Data | nx.Graph) else list(objects)
+    if not items:
+        raise InputError("data: the list of graphs is empty")
+    for kind, convert in ((Data, from_pyg), (nx.Graph, from_networkx), (str, from_smiles_list)):
+        if isinstance(items[0], kind):
+            found: UserData = convert(items, like=like, **options)  # type: ignore[operator]
+            return found
+    raise InputError(
+        f"data: got {type(items[0]).__name__}, expected PyG Data, NetworkX graphs or SMILES"
+    )
+
+
 def own_data(recipe: Recipe, user: UserData) -> TrainingData:
     """A user's graphs, packed in memory as the recipe's model needs them."""
     if user.arrays.y is None:
@@ -150,6 +171,7 @@ def own_data(recipe: Recipe, user: UserData) -> TrainingData:
         store,
         split,
         default_metric(task),
+        "nodes" if _one_graph(arrays) else "graphs",
         scaled=task == "regression",
         about={"name": recipe.dataset, "reading": user.reading.to_dict()},
     )
@@ -158,7 +180,7 @@ def own_data(recipe: Recipe, user: UserData) -> TrainingData:
 def _own_split(kind: str, user: UserData, arrays: GraphArrays) -> Callable[[int], Split]:
     """Seed → split of a user's graphs; ``auto`` is the column where there is one, else random.
 
-    Graphs without any label take no part.
+    A single graph with labels for its nodes is split by nodes. What has no label takes no part.
     """
     choice("data.split", kind, OWN_SPLITS)
     given = arrays.split
@@ -167,35 +189,36 @@ def _own_split(kind: str, user: UserData, arrays: GraphArrays) -> Callable[[int]
             raise ConfigError("data.split: the data name no parts; add a split column, or random")
         column = given[:, 0]
         return lambda seed: fixed_split(column)
-    labelled = _labelled_graphs(arrays)
+    labelled = _labelled_items(arrays)
     if kind == "scaffold":
         if user.smiles is None:
             raise ConfigError("data.split: scaffold needs molecules; use random")
         smiles = [user.smiles[graph] for graph in labelled]
         return lambda seed: _numbered(fixed_split(scaffold_split(smiles, seed=seed)), labelled)
     if kind == "stratified":
-        if arrays.schema.level != "graph" or arrays.schema.task not in ("multiclass", "binary"):
-            raise ConfigError("data.split: stratified needs one class for each graph; use random")
+        whole_graphs = arrays.schema.level == "graph" or _one_graph(arrays)
+        if not whole_graphs or arrays.schema.task not in ("multiclass", "binary"):
+            raise ConfigError("data.split: stratified needs one class for each item; use random")
         assert arrays.y is not None
         classes = arrays.y.reshape(len(arrays.y), -1)[labelled, 0].astype(np.int64)
         return lambda seed: _numbered(stratified(classes, seed), labelled)
     return lambda seed: _numbered(random_split(len(labelled), seed), labelled)
 
 
-def _labelled_graphs(arrays: GraphArrays) -> NDArray[np.int64]:
+def _one_graph(arrays: GraphArrays) -> bool:
+    return arrays.schema.level == "node" and arrays.num_graphs == 1
+
+
+def _labelled_items(arrays: GraphArrays) -> NDArray[np.int64]:
+    """Graphs that have a label, or nodes where there is one graph."""
     assert arrays.y is not None
     known = is_labelled(arrays.y).reshape(len(arrays.y), -1).any(axis=1)
-    if arrays.schema.level == "node":
+    if arrays.schema.level == "node" and not _one_graph(arrays):
         count = np.concatenate([[0], np.cumsum(known)])
         known = np.diff(count[arrays.node_ptr]) > 0
     return np.flatnonzero(known)
 
 
-def _numbered(split: Split, graphs: NDArray[np.int64]) -> Split:
-    """A split of positions as a split of the graphs at these positions."""
-    return Split(*(graphs[part] for part in split))
-
-
-def with_graphs(data: TrainingData, user: UserData) -> TrainingData:
-    """Other graphs in the place of ``data``'s, for prediction."""
-    return replace(data, store=pack(user.arrays, data.store.structure))
+def _numbered(split: Split, items: NDArray[np.int64]) -> Split:
+    """A split of positions as a split of the items at these positions."""
+    return Split(*(items[part] for part in split))

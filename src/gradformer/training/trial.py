@@ -15,7 +15,6 @@ from torch import Tensor
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.portable import permutation
 from gradformer.model.base import GraphModel, ModelConfig, model_class
-from gradformer.model.parallel import is_shared
 from gradformer.training.data import Part, TrainingData
 from gradformer.training.evaluation import predict
 from gradformer.training.losses import Objective, balanced_weights, loss_name
@@ -198,10 +197,3 @@ def initial_model(name: str, config: ModelConfig, data: TrainingData, seed: int)
         torch.manual_seed(seed)
         model: GraphModel = make(data.schema, config, **options)
     return model
-
-
-def share(ids: Tensor) -> Tensor:
-    """The graphs of a batch that fall to this process."""
-    if not is_shared():
-        return ids
-    return ids[torch.distributed.get_rank() :: torch.distributed.get_world_size()]

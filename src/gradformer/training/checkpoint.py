@@ -1,0 +1,123 @@
+"""Checkpoints: a trial between two steps, as files that any later process continues from.
+
+``<trial>/checkpoints/epoch-00003-step-00000120/`` holds ``tensors.safetensors`` (weights, averaged
+weights, weights of the best epoch, both vectors of the optimizer, losses of the epoch so far) and
+``state.json`` (the rest, and a checksum of the tensors). ``<trial>/checkpoints/latest`` names the
+folder to continue from. The folder is written under another name, synced, renamed; the pointer
+follows; then the checkpoint before it is removed. The same state gives the same bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from pathlib import Path
+
+import torch
+from safetensors.torch import load as read_tensors
+from safetensors.torch import save as write_tensors
+from torch import Tensor
+
+from gradformer.errors import InputError
+from gradformer.graphs.atomic import appearing
+from gradformer.training.files import read_json, replace_file, writing
+from gradformer.training.trial import Progress, Trial
+
+FORMAT = 1
+
+
+def save_checkpoint(folder: Path, trial: Trial) -> None:
+    """Write the state of ``trial`` under ``folder``, the trial's own."""
+    place = folder / "checkpoints"
+    step = int(trial.step.count)
+    target = place / f"epoch-{trial.progress.epoch:05d}-step-{step:08d}"
+    tensors = write_tensors(_tensors(trial))
+    state = {
+        "format": FORMAT,
+        "step": step,
+        "seed": trial.seed,
+        "progress": trial.progress.to_dict(),
+        "sha256": hashlib.sha256(tensors).hexdigest(),
+    }
+    with writing(target):
+        place.mkdir(parents=True, exist_ok=True)
+        if _latest(place) == target:
+            return
+        if target.exists():  # renamed by a process that was killed before it moved the pointer
+            shutil.rmtree(target)
+        with appearing(target) as unfinished:
+            (unfinished / "tensors.safetensors").write_bytes(tensors)
+            (unfinished / "state.json").write_text(json.dumps(state, indent=1) + "\n")
+    replace_file(place / "latest", f"{target.name}\n")
+    for old in place.iterdir():
+        if old.is_dir() and old != target:
+            shutil.rmtree(old, ignore_errors=True)
+
+
+def load_checkpoint(folder: Path, trial: Trial) -> bool:
+    """Bring ``trial`` to the state under ``folder``; False if there is no checkpoint."""
+    place = folder / "checkpoints"
+    source = _latest(place)
+    if source is None:
+        return False
+    state = read_json(source / "state.json")
+    path = source / "tensors.safetensors"
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read ({error.strerror}); restore it") from None
+    if state.get("format") != FORMAT:
+        raise InputError(f"{source}: format {state.get('format')}, this version reads {FORMAT}")
+    if hashlib.sha256(data).hexdigest() != state["sha256"]:
+        raise InputError(f"{path}: damaged, its checksum is another; restore the file")
+    if state["seed"] != trial.seed:
+        raise InputError(f"{source}: belongs to seed {state['seed']}, expected {trial.seed}")
+    _restore(trial, read_tensors(data))
+    trial.step.count.fill_(state["step"])
+    trial.progress = Progress(**state["progress"])
+    return True
+
+
+def _latest(place: Path) -> Path | None:
+    """The folder that the pointer names, None if there is no pointer."""
+    try:
+        name = (place / "latest").read_text().strip()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise InputError(f"{place / 'latest'}: cannot be read ({error.strerror})") from None
+    return place / name
+
+
+def _vectors(trial: Trial) -> dict[str, Tensor]:
+    """Everything that a trial changes, as vectors laid out like its weights."""
+    step = trial.step
+    vectors = {
+        "weights": trial.weights.vector,
+        "best": trial.best,
+        "mean": step.optimizer.mean,
+        "square": step.optimizer.square,
+    }
+    return vectors if step.average is None else {**vectors, "average": step.average}
+
+
+def _tensors(trial: Trial) -> dict[str, Tensor]:
+    """Host copies by name, ``<vector>/<tensor>``."""
+    found = {
+        f"{kind}/{name}": view.detach().cpu().clone()
+        for kind, vector in _vectors(trial).items()
+        for name, view in trial.weights.views(vector).items()
+    }
+    losses = torch.stack(trial.losses).cpu() if trial.losses else torch.zeros(0)
+    return {**found, "losses": losses}
+
+
+def _restore(trial: Trial, tensors: dict[str, Tensor]) -> None:
+    for kind, vector in _vectors(trial).items():
+        for name, view in trial.weights.views(vector).items():
+            stored = tensors.get(f"{kind}/{name}")
+            if stored is None or stored.shape != view.shape:
+                raise InputError(f"checkpoint: {kind}/{name} is missing or has another shape")
+            view.copy_(stored)
+    trial.losses = list(tensors["losses"].to(trial.weights.vector.device).unbind())

@@ -1,0 +1,50 @@
+"""Several processes, one batch: started by ``torchrun``, joined here."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from gradformer.model.parallel import is_shared, shared_batch
+
+
+@contextmanager
+def joined(device: torch.device) -> Iterator[None]:
+    """Join the processes that ``torchrun`` started; with a single process, nothing happens."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or is_shared():
+        yield
+        return
+    torch.distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    try:
+        with shared_batch():
+            yield
+    finally:
+        torch.distributed.destroy_process_group()
+
+
+def from_first(value: Any) -> Any:
+    """The value that the first process has, in all of them."""
+    if not is_shared():
+        return value
+    box = [value]
+    torch.distributed.broadcast_object_list(box)
+    return box[0]
+
+
+def is_first() -> bool:
+    """Whether this process writes for all."""
+    return not is_shared() or torch.distributed.get_rank() == 0
+
+
+def find_device(name: str = "auto") -> torch.device:
+    """``auto`` is this process's GPU if there is one, else the CPU."""
+    if name == "auto":
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    device = torch.device(name)
+    if device.type == "cuda" and device.index is None:
+        device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    return device

@@ -1,0 +1,67 @@
+"""Writing to a run's folder: whole or not at all, and errors that say what to do."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from gradformer.errors import InputError
+from gradformer.graphs.atomic import flush
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn a failure of the disk into one line; what was there before is still there."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(
+            f"{path}: cannot be written ({error.strerror or error}); make room or mend the "
+            "permissions, then continue with --resume: the last checkpoint is whole"
+        ) from error
+
+
+def replace_file(path: Path, content: str | bytes) -> None:
+    """Write ``path`` so that, whenever the process ends, it holds the old or the new content."""
+    data = content.encode() if isinstance(content, str) else content
+    unfinished = path.with_name(f".{path.name}.unfinished")
+    with writing(path):
+        try:
+            with open(unfinished, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+            unfinished.replace(path)
+            flush(path.parent)
+        except OSError:
+            unfinished.unlink(missing_ok=True)
+            raise
+
+
+def replace_json(path: Path, value: Any) -> None:
+    """:func:`replace_file` with JSON; NaN, which JSON has not, is written as null."""
+    replace_file(path, json.dumps(plain(value), indent=1, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file of a run."""
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise InputError(f"{path}: cannot be read ({reason}); the run is damaged") from None
+
+
+def plain(value: Any) -> Any:
+    """``value`` with None in the place of every number that is not finite."""
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not -float("inf") < value < float("inf"):
+        return None
+    return value

@@ -1,0 +1,220 @@
+"""From data to a run, in one call; and from a run that was stopped to its end."""
+
+from __future__ import annotations
+
+import fcntl
+import shutil
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gradformer.errors import ConfigError, InputError
+from gradformer.graphs.cards import find_card, is_card
+from gradformer.graphs.own import read
+from gradformer.graphs.user_data import UserData
+from gradformer.training.data import TrainingData, benchmark, own_data, user_data
+from gradformer.training.distributed import find_device, from_first, is_first, joined
+from gradformer.training.files import replace_file, replace_json, writing
+from gradformer.training.recipe import Recipe, load_recipe, recipe_names
+from gradformer.training.run import Run, describe_data
+from gradformer.training.trials import SAVE_EVERY, Trials, summary
+
+OWN = "own"
+"""The recipe for a user's own graphs."""
+
+
+def fit(
+    data: Any,
+    *,
+    recipe: Recipe | None = None,
+    model: str | None = None,
+    preset: str | None = None,
+    settings: Iterable[str] = (),
+    trials: int | None = None,
+    out: str | Path | None = None,
+    overwrite: bool = False,
+    mirror: str | Path | None = None,
+    device: str = "auto",
+    save_every: float = SAVE_EVERY,
+    tensorboard: bool = True,
+    quiet: bool = False,
+    **reading: Any,
+) -> Run:
+    """Train on ``data`` and give back the run.
+
+    Args:
+        data: a benchmark or recipe by name; the path of a table, a JSON-lines file or a TU folder;
+            a list of PyG ``Data``, NetworkX graphs or SMILES; or :class:`TrainingData`.
+        recipe: a complete recipe; else the package's for this data with ``model``, ``preset`` and
+            ``settings`` (``a.b=c``) applied, see :func:`load_recipe`.
+        trials: number of seeds.
+        out: the folder to make; ``runs/<dataset>-<model>-<time>`` if not given.
+        overwrite: replace a run that is there.
+        mirror: folder with raw files of benchmarks, else ``GRADFORMER_DATA``.
+        device: ``auto``, ``cpu``, ``cuda``.
+        save_every: seconds between checkpoints.
+        tensorboard, quiet: write TensorBoard files; show no progress.
+        reading: how to read ``data``: ``smiles``, ``target``, ``y``, ``task``, ``skip_invalid`` …
+    """
+    if recipe is None:
+        recipe = load_recipe(_recipe_name(data), model=model, preset=preset, settings=settings)
+        if isinstance(data, str | Path) and not _is_benchmark(data):
+            recipe = replace(recipe, dataset=str(data))
+    elif model is not None or preset is not None:
+        raise ConfigError("recipe: give either a recipe, or a model and a preset")
+    else:
+        recipe = recipe.change(*settings)
+    if trials is not None:
+        recipe = replace(recipe, trials=trials)
+    where = find_device(device)
+    with joined(where), _precision(recipe.train.precision):
+        material, origin = _material(data, recipe, mirror, reading)
+        folder = Path(from_first(_new_name(recipe, out)))
+        if is_first():
+            _make(folder, overwrite)
+        with _held(folder):
+            if is_first():
+                describe_data(folder / "data.json", material, origin)
+                replace_file(folder / "recipe.yaml", recipe.to_yaml())
+            return _train(folder, recipe, material, where, save_every, tensorboard, quiet)
+
+
+def resume(
+    folder: str | Path,
+    data: Any = None,
+    *,
+    mirror: str | Path | None = None,
+    device: str = "auto",
+    save_every: float = SAVE_EVERY,
+    tensorboard: bool = True,
+    quiet: bool = False,
+) -> Run:
+    """Continue a run to exactly what it would have been without the stop.
+
+    ``data`` is needed only where the run was given Python objects.
+    """
+    run = Run.load(folder)
+    origin = run.origin
+    if data is None:
+        if origin["kind"] == "objects":
+            raise InputError(f"{folder}: was trained on Python objects; give them again as data")
+        data = origin["path"] if origin["kind"] == "file" else run.recipe.dataset
+    where = find_device(device)
+    with joined(where), _precision(run.recipe.train.precision), _held(run.folder):
+        reading = origin.get("options", {})
+        mirror = mirror or origin.get("mirror")
+        material, _ = _material(data, run.recipe, mirror, reading)
+        if material.store.content != origin["content"]:
+            raise InputError(f"{folder}: the data are not those that the run began with")
+        return _train(run.folder, run.recipe, material, where, save_every, tensorboard, quiet)
+
+
+def _train(
+    folder: Path,
+    recipe: Recipe,
+    data: TrainingData,
+    device: torch.device,
+    save_every: float,
+    tensorboard: bool,
+    quiet: bool,
+) -> Run:
+    trials = Trials(
+        folder, recipe, data, device, save_every=save_every, tensorboard=tensorboard, quiet=quiet
+    )
+    results = from_first(trials.run())
+    if is_first():
+        replace_json(folder / "results.json", summary(results, data.metric))
+    return Run.load(folder)
+
+
+def _material(
+    data: Any, recipe: Recipe, mirror: str | Path | None, reading: dict[str, Any]
+) -> tuple[TrainingData, dict[str, Any]]:
+    """The data to train on, and how to find them again."""
+    if isinstance(data, TrainingData):
+        return data, {"kind": "objects"}
+    if _is_benchmark(data):
+        for option in reading:
+            raise ConfigError(f"{option}: not an option of the benchmark {recipe.dataset}")
+        return benchmark(recipe, mirror), {
+            "kind": "benchmark",
+            "mirror": None if mirror is None else str(Path(mirror).absolute()),
+        }
+    if isinstance(data, str | Path):
+        path = str(Path(data).absolute())
+        return own_data(recipe, read(data, **reading)), {
+            "kind": "file",
+            "path": path,
+            "options": reading,
+        }
+    user = data if isinstance(data, UserData) else user_data(data, **reading)
+    return own_data(recipe, user), {"kind": "objects"}
+
+
+def _is_benchmark(data: Any) -> bool:
+    if not isinstance(data, str | Path):
+        return False
+    name = str(data)
+    return (name in recipe_names() and name != OWN) or (is_card(name) and not Path(name).exists())
+
+
+def _recipe_name(data: Any) -> str:
+    if not _is_benchmark(data):
+        if isinstance(data, str) and not Path(data).exists():
+            find_card(data)  # raises with the nearest name
+        return OWN
+    return str(data) if str(data) in recipe_names() else find_card(str(data)).name
+
+
+def _new_name(recipe: Recipe, out: str | Path | None) -> str:
+    if out is not None:
+        return str(out)
+    dataset = Path(recipe.dataset).name.split(".")[0] or "data"
+    return f"runs/{dataset}-{recipe.model.name}-{time.strftime('%Y%m%d-%H%M%S')}"
+
+
+def _make(folder: Path, overwrite: bool) -> None:
+    """An empty folder; one that holds anything else than a run is never removed."""
+    with writing(folder):
+        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+            if not overwrite:
+                raise InputError(
+                    f"{folder}: exists already; choose another folder, continue it with --resume, "
+                    "or replace it with --overwrite"
+                )
+            if not (folder / "recipe.yaml").is_file():
+                raise InputError(f"{folder}: is not a run, so it is not overwritten")
+            shutil.rmtree(folder)
+        folder.mkdir(parents=True, exist_ok=True)
+
+
+@contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """Keep other processes from training in the same folder; freed however this one ends."""
+    if not is_first():
+        yield
+        return
+    with writing(folder):
+        file = open(folder / ".lock", "a")  # noqa: SIM115
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{folder}: another process is training there") from None
+        yield
+
+
+@contextmanager
+def _precision(name: str) -> Iterator[None]:
+    """Products of float32 in tf32 only where the recipe says so."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)

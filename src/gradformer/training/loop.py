@@ -1,0 +1,113 @@
+"""Epoch after epoch, trial beside trial, until all are done or someone asks to stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradformer.errors import GradformerError
+from gradformer.graphs.collate import Capacity
+from gradformer.model.parallel import is_shared
+from gradformer.training.trial import Trial
+
+
+class StoppedError(GradformerError):
+    """Training was asked to stop and has saved its state; ``signal`` is what asked."""
+
+    def __init__(self, message: str, signal_number: int) -> None:
+        super().__init__(message)
+        self.signal = signal_number
+
+
+class Stop:
+    """Whether a signal has asked to stop. A second one ends the process at once."""
+
+    def __init__(self) -> None:
+        self.signal: int | None = None
+
+    @contextmanager
+    def listening(self) -> Iterator[Stop]:
+        """Inside, SIGINT and SIGTERM are noted (in the main thread only)."""
+        if threading.current_thread() is not threading.main_thread():
+            yield self
+            return
+        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+
+        def note(number: int, frame: Any) -> None:
+            if self.signal is not None:
+                signal.signal(number, signal.SIG_DFL)
+                signal.raise_signal(number)
+            self.signal = number
+
+        try:
+            for number in before:
+                signal.signal(number, note)
+            yield self
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def agreed(self) -> bool:
+        """Whether any process that shares the batch was asked; all get the same answer."""
+        if not is_shared():
+            return self.signal is not None
+        asked = torch.tensor(self.signal or 0)
+        torch.distributed.all_reduce(asked, torch.distributed.ReduceOp.MAX)
+        self.signal = int(asked) or None
+        return self.signal is not None
+
+
+def train(
+    trials: list[Trial],
+    on_epoch: Callable[[Trial, Mapping[str, Any]], None],
+    stop: Stop,
+) -> bool:
+    """Train all trials to their end, an epoch of each in turn; False if stopped before.
+
+    ``on_epoch(trial, record)`` is told of every epoch. A trial that diverges leaves the others
+    as they are.
+    """
+    live = [trial for trial in trials if trial.progress.status == "training"]
+    while live:
+        for trial in live:
+            began = time.perf_counter()
+            already = len(trial.losses)
+            if not train_epoch(trial, stop):
+                return False
+            graphs = (trial.steps_per_epoch - already) * trial.recipe.train.batch_size
+            graphs = min(graphs, len(trial.data.graphs(trial.parts.train)))
+            seconds = time.perf_counter() - began
+            record = trial.close_epoch()
+            whole = time.perf_counter() - began
+            on_epoch(
+                trial,
+                {**record, "seconds": whole, "graphs_per_second": graphs / max(seconds, 1e-9)},
+            )
+        live = [trial for trial in live if trial.progress.status == "training"]
+    return True
+
+
+def train_epoch(trial: Trial, stop: Stop) -> bool:
+    """The steps of the present epoch that are not done yet; False if stopped between two."""
+    for ids in trial.batches()[len(trial.losses) :]:
+        if stop.agreed():
+            return False
+        trial.losses.append(trial.step(*own_share(ids)))
+    return True
+
+
+def own_share(ids: Tensor) -> tuple[Tensor, Capacity | None]:
+    """The graphs of a batch that fall to this process; an empty slot if there are none."""
+    if not is_shared():
+        return ids, None
+    share = ids[torch.distributed.get_rank() :: torch.distributed.get_world_size()]
+    if len(share):
+        return share, None
+    return torch.full_like(ids[:1], -1), Capacity(graphs=1, nodes=1, edges=1, largest=1)

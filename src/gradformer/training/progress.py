@@ -1,0 +1,110 @@
+"""What a user sees while trials run: bars in a terminal, plain lines elsewhere, or nothing."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from gradformer.training.metrics import METRICS
+from gradformer.training.trial import Trial
+
+LINE_EVERY = 2.0  # seconds between plain lines
+
+
+class Display:
+    """One row for each trial: epoch, loss, validation, graphs a second, time left.
+
+    Args:
+        trials: what is going to run.
+        quiet: show nothing.
+        console: standard error by default, so that results can be piped.
+    """
+
+    def __init__(
+        self, trials: list[Trial], quiet: bool = False, console: Console | None = None
+    ) -> None:
+        self._console = console or Console(stderr=True, quiet=quiet)
+        self._bars: Progress | None = None
+        self._last_line = 0.0
+        self._began = time.monotonic()
+        self._first = {trial.number: trial.progress.epoch for trial in trials}
+        self._rows = {}
+        if quiet or not self._console.is_terminal:
+            return
+        self._bars = Progress(
+            TextColumn("trial {task.fields[trial]}"),
+            BarColumn(bar_width=20),
+            MofNCompleteColumn(),
+            TextColumn("{task.fields[text]}"),
+            TimeRemainingColumn(),
+            console=self._console,
+        )
+        for trial in trials:
+            self._rows[trial.number] = self._bars.add_task(
+                "",
+                total=trial.recipe.train.epochs,
+                completed=trial.progress.epoch,
+                trial=trial.number,
+                text="",
+            )
+
+    def __enter__(self) -> Display:
+        if self._bars is not None:
+            self._bars.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._bars is not None:
+            self._bars.stop()
+
+    def epoch(self, trial: Trial, record: Mapping[str, Any]) -> None:
+        """Show the epoch that a trial has finished."""
+        text = describe(trial, record)
+        if self._bars is not None:
+            row = self._rows[trial.number]
+            self._bars.update(row, completed=trial.progress.epoch, text=text)
+            if trial.progress.status == "finished":
+                self._bars.update(row, total=trial.progress.epoch)
+            return
+        now = time.monotonic()
+        ends = trial.progress.status != "training"
+        if ends or now - self._last_line >= LINE_EVERY:
+            self._last_line = now
+            epochs = trial.recipe.train.epochs
+            left = "" if ends else f"  {_duration(self._left(trial))} left"
+            line = f"trial {trial.number}  epoch {trial.progress.epoch}/{epochs}  {text}{left}"
+            self._console.print(line, highlight=False, soft_wrap=True)
+
+    def say(self, text: str) -> None:
+        """A line above the bars."""
+        (self._bars.console if self._bars is not None else self._console).print(
+            text, highlight=False, soft_wrap=True
+        )
+
+    def _left(self, trial: Trial) -> float:
+        done = trial.progress.epoch - self._first[trial.number]
+        took = time.monotonic() - self._began
+        return took / max(done, 1) * (trial.recipe.train.epochs - trial.progress.epoch)
+
+
+def describe(trial: Trial, record: Mapping[str, Any]) -> str:
+    """The values of an epoch in one line."""
+    if "bad_step" in record:
+        return f"stopped: the loss of step {record['bad_step']} is not finite"
+    value, best = record["val"][trial.metric], trial.progress.best.get(trial.metric)
+    assert trial.metric in METRICS
+    return (
+        f"loss {record['loss']:.4f}  val {trial.metric} {value:.4f}"
+        + ("" if best is None else f" (best {best:.4f})")
+        + f"  {record.get('graphs_per_second', 0.0):.0f} graphs/s"
+    )
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}"

@@ -1,0 +1,140 @@
+"""What a run writes down: one JSON object a line, and the same curves for TensorBoard."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import subprocess
+from collections.abc import Mapping
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gradformer.graphs.atomic import flush
+from gradformer.training.files import plain, replace_file, writing
+
+_LIBRARIES = ("gradformer", "torch", "torch_geometric", "triton", "numpy", "numba", "safetensors")
+
+
+class Recorder:
+    """Appends to ``record.jsonl``: a ``run`` line, then ``epoch`` and ``result`` lines."""
+
+    def __init__(self, path: Path, tensorboard: bool = False) -> None:
+        self.path = path
+        with writing(path):
+            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115
+        self._tensorboard = tensorboard
+        self._boards: dict[int, Any] = {}
+
+    def write(self, kind: str, **values: Any) -> None:
+        line = json.dumps(plain({"kind": kind, **values}), ensure_ascii=False)
+        with writing(self.path):
+            self._file.write(line + "\n")
+            self._file.flush()
+
+    def epoch(self, trial: int, record: Mapping[str, Any]) -> None:
+        """The values of one epoch of a trial."""
+        self.write("epoch", trial=trial, **record)
+        if self._tensorboard:
+            board = self._board(trial, int(record["epoch"]))
+            for name in ("loss", "lr", "graphs_per_second"):
+                if name in record:
+                    board.add_scalar(name, record[name], record["epoch"])
+            for name, value in record.get("val", {}).items():
+                board.add_scalar(f"val/{name}", value, record["epoch"])
+            for layer, starts in enumerate(record.get("starts", [])):
+                for head, value in enumerate(starts):
+                    board.add_scalar(f"start/{layer}/{head}", value, record["epoch"])
+
+    def sync(self) -> None:
+        """Bring everything written to the disk: called before a checkpoint refers to it."""
+        with writing(self.path):
+            flush(self.path)
+            for board in self._boards.values():
+                board.flush()
+
+    def close(self) -> None:
+        self._file.close()
+        for board in self._boards.values():
+            board.close()
+
+    def _board(self, trial: int, epoch: int) -> Any:
+        if trial not in self._boards:
+            from torch.utils.tensorboard import SummaryWriter
+
+            folder = self.path.parent / "tensorboard" / f"trial-{trial}"
+            self._boards[trial] = SummaryWriter(str(folder), purge_step=epoch)
+        return self._boards[trial]
+
+
+def truncate(path: Path, epochs: Mapping[int, int]) -> None:
+    """Forget what happened after the checkpoints: ``epochs`` done by each trial.
+
+    Result lines are dropped too (whoever continues writes them again), and a line that a killed
+    process left unfinished.
+    """
+    kept = [
+        json.dumps(entry, ensure_ascii=False)
+        for entry in read_record(path)
+        if entry["kind"] not in ("epoch", "result")
+        or (entry["kind"] == "epoch" and entry["epoch"] <= epochs.get(entry["trial"], 0))
+    ]
+    replace_file(path, "".join(line + "\n" for line in kept))
+
+
+def read_record(path: Path) -> list[dict[str, Any]]:
+    """The lines of a record, less one that was never finished."""
+    entries = []
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        return []
+    for line in text.split("\n"):
+        try:
+            entry = json.loads(line)
+        except json.JSONDecodeError:
+            continue
+        if isinstance(entry, dict) and "kind" in entry:
+            entries.append(entry)
+    return entries
+
+
+def environment(device: torch.device) -> dict[str, Any]:
+    """Versions, device and commit: what a number depends on besides its recipe."""
+    name = platform.processor() or platform.machine()
+    if device.type == "cuda":
+        name = torch.cuda.get_device_name(device)
+    return {
+        "python": platform.python_version(),
+        "versions": {library: _version(library) for library in _LIBRARIES},
+        "device": device.type,
+        "device_name": name,
+        "threads": torch.get_num_threads(),
+        "processes": int(os.environ.get("WORLD_SIZE", "1")),
+        "commit": _commit(),
+    }
+
+
+def _version(library: str) -> str | None:
+    try:
+        return version(library)
+    except PackageNotFoundError:
+        return None
+
+
+def _commit() -> str | None:
+    """The commit of the source, where the package is used from its repository."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"],
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

@@ -1,0 +1,188 @@
+"""A run: a folder with a recipe, its record, its trials and their results."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from safetensors.torch import load_file
+
+from gradformer.errors import InputError
+from gradformer.graphs.arrays import Schema
+from gradformer.graphs.own import read
+from gradformer.graphs.store import Store, pack
+from gradformer.graphs.structures import Structure
+from gradformer.graphs.user_data import Reading, UserData
+from gradformer.model.base import GraphModel, model_class
+from gradformer.structure.codebook import Codebook
+from gradformer.training.data import TrainingData, make_collator, user_data
+from gradformer.training.evaluation import predict
+from gradformer.training.files import read_json, replace_json
+from gradformer.training.recipe import Recipe
+from gradformer.training.records import read_record
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What the trials of a run say about some graphs.
+
+    Shapes: ``trials`` [trials, rows, outputs] (probabilities of classes, or values in the user's
+    units); ``value`` and ``spread`` [rows, outputs], their mean and standard deviation. Rows are
+    graphs, or nodes for a model of nodes, in the order given.
+    """
+
+    trials: NDArray[np.float64]
+    data: UserData | None = None
+
+    @property
+    def value(self) -> NDArray[np.float64]:
+        mean: NDArray[np.float64] = self.trials.mean(axis=0)
+        return mean
+
+    @property
+    def spread(self) -> NDArray[np.float64]:
+        std: NDArray[np.float64] = self.trials.std(axis=0)
+        return std
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run on disk.
+
+    ``recipe.yaml`` the complete recipe · ``data.json`` what the data look like and where they came
+    from · ``record.jsonl`` everything that happened · ``results.json`` the outcome ·
+    ``trials/<k>/`` ``model.safetensors``, ``result.json`` and the last checkpoint of trial k.
+    """
+
+    folder: Path
+    recipe: Recipe
+    schema: Schema
+    structure: Structure
+    codebook: Codebook
+    origin: dict[str, Any]
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Run:
+        """Open a run, finished or not."""
+        folder = Path(folder)
+        if not (folder / "recipe.yaml").is_file():
+            raise InputError(f"{folder}: not a run (there is no recipe.yaml)")
+        stored = read_json(folder / "data.json")
+        try:
+            schema: dict[str, Any] = {
+                k: tuple(v) if isinstance(v, list) else v for k, v in stored["schema"].items()
+            }
+            return cls(
+                folder,
+                Recipe.load(folder / "recipe.yaml"),
+                Schema(**schema),
+                Structure.from_dict(stored["structure"]),
+                Codebook.from_list(stored["codebook"]["name"], stored["codebook"]["values"]),
+                stored["origin"],
+            )
+        except (KeyError, TypeError) as error:
+            raise InputError(f"{folder / 'data.json'}: damaged ({error!r})") from None
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """The outcome: metric, mean and std of validation and test, and each trial."""
+        path = self.folder / "results.json"
+        if not path.exists():
+            raise InputError(
+                f"{self.folder}: not finished; continue: gradformer train --resume {self.folder}"
+            )
+        found: dict[str, Any] = read_json(path)
+        return found
+
+    @property
+    def record(self) -> list[dict[str, Any]]:
+        """The lines of ``record.jsonl``."""
+        return read_record(self.folder / "record.jsonl")
+
+    @property
+    def reading(self) -> Reading | None:
+        """How the user's own training data were read; None for a benchmark."""
+        saved = self.origin.get("reading")
+        return None if saved is None else Reading.from_dict(saved)
+
+    @property
+    def trials(self) -> list[int]:
+        """Trials that have weights to predict with."""
+        folder = self.folder / "trials"
+        found = [int(p.name) for p in folder.iterdir() if (p / "model.safetensors").is_file()]
+        return sorted(found)
+
+    def model(self, trial: int = 0) -> GraphModel:
+        """The model of a trial with its selected weights, in eval mode."""
+        path = self.folder / "trials" / str(trial) / "model.safetensors"
+        if not path.is_file():
+            raise InputError(f"{path}: there is none; the trial is not finished")
+        make: Any = model_class(self.recipe.model.name)
+        options = {}
+        if self.recipe.model.config.needs().index not in (None, "hops"):
+            options["codebook"] = torch.from_numpy(np.array(self.codebook.values))
+        model: GraphModel = make(self.schema, self.recipe.model.config, **options)
+        model.load_state_dict(load_file(path))
+        return model.eval()
+
+    def pack(self, data: Any, **reading: Any) -> tuple[Store, UserData | None]:
+        """Graphs as the model takes them: a path, objects, :class:`UserData` or a store."""
+        if isinstance(data, Store):
+            return data, None
+        like = self.reading
+        if isinstance(data, str | Path):
+            data = read(data, like=like, **reading)
+        elif not isinstance(data, UserData):
+            data = user_data(data, like=like, **reading)
+        given = data.arrays.schema
+        if (given.node, given.edge) != (self.schema.node, self.schema.edge):
+            raise InputError(
+                f"the graphs have node and edge features {given.node} and {given.edge}, "
+                f"the run was trained with {self.schema.node} and {self.schema.edge}"
+            )
+        return pack(data.arrays, self.structure), data
+
+    def predict(
+        self, data: Any, *, device: str | torch.device = "cpu", batch_size: int = 64, **reading: Any
+    ) -> Predictions:
+        """What every trial predicts for ``data``: a path, PyG, NetworkX, SMILES, or a store."""
+        if not self.trials:
+            raise InputError(f"{self.folder}: no trial has finished, so nothing can predict")
+        store, user = self.pack(data, **reading)
+        collator = make_collator(store, device)
+        graphs = np.arange(store.num_graphs)
+        found = []
+        for trial in self.trials:
+            model = self.model(trial).to(device)
+            rows = predict(model, collator, graphs, batch_size, self.recipe.train.precision)
+            found.append(self._in_units(rows, trial))
+        return Predictions(np.stack(found), user)
+
+    def _in_units(self, rows: NDArray[np.float32], trial: int) -> NDArray[np.float64]:
+        """Logits to probabilities, regressions to the user's units."""
+        values = rows.astype(np.float64)
+        if self.schema.task == "multiclass":
+            powers = np.exp(values - values.max(axis=1, keepdims=True))
+            return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+        if self.schema.task in ("binary", "multilabel"):
+            return np.asarray(0.5 * (1 + np.tanh(values / 2)))
+        scale = read_json(self.folder / "trials" / str(trial) / "result.json")["scale"]
+        return values if scale is None else values * scale["std"] + np.asarray(scale["mean"])
+
+
+def describe_data(path: Path, data: TrainingData, origin: dict[str, Any]) -> None:
+    """Write ``data.json``: all that a model must know of its data, and where they came from."""
+    store = data.store
+    replace_json(
+        path,
+        {
+            "origin": {**origin, **data.about, "content": store.content},
+            "schema": asdict(store.schema),
+            "structure": store.structure.as_dict(),
+            "codebook": {"name": store.codebook.name, "values": store.codebook.to_list()},
+        },
+    )

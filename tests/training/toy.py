@@ -1,0 +1,103 @@
+"""A small problem for the training tests: does a random graph have a triangle-rich half?
+
+Run as a program it trains in a folder, as a process of its own that a test can kill:
+``python toy.py FOLDER [--resume] [--trials N] [--set a.b=c …]``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from gradformer.errors import GradformerError
+from gradformer.graphs.arrays import GraphArrays, Schema
+from gradformer.graphs.splits import random_split
+from gradformer.graphs.store import pack
+from gradformer.training.data import TrainingData, structure_for
+from gradformer.training.fit import fit, resume
+from gradformer.training.recipe import Recipe
+
+RECIPE = Recipe.from_dict(
+    {
+        "dataset": "toy",
+        "model": {
+            "layers": 2,
+            "width": 16,
+            "heads": 2,
+            "local": "gine",
+            "dropout": 0.1,
+            "pe_steps": 4,
+            "pe_width": 4,
+        },
+        "train": {"epochs": 4, "batch_size": 7, "lr": 3e-3, "warmup_epochs": 1, "ema": 0.9},
+    }
+)
+
+
+def arrays(graphs: int = 40, level: str = "graph", task: str = "multiclass") -> GraphArrays:
+    """Random graphs of 3 to 8 nodes; the target follows from how many edges there are."""
+    rng = np.random.default_rng(0)
+    sizes, edges, counts = rng.integers(3, 9, graphs), [], []
+    for size in sizes:
+        upper = np.triu(rng.random((size, size)) < rng.choice([0.25, 0.75]), 1)
+        index = np.argwhere(upper | upper.T).T
+        edges.append(index)
+        counts.append(index.shape[1])
+    nodes = int(sizes.sum())
+    dense = np.array(counts) / (sizes * (sizes - 1))
+    if level == "node":
+        dense = np.repeat(dense, sizes)
+    y = (dense > 0.5).astype(np.int64)
+    target = y if task == "multiclass" else dense[:, None].astype(np.float32) * 3 + 5
+    return GraphArrays(
+        node_ptr=np.concatenate([[0], sizes.cumsum()]),
+        edge_ptr=np.concatenate([[0], np.cumsum(counts)]),
+        edge_index=np.concatenate(edges, axis=1).astype(np.int32),
+        schema=Schema((3,), (2,), level, task, 2 if task == "multiclass" else 1),  # type: ignore[arg-type]
+        x=rng.integers(0, 3, (nodes, 1)),
+        edge_attr=rng.integers(0, 2, (sum(counts), 1)),
+        y=target,
+    )
+
+
+def data(recipe: Recipe = RECIPE, **options: object) -> TrainingData:
+    """The problem as a trial takes it."""
+    graphs = arrays(**options)  # type: ignore[arg-type]
+    store = pack(graphs, structure_for(recipe.model.config.needs()))
+    regression = graphs.schema.task == "regression"
+    return TrainingData(
+        store,
+        lambda seed: random_split(store.num_graphs, seed, (0.6, 0.2, 0.2)),
+        "mae" if regression else "accuracy",
+        scaled=regression,
+        about={"name": "toy"},
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--trials", type=int, default=1)
+    parser.add_argument("--set", action="append", default=[])
+    given = parser.parse_args()
+    recipe = replace(RECIPE.change(*given.set), trials=given.trials)
+    common = {"quiet": True, "tensorboard": False, "save_every": 0.0, "device": "cpu"}
+    try:
+        if given.resume and (given.folder / "recipe.yaml").exists():
+            resume(given.folder, data(recipe), **common)  # type: ignore[arg-type]
+        else:
+            fit(data(recipe), recipe=recipe, out=given.folder, **common)  # type: ignore[arg-type]
+    except GradformerError as error:
+        print(error, file=sys.stderr)
+        sys.exit(3)
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
+    main()
