@@ -34,7 +34,9 @@ _STORAGES = {
 def load(content: bytes, where: str) -> Any:
     """The lists, dicts and arrays in a pickle (Python 2 or 3); ``where`` names it in errors."""
     try:
-        return _plain(_Reader(io.BytesIO(content), encoding="latin1").load())
+        reader = _Reader(io.BytesIO(content), encoding="latin1")
+        value = reader.load()
+        return _plain(value) if reader.wraps else value
     except InputError as error:
         raise InputError(f"{where}: {error}") from None
     except Exception as error:
@@ -42,6 +44,8 @@ def load(content: bytes, where: str) -> Any:
 
 
 class _Reader(pickle.Unpickler):
+    wraps = False
+
     def find_class(self, module: str, name: str) -> Callable[..., Any]:
         allowed = _ALLOWED.get((module.replace("numpy._core", "numpy.core"), name))
         if allowed is None:
@@ -49,6 +53,7 @@ class _Reader(pickle.Unpickler):
                 f"the pickle names {module}.{name}, which is not plain data; it was not run. "
                 "Use the published file"
             )
+        self.wraps |= allowed in (_empty_array, _Csr)
         return allowed
 
 
@@ -125,8 +130,8 @@ def _tensor(
         return np.empty(size, storage.dtype)
     if offset < 0 or min(stride, default=0) < 0 or last >= len(storage):
         raise InputError("it holds a tensor that reaches beyond its storage")
-    if len(size) == 1 and last - offset == size[0] - 1:
-        return storage[offset : offset + size[0]]
+    if stride in ((1,), (*size[-1:], 1)):  # the common case, a vector or a whole matrix
+        return storage[offset : last + 1].reshape(size)
     strides = tuple(step * storage.itemsize for step in stride)
     return np.lib.stride_tricks.as_strided(storage[offset:], size, strides)
 

@@ -44,7 +44,8 @@ def read_zinc(read: Callable[[str], bytes | None]) -> GraphArrays:
 
 def _arrays(molecules: list[dict[str, Any]], split: NDArray[np.int8]) -> GraphArrays:
     sizes = np.array([len(molecule["atom_type"]) for molecule in molecules])
-    # All bond matrices as one long line; a place in it tells graph, row and column.
+    # All bond matrices as one long line; a place in it tells graph, row and column. They are
+    # symmetric, and with rows as destinations the edges come out sorted as a store wants them.
     bonds = np.concatenate([molecule["bond_type"].ravel() for molecule in molecules])
     pair_ptr = np.concatenate([[0], np.cumsum(sizes**2)])
     if len(bonds) != pair_ptr[-1]:
@@ -58,7 +59,7 @@ def _arrays(molecules: list[dict[str, Any]], split: NDArray[np.int8]) -> GraphAr
     return GraphArrays(
         np.concatenate([[0], np.cumsum(sizes)]),
         edge_ptr.astype(np.int64),
-        np.stack([row, column]).astype(np.int32),
+        np.stack([column, row]).astype(np.int32),
         Schema((ATOMS,), (BONDS,), "graph", "regression", 1),
         atoms.astype(np.int64)[:, None],
         bonds[place].astype(np.int64)[:, None],
