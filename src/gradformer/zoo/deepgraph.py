@@ -48,17 +48,20 @@ BLOCKED = 253
 class DeepGraphConfig(ModelConfig):
     """The defaults are for ZINC (0.5 million parameters).
 
-    The reference's settings for PATTERN and CLUSTER: substructures walks, members 10, redundancy 2.
+    The reference's settings for PATTERN and CLUSTER: substructures walks, members 10, redundancy 2
+    (and hops 0, as their edges have no features).
     """
 
     layers: int = field(default=12, metadata={"help": "number of layers"})
     width: int = field(default=80, metadata={"help": "channels of a row"})
     heads: int = field(default=8, metadata={"help": "attention heads"})
     inner: int = field(default=80, metadata={"help": "width inside the feed-forward block"})
-    hops: int = field(default=5, metadata={"help": "hops of a path whose edges are looked at"})
+    hops: int = field(
+        default=5, metadata={"help": "hops of a path whose edges are looked at; 0: no edge term"}
+    )
     degrees: int = field(default=64, metadata={"help": "rows of the degree tables"})
     substructures: str = field(default="shapes", metadata={"help": "candidates: shapes or walks"})
-    members: int = field(default=21, metadata={"help": "most nodes of a substructure"})
+    members: int = field(default=17, metadata={"help": "most nodes of a substructure"})
     redundancy: int = field(default=6, metadata={"help": "times that each node is covered"})
     samples: int = field(default=4, metadata={"help": "samples kept of each graph"})
     sampling_seed: int = field(default=0, metadata={"help": "seed of the samples"})
@@ -83,7 +86,8 @@ class DeepGraphConfig(ModelConfig):
 
     def needs(self) -> Needs:
         options = ",".join(f"{name}={value}" for name, value in self.sampling().items())
-        return Needs(index="hops", extras=("first_edge", f"substructures:{options}"))
+        paths = ("first_edge",) if self.hops else ()
+        return Needs(index="hops", extras=(*paths, f"substructures:{options}"))
 
 
 class DeepGraphLayer(nn.Module):
@@ -149,8 +153,8 @@ class DeepGraph(GraphModel):
     ) -> None:
         super().__init__(schema, config, options)
         c: DeepGraphConfig = self.config
-        if not 1 <= c.hops < BLOCKED:
-            raise ConfigError(f"hops: got {c.hops}, expected 1 to {BLOCKED - 1}")
+        if not 0 <= c.hops < BLOCKED:
+            raise ConfigError(f"hops: got {c.hops}, expected 0 to {BLOCKED - 1}")
         quirks = c.reference_quirks
         self.input = NodeInput(schema, c.width, c.degrees, same_degree=quirks)
         self.token = nn.Parameter(0.02 * torch.randn(1, c.width))
@@ -158,7 +162,7 @@ class DeepGraph(GraphModel):
         self.choose = ChooseSample()
         self.distance = DistanceBias(c.heads, BLOCKED, unreachable=True)
         self.paths = None
-        if schema.edge or quirks:
+        if c.hops and (schema.edge or quirks):
             self.paths = PathBias(schema.edge, c.heads, c.hops, padding=quirks)
         self.input_norm = nn.LayerNorm(c.width)
         self.input_dropout = Dropout(c.dropout)

@@ -44,7 +44,9 @@ class GraphormerConfig(ModelConfig):
     width: int = field(default=80, metadata={"help": "channels of a node"})
     heads: int = field(default=8, metadata={"help": "attention heads"})
     inner: int = field(default=80, metadata={"help": "width inside the feed-forward block"})
-    hops: int = field(default=20, metadata={"help": "hops of a path whose edges are looked at"})
+    hops: int = field(
+        default=20, metadata={"help": "hops of a path whose edges are looked at; 0: no edge term"}
+    )
     edge_term: str = field(default="paths", metadata={"help": "edges: paths or adjacent"})
     reach: int = field(
         default=20, metadata={"help": "nodes as far or farther do not attend; 0: all do"}
@@ -59,7 +61,7 @@ class GraphormerConfig(ModelConfig):
     )
 
     def needs(self) -> Needs:
-        return Needs(index="hops", extras=("first_edge",))
+        return Needs(index="hops", extras=("first_edge",) if self.hops else ())
 
 
 class NodeInput(nn.Module):
@@ -122,15 +124,15 @@ class Graphormer(GraphModel):
     ) -> None:
         super().__init__(schema, config, options)
         c: GraphormerConfig = self.config
-        if c.hops < 1 or c.hops >= TOKEN:
-            raise ConfigError(f"hops: got {c.hops}, expected 1 to {TOKEN - 1}")
+        if not 0 <= c.hops < TOKEN:
+            raise ConfigError(f"hops: got {c.hops}, expected 0 to {TOKEN - 1}")
         quirks = c.reference_quirks
         self.input = NodeInput(schema, c.width, c.degrees, same_degree=quirks)
         self.token = nn.Parameter(0.02 * torch.randn(1, c.width))
         rows = min(c.reach or TOKEN, TOKEN)
         self.distance = DistanceBias(c.heads, rows, unreachable=c.reach == 0)
         self.paths = None
-        if schema.edge:
+        if schema.edge and c.hops:
             skip_first = quirks and c.edge_term == "paths"
             self.paths = PathBias(
                 schema.edge,

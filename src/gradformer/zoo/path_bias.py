@@ -174,13 +174,13 @@ class PathBias(nn.Module):
         row_0 = place - node * size
         begin = edges.target_ptr[start].long()
         left_out, empty = edges.num_edges, edges.num_edges + 1
+        targets = torch.nn.functional.pad(edges.target, (0, 2))
 
         def follow(node: Tensor) -> tuple[Tensor, Tensor]:
             """The edge that leaves ``node`` for the goal, or ``empty``, and where it leads."""
             local = first_edge[row_0 + node * size].long()
             edge = torch.where(local >= 0, begin + local, empty)
-            there = edges.target[edge.clamp(max=max(edges.num_edges - 1, 0))] - start
-            return edge, torch.where(local >= 0, there, node)
+            return edge, torch.where(local >= 0, targets[edge] - start, node)
 
         for _ in range(self.hops):
             edge, node = follow(node)

@@ -1,0 +1,115 @@
+"""DeepGraph: its promises, who attends to whom, and samples from the store."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gradformer.errors import InputError
+from gradformer.graphs.collate import Collator
+from gradformer.graphs.store import pack
+from gradformer.graphs.structures import Structure
+from gradformer.model.base import create_model
+from tests.zoo import toys
+
+SMALL = {"layers": 2, "width": 16, "heads": 2, "inner": 24, "hops": 3, "members": 9}
+CASES = [
+    ("graph", True, {}),
+    ("graph", False, {"deepnorm": False}),
+    ("node", True, {"hops": 0}),
+    ("node", False, {"substructures": "walks", "members": 5, "redundancy": 2}),
+]
+
+
+def make(level="graph", edges=True, **options):
+    torch.manual_seed(0)
+    return create_model("deepgraph", toys.toy_schema(level, edges), **SMALL | options)
+
+
+def make_lively(*args, **options):
+    """With weights large enough that a wrong row would show in the output."""
+    model = make(*args, **options)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for value in [*model.parameters(), *model.buffers()]:
+            value.normal_(std=0.3, generator=generator)
+    return model
+
+
+@pytest.mark.parametrize(("level", "edges", "options"), CASES)
+def test_promises(level, edges, options):
+    toys.check_batch_mates(make_lively(level, edges, **options))
+    toys.check_padding(lambda: make_lively(level, edges, **options))
+
+
+@pytest.mark.parametrize(("level", "edges", "options"), CASES)
+def test_trains(level, edges, options):
+    toys.check_training(make(level, edges, dropout=0.0, samples=1, **options))
+
+
+def test_members_attend_and_others_do_not():
+    model = make().eval()
+    batch = toys.toy_batch(model.schema)
+    rows = model.rows(batch)
+    add = model.distance().add.value[0]
+    open_ = torch.isfinite(add[rows.batch.distance.long()])
+    first = 0
+    for graph, n in enumerate(toys.SIZES):
+        pieces = [set(p[p >= 0].tolist()) for p in rows.members[graph] if p[0] >= 0]
+        size = 1 + n + len(pieces)
+        seen = open_[first : first + size**2].view(size, size)
+        first += size**2
+        expected = torch.zeros(size, size, dtype=torch.bool)
+        expected[0] = expected[:, 0] = True
+        expected[1 : n + 1, 1 : n + 1] = True
+        for number, piece in enumerate(pieces):
+            for node in piece:
+                expected[1 + n + number, 1 + node] = expected[1 + node, 1 + n + number] = True
+        assert torch.equal(seen, expected)
+
+
+def test_adjacency_of_a_substructure():
+    model = make().eval()
+    batch = toys.toy_batch(model.schema)
+    members = model.rows(batch).members
+    edges = set(zip(batch.edges.source.tolist(), batch.edges.target.tolist()))
+    matrices = model.adjacency(batch, members).view(*members.shape[:2], 9, 9)
+    for graph, start in enumerate(batch.layout.node_ptr[:-1].tolist()):
+        nodes = members[graph, 0].tolist()
+        for a, i in enumerate(nodes):
+            for b, j in enumerate(nodes):
+                joined = i >= 0 and j >= 0 and (start + i, start + j) in edges
+                assert matrices[graph, 0, a, b] == joined
+
+
+def test_samples_of_the_store_and_of_the_batch_agree():
+    model = make_lively().eval()
+    arrays = toys.toy_graphs(model.schema)
+    store = pack(arrays, Structure(extras=model.config.needs().extras))
+    stored = Collator(
+        store.arrays, level="graph", pair_extras=("first_edge",), graph_extras=("substructures",)
+    )(toys.IDS.flip(0))
+    computed = toys.collator(arrays)(toys.IDS.flip(0))
+    torch.testing.assert_close(model(stored), model(computed))
+
+
+def test_training_draws_among_the_samples():
+    model = make_lively(dropout=0.0, attention_dropout=0.0, samples=4)
+    batch = toys.toy_batch(model.schema)
+    outs = [model(batch.with_seed(torch.tensor([1, step]), model.sites)) for step in range(6)]
+    assert any(not torch.allclose(out, outs[0]) for out in outs[1:])
+    model.eval()
+    assert torch.equal(model(batch), model(batch))
+
+
+def test_quirks_tie_a_graph_to_its_batch():
+    with pytest.raises(AssertionError, match="not close"):
+        toys.check_batch_mates(make_lively(reference_quirks=True))
+
+
+def test_refuses_other_samples():
+    model = make()
+    batch = toys.toy_batch(model.schema)
+    batch.extras["substructures"] = torch.zeros(6, 1, 2, 5, dtype=torch.int16)
+    with pytest.raises(InputError, match="members=9"):
+        model(batch)

@@ -1,0 +1,47 @@
+"""EGT: its promises with and without virtual nodes."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gradformer.errors import ConfigError
+from gradformer.model.base import create_model
+from tests.zoo import toys
+
+SMALL = {"layers": 2, "width": 16, "pair_width": 8, "heads": 2, "hops": 3}
+CASES = [
+    ("graph", True, {}),
+    ("graph", True, {"virtual_nodes": 2, "scale_degree": True}),
+    ("graph", False, {"pair_updates": False, "clip_low": -1.0, "clip_high": 2.0}),
+    ("node", True, {"scale_degree": True, "dropout": 0.3, "attention_dropout": 0.3}),
+    ("node", False, {"virtual_nodes": 1}),
+]
+
+
+def make(level, edges, options):
+    torch.manual_seed(0)
+    return create_model("egt", toys.toy_schema(level, edges), **SMALL | options)
+
+
+@pytest.mark.parametrize(("level", "edges", "options"), CASES)
+def test_promises(level, edges, options):
+    model = make(level, edges, options)
+    toys.check_batch_mates(model)
+    toys.check_relabelling(model)
+    toys.check_padding(lambda: make(level, edges, options))
+
+
+@pytest.mark.parametrize(("level", "edges", "options"), CASES)
+def test_trains(level, edges, options):
+    toys.check_training(make(level, edges, {**options, "dropout": 0.0, "attention_dropout": 0.0}))
+
+
+def test_quirks_tie_a_graph_to_its_batch():
+    with pytest.raises(AssertionError, match="not close"):
+        toys.check_batch_mates(make("graph", True, {"virtual_nodes": 2, "reference_quirks": True}))
+
+
+def test_refuses_heads_that_do_not_divide():
+    with pytest.raises(ConfigError, match="heads: 3 does not divide"):
+        make("graph", True, {"heads": 3})

@@ -1,0 +1,109 @@
+"""Graphormer: its promises, and the edge term along shortest paths."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from gradformer.errors import ConfigError
+from gradformer.graphs.collate import Collator
+from gradformer.graphs.store import pack
+from gradformer.graphs.structures import Structure
+from gradformer.model.base import create_model
+from gradformer.zoo.all_pairs import Pairs
+from gradformer.zoo.path_bias import PathBias
+from tests.zoo import toys
+
+SMALL = {"layers": 2, "width": 16, "heads": 2, "inner": 24, "hops": 3, "reach": 0}
+CASES = [
+    ("graph", True, {}),
+    ("graph", True, {"edge_term": "adjacent", "reach": 3}),
+    ("node", True, {"hops": 0}),
+    ("node", False, {}),
+]
+
+
+def make(level="graph", edges=True, **options):
+    torch.manual_seed(0)
+    return create_model("graphormer", toys.toy_schema(level, edges), **SMALL | options)
+
+
+def make_lively(*args, **options):
+    """With weights large enough that a wrong row would show in the output."""
+    model = make(*args, **options)
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for value in [*model.parameters(), *model.buffers()]:
+            value.normal_(std=0.3, generator=generator)
+    return model
+
+
+@pytest.mark.parametrize(("level", "edges", "options"), CASES)
+def test_promises(level, edges, options):
+    toys.check_batch_mates(make_lively(level, edges, **options))
+    toys.check_padding(lambda: make_lively(level, edges, **options))
+
+
+@pytest.mark.parametrize("options", [{"hops": 0}, {"edge_term": "adjacent"}])
+def test_order_of_nodes_does_not_matter(options):
+    # Along paths it may: a numbering decides between equally short ones.
+    toys.check_relabelling(make_lively(**options))
+
+
+@pytest.mark.parametrize(("level", "edges", "options"), CASES)
+def test_trains(level, edges, options):
+    toys.check_training(make(level, edges, dropout=0.0, **options))
+
+
+def test_quirks_tie_a_graph_to_its_batch():
+    # What the option reproduces is real, and the default is free of it.
+    with pytest.raises(AssertionError, match="not close"):
+        toys.check_batch_mates(make_lively(reference_quirks=True))
+
+
+def test_edge_term_follows_one_shortest_path():
+    batch = toys.toy_batch(toys.toy_schema())
+    pairs = Pairs.of(batch.layout)
+    bias = PathBias((4,), heads=2, hops=3)
+    found = bias(batch, pairs)
+    value = bias.encoder(batch)
+    edges = list(zip(batch.edges.source.tolist(), batch.edges.target.tolist()))
+    hops = batch.distance[pairs.place].tolist()
+    for pair, (i, j) in enumerate(zip(pairs.query.tolist(), pairs.key.tolist())):
+        if hops[pair] == 1:
+            expected = value[edges.index((i, j))] @ bias.mix[0]
+        elif hops[pair] in (0, 255):
+            expected = torch.zeros(2)
+        elif hops[pair] == 2:
+            middles = [v for u, v in edges if u == i and (v, j) in edges]
+            first = value[edges.index((i, min(middles)))] @ bias.mix[0]
+            second = value[edges.index((min(middles), j))] @ bias.mix[1]
+            expected = (first + second) / 2
+        else:
+            continue
+        torch.testing.assert_close(found[pair], expected, msg=f"pair {i}, {j}")
+
+
+def test_paths_of_the_store_and_of_the_batch_agree():
+    schema = toys.toy_schema()
+    arrays = toys.toy_graphs(schema)
+    store = pack(arrays, Structure(extras=("first_edge",)))
+    stored = Collator(store.arrays, level="graph", pair_extras=("first_edge",))(toys.IDS.flip(0))
+    computed = toys.collator(arrays)(toys.IDS.flip(0))
+    assert "first_edge" in stored.extras
+    model = make_lively().eval()
+    torch.testing.assert_close(model(stored), model(computed))
+
+
+def test_far_nodes_do_not_attend():
+    model = make(reach=2).eval()
+    table = model.distance().add.value
+    assert torch.isfinite(table[:, :2]).all()
+    assert torch.isinf(table[:, 2:254]).all()
+    assert torch.isfinite(table[:, 254]).all()
+    assert torch.isinf(table[:, 255]).all()
+
+
+def test_refuses_impossible_hops():
+    with pytest.raises(ConfigError, match="hops: got 300"):
+        make(hops=300)
