@@ -190,5 +190,5 @@ def run_and_keep(model: nn.Module, layer: str, run: Callable[[], Tensor]) -> tup
 def columns(x: Tensor, table: Tensor) -> tuple[int, ...] | int:
     """The schema of stored features: float channels, or the vocabulary that ``table`` has."""
     if x.is_floating_point():
-        return x.shape[1]
+        return x.shape[1] if x.dim() == 2 else 1
     return (len(table),)

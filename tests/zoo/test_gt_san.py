@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 import torch
 
@@ -54,7 +56,7 @@ def test_complete_edges_are_all_pairs():
     batch = toys.toy_batch(toys.toy_schema())
     pairs = complete_edges(batch.layout)
     first = batch.layout.node_ptr.tolist()
-    spans = [range(a, b) for a, b in zip(first, first[1:])]
+    spans = [range(a, b) for a, b in pairwise(first)]
     expected = [(s, t) for span in spans for t in span for s in span if s != t]
     assert list(zip(pairs.source.tolist(), pairs.target.tolist())) == expected
     by_source = sorted(range(len(expected)), key=lambda i: expected[i])

@@ -11,8 +11,8 @@ What is our reading, that is all of the following:
 
 * Scores :math:`q_i \cdot k_j / \sqrt d` become positive random features
   (:mod:`gradformer.zoo.linear_attention`), with directions drawn once when the model is made.
-* ``positions="product"`` (multiplication): the score gains :math:`p_i \cdot r_j`, linear maps of the
-  random-walk encoding, by concatenating p and r to query and key before the features.
+* ``positions="product"`` (multiplication): the score gains :math:`p_i \cdot r_j`, linear maps of
+  the random-walk encoding, by concatenating p and r to query and key before the features.
 * ``positions="anchors"`` (addition): the weight gains the factor
   :math:`e^{c} + \sum_a e^{f(d(i, a))} e^{f(d(a, j))}` over the anchors a of the graph, a soft form
   of the shortest path through an anchor, with f a learned table over hops and c a learned floor

@@ -6,7 +6,11 @@ With directions :math:`w_1 \dots w_r \sim N(0, I)` and
     \varphi(x) = r^{-1/2} e^{-|x|^2/2}\,[e^{w_1 \cdot x}, \dots, e^{w_r \cdot x}], \qquad
     \mathbb{E}\,\varphi(x) \cdot \varphi(y) = e^{x \cdot y},
 
-so that :math:`o_i = \varphi(x_i)^T (\sum_j \varphi(y_j) v_j^T) / \varphi(x_i)^T \sum_j \varphi(y_j)`
+the output
+
+.. math::
+    o_i = \frac{\varphi(x_i)^T \sum_j \varphi(y_j) v_j^T}{\varphi(x_i)^T \sum_j \varphi(y_j)}
+
 tends to softmax attention with scores x·y; the error falls like :math:`r^{-1/2}`. A factor of each
 weight that is itself a product, :math:`u_i \cdot g_j`, joins by the tensor products
 :math:`\varphi(x_i) \otimes u_i` and :math:`\varphi(y_j) \otimes g_j`.

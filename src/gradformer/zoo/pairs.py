@@ -52,5 +52,5 @@ def unlinked(edges: Edges, pairs: Edges, layout: Layout) -> Tensor:
     if edges.rows.mask is not None:
         nowhere = nowhere | ~edges.rows.mask
     mask = torch.ones(pairs.num_edges + 1, dtype=torch.bool, device=layout.device)
-    mask[torch.where(nowhere, pairs.num_edges, place).long()] = False
-    return mask[:-1]
+    linked = torch.where(nowhere, pairs.num_edges, place).long()
+    return mask.index_fill(0, linked, False)[:-1]
