@@ -20,6 +20,7 @@ CASES = [
         {"conv": "eela", "pool": "cls", "middle": "none", "norm": "layer", "pe": "none"},
     ),
     ("graph", True, {"conv": "eela", "pool": "cls", "middle": "mlp", "skip": "long", **ENCODING}),
+    ("graph", True, {"conv": "gin", "middle": "none", "norm": "layer", **ENCODING}),
     (
         "graph",
         True,

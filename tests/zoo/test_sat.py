@@ -13,7 +13,8 @@ SMALL = {"layers": 2, "width": 16, "heads": 2, "inner": 24, "hops": 2, "pe_steps
 CASES = [
     ("graph", True, {"gnn": "pna2"}),
     ("graph", True, {"gnn": "gcn", "extractor": "subgraph"}),
-    ("graph", True, {"gnn": "gine", "pool": "cls", "norm": "layer"}),
+    ("graph", True, {"gnn": "gine", "pool": "add", "norm": "layer"}),
+    ("graph", True, {"gnn": "gin", "pool": "cls", "norm": "layer"}),
     ("graph", True, {"gnn": "pna", "extractor": "subgraph", "pool": "cls", "pre_norm": True}),
     ("node", False, {"gnn": "gcn", "pe": "none"}),
 ]

@@ -50,7 +50,7 @@ def test_directed_neighbourhoods_are_pygs(hops):
 
 def test_padding_comes_after_the_same_neighbourhoods():
     make = toys.collator(toys.toy_graphs(toys.toy_schema()))
-    plain, padded = make(toys.IDS), make(toys.PADDED_IDS, toys.CAPACITY)
+    plain, padded = make(toys.IDS), make(toys.PADDED_IDS, toys.CAPACITIES[0])
     ours = neighbourhoods(plain.layout, plain.edges, plain.distance, 2)
     other = neighbourhoods(padded.layout, padded.edges, padded.distance, 2)
     for name in ("members", "inside", "copies"):

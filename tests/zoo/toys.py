@@ -17,7 +17,10 @@ from gradformer.model.base import GraphModel
 
 STEPS = 5
 SIZES = (6, 1, 9, 4, 7, 3)
-CAPACITY = Capacity(graphs=8, nodes=40, edges=160, largest=11)
+CAPACITIES = (
+    Capacity(graphs=8, nodes=40, edges=160, largest=11),
+    Capacity(graphs=8, nodes=sum(SIZES), edges=160, largest=9),  # no node row is padding
+)
 IDS = torch.arange(len(SIZES))
 PADDED_IDS = torch.tensor([0, 1, 2, -1, 3, 4, 5, -1])
 
@@ -112,25 +115,39 @@ def check_relabelling(model: GraphModel) -> None:
 
 def check_padding(make_model: Callable[[], GraphModel]) -> None:
     """A padded training step gives the same loss, gradients and statistics, dropout included."""
-    found = []
-    for padded in (False, True):
-        torch.manual_seed(0)
-        model = make_model().train()
-        make = collator(toy_graphs(model.schema))
-        batch = make(PADDED_IDS, CAPACITY) if padded else make(IDS)
-        batch = batch.with_seed(torch.tensor([3, 1]), model.sites)
-        loss = loss_of(model(batch), batch)
-        loss.backward()
-        found.append((loss, model))
-    (loss, plain), (padded_loss, other) = found
-    torch.testing.assert_close(padded_loss, loss, atol=1e-5, rtol=1e-4)
-    for (name, a), b in zip(plain.named_parameters(), other.parameters()):
-        assert (a.grad is None) == (b.grad is None), name
-        if a.grad is not None and b.grad is not None:
-            torch.testing.assert_close(b.grad, a.grad, atol=2e-5, rtol=1e-3, msg=name)
-    for (name, a), b in zip(plain.named_buffers(), other.buffers()):
-        if not name.endswith("num_batches_tracked"):
-            torch.testing.assert_close(b, a, atol=1e-5, rtol=1e-4, msg=name)
+    loss, plain = _step(make_model, None)
+    for capacity in CAPACITIES:
+        padded_loss, other = _step(make_model, capacity)
+        torch.testing.assert_close(padded_loss, loss, atol=1e-5, rtol=1e-4)
+        for (name, a), b in zip(plain.named_parameters(), other.parameters()):
+            assert (a.grad is None) == (b.grad is None), name
+            if a.grad is not None and b.grad is not None:
+                torch.testing.assert_close(
+                    b.grad,
+                    a.grad,
+                    atol=2e-5,
+                    rtol=1e-3,
+                    msg=lambda text, name=name: f"{name}: {text}",
+                )
+        for (name, a), b in zip(plain.named_buffers(), other.buffers()):
+            if not name.endswith("num_batches_tracked"):
+                torch.testing.assert_close(
+                    b, a, atol=1e-5, rtol=1e-4, msg=lambda text, name=name: f"{name}: {text}"
+                )
+
+
+def _step(
+    make_model: Callable[[], GraphModel], capacity: Capacity | None
+) -> tuple[Tensor, GraphModel]:
+    """Loss and model after the backward pass of one training step."""
+    torch.manual_seed(0)
+    model = make_model().train()
+    make = collator(toy_graphs(model.schema))
+    batch = make(IDS) if capacity is None else make(PADDED_IDS, capacity)
+    batch = batch.with_seed(torch.tensor([3, 1]), model.sites)
+    loss = loss_of(model(batch), batch)
+    loss.backward()
+    return loss, model
 
 
 def check_training(model: GraphModel, steps: int = 30, rate: float = 3e-3) -> None:

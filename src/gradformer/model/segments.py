@@ -44,7 +44,13 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
-        return _Gather.apply(grad.contiguous(), *ctx.indices), None, None, None
+        index, ptr, _ = ctx.indices
+        gathered = _Gather.apply(grad.contiguous(), *ctx.indices)
+        if not grad.is_cuda and int(ptr[-1]) == len(index):
+            return gathered, None, None, None
+        place = torch.arange(len(index), device=grad.device)
+        real = (place < ptr[-1]).view(-1, *(1,) * (grad.dim() - 1))
+        return torch.where(real, gathered, 0.0), None, None, None  # padding took no part
 
 
 def from_source(x: Tensor, edges: Edges) -> Tensor:

@@ -43,7 +43,10 @@ def _option(default: Any, text: str) -> Any:
 
 @dataclass(frozen=True)
 class SATConfig(ModelConfig):
-    """Options of :class:`SAT`; the defaults are the paper's for ZINC."""
+    """Options of :class:`SAT`; the defaults are the paper's for ZINC (525 thousand parameters).
+
+    With ``pe_steps=3`` they have 494 thousand on PATTERN and CLUSTER.
+    """
 
     layers: int = _option(6, "number of layers")
     width: int = _option(64, "channels of a node")
@@ -189,8 +192,7 @@ class SAT(GraphModel):
     """Structure-aware transformer.
 
     With ``pool="cls"`` a learned token joins the attention of each graph; it has no edges and is
-    its own neighbourhood. Defaults are the paper's for ZINC; PATTERN and CLUSTER take ``gnn="gcn"``
-    there with ``pe_steps=3``.
+    its own neighbourhood.
     """
 
     Config = SATConfig
