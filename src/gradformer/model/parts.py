@@ -103,6 +103,20 @@ class MLP(nn.Module):
         return y
 
 
+class NormMLP(nn.Module):
+    """Linear(inner) – batch norm – ReLU – Linear(out) on [rows, width]; both are width if absent."""
+
+    def __init__(self, width: int, inner: int | None = None, out: int | None = None) -> None:
+        super().__init__()
+        inner = inner or width
+        self.first, self.norm = nn.Linear(width, inner), BatchNorm(inner)
+        self.second = nn.Linear(inner, out or width)
+
+    def forward(self, x: Tensor, rows: Rows) -> Tensor:
+        y: Tensor = self.second(self.norm(self.first(x), rows).relu())
+        return y
+
+
 def make_config(kind: type[Any], config: Any | None, options: dict[str, Any]) -> Any:
     """A config of class ``kind`` from a ready one or from keyword options; unknown names are errors."""
     from gradformer.errors import suggest

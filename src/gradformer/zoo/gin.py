@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from gradformer.graphs.batch import Batch
 from gradformer.model.base import register
 from gradformer.model.local import Local
-from gradformer.model.parts import BatchNorm
+from gradformer.model.parts import NormMLP
 from gradformer.model.segments import from_source, sum_to_target
 from gradformer.zoo.mpnn import ConvolutionStack, StackConfig
 
@@ -21,12 +21,11 @@ class Convolution(nn.Module):
     def __init__(self, width: int, out: int) -> None:
         super().__init__()
         self.eps = nn.Parameter(torch.zeros(1))
-        self.first, self.norm = nn.Linear(width, width), BatchNorm(width)
-        self.second = nn.Linear(width, out)
+        self.mlp = NormMLP(width, out=out)
 
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
         y = (1.0 + self.eps) * x + sum_to_target(from_source(x, batch.edges), batch.edges)
-        return self.second(self.norm(self.first(y), batch.nodes).relu()), e
+        return self.mlp(y, batch.nodes), e
 
 
 @dataclass(frozen=True)

@@ -8,14 +8,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradformer.attention import Layout, Rows
+from gradformer.attention import Layout
 from gradformer.errors import choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.base import GraphModel, ModelConfig, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder
 from gradformer.model.local import Local
-from gradformer.model.parts import BatchNorm, Dropout
+from gradformer.model.parts import BatchNorm, Dropout, NormMLP
 from gradformer.model.segments import from_source, pool, spread, sum_to_target
 from gradformer.zoo.convs import EdgeGCN
 from gradformer.zoo.postnorm import PostNormLayer, attend_over
@@ -50,26 +50,13 @@ class GraphTransConfig(ModelConfig):
     reference_quirks: bool = _option(False, "sum: leave out the last layer, as the reference does")
 
 
-class NormMLP(nn.Module):
-    """Linear(2c) – BN – ReLU – Linear(c) on [rows, c]."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.first, self.norm = nn.Linear(width, 2 * width), BatchNorm(2 * width)
-        self.second = nn.Linear(2 * width, width)
-
-    def forward(self, x: Tensor, rows: Rows) -> Tensor:
-        y: Tensor = self.second(self.norm(self.first(x), rows).relu())
-        return y
-
-
 class NormGINE(nn.Module):
     r"""x'_t = NormMLP((1 + ε) x_t + Σ_{s→t} ReLU(x_s + e_st)), ε learned, e = 0 if not given."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.eps = nn.Parameter(torch.zeros(1))
-        self.mlp = NormMLP(width)
+        self.mlp = NormMLP(width, 2 * width)
 
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
         message = from_source(x, batch.edges)
@@ -103,7 +90,8 @@ class VirtualNode(nn.Module):
     def __init__(self, config: GraphTransConfig) -> None:
         super().__init__()
         self.residual = config.gnn_residual
-        self.mlp, self.norm = NormMLP(config.gnn_width), BatchNorm(config.gnn_width)
+        width = config.gnn_width
+        self.mlp, self.norm = NormMLP(width, 2 * width), BatchNorm(width)
         self.dropout = Dropout(config.gnn_dropout)
 
     def forward(self, v: Tensor, x: Tensor, batch: Batch) -> Tensor:

@@ -58,8 +58,8 @@ def _names(model: ConvolutionStack, kind: str) -> dict[str, Ref]:
         same[f"layers.{i}.norm"] = f"bns.{i}"
         if kind == "gin":
             names[f"{ours}.eps"] = Ref(f"{theirs}.eps")
-            same |= {f"{ours}.first": f"{theirs}.nn.0", f"{ours}.norm": f"{theirs}.nn.1"}
-            same[f"{ours}.second"] = f"{theirs}.nn.3"
+            for entry, place in (("first", 0), ("norm", 1), ("second", 3)):
+                same[f"{ours}.mlp.{entry}"] = f"{theirs}.nn.{place}"
             continue
         same[f"{ours}.linear"] = f"{theirs}.lin"
         names[f"{ours}.bias"] = Ref(f"{theirs}.bias")
