@@ -1,9 +1,22 @@
 """What a graph tells before training: pair distances, one byte each, and node encodings."""
 
+from typing import TYPE_CHECKING, Any
+
 from gradformer.structure.adjacency import degrees
 from gradformer.structure.codebook import FAR, HOPS, SATURATED, UNREACHABLE, Codebook
 from gradformer.structure.curvature import curvature_distances, edge_curvature
 from gradformer.structure.distance import hop_distances, pair_pointer
 from gradformer.structure.encodings import laplacian, random_walk
 from gradformer.structure.similarity import similarity_distances
-from gradformer.structure.transforms import AddDistance, AddLaplacian, AddRandomWalk
+
+if TYPE_CHECKING:
+    from gradformer.structure.transforms import AddDistance, AddLaplacian, AddRandomWalk
+
+
+def __getattr__(name: str) -> Any:
+    """The PyG transforms on first use: importing PyG takes seconds."""
+    if name in ("AddDistance", "AddLaplacian", "AddRandomWalk"):
+        from gradformer.structure import transforms
+
+        return getattr(transforms, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
