@@ -104,7 +104,7 @@ class MLP(nn.Module):
 
 
 class NormMLP(nn.Module):
-    """Linear(inner) – batch norm – ReLU – Linear(out) on [rows, width]; both are width if absent."""
+    """Linear(inner) – batch norm – ReLU – Linear(out) on [rows, width]; both default to width."""
 
     def __init__(self, width: int, inner: int | None = None, out: int | None = None) -> None:
         super().__init__()
