@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gradformer.errors import ConfigError, InputError
@@ -18,6 +18,7 @@ def assert_partition(split: splits.Split, size: int) -> None:
         assert (np.diff(part) > 0).all()
 
 
+@settings(deadline=None)
 @given(st.integers(0, 300), st.integers(0, 2**31), st.integers(0, 9))
 def test_all_splits_are_partitions(size: int, seed: int, fold: int) -> None:
     classes = permutation(size, 7) % 3

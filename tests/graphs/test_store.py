@@ -121,6 +121,14 @@ def test_large_graphs_are_refused_before_any_work() -> None:
         pack(unsorted_graphs(), limit=15)
 
 
+def test_more_pairs_than_memory_are_refused_before_any_work() -> None:
+    many = np.arange(10_001) * 30_000
+    edges = np.zeros(10_001, np.int64)
+    arrays = GraphArrays(many, edges, np.zeros((2, 0), np.int32), unsorted_graphs().schema)
+    with pytest.raises(InputError, match="pairs of all 10,000 graphs take 9,000 GB"):
+        pack(arrays)
+
+
 def test_nothing_to_pack_is_an_error() -> None:
     empty = np.zeros(1, np.int64)
     arrays = GraphArrays(empty, empty, np.zeros((2, 0), np.int32), unsorted_graphs().schema)
@@ -190,6 +198,10 @@ def test_damage_is_reported_with_a_remedy(tmp_path: Path) -> None:
     path.write_bytes(whole)
     Store.open(tmp_path / "s")
     meta = json.loads((tmp_path / "s" / "meta.json").read_text())
+    for broken in ("", "[]", "{", json.dumps({**meta, "arrays": 3}), "\udcff"):
+        (tmp_path / "s" / "meta.json").write_text(broken, errors="surrogateescape")
+        with pytest.raises(InputError, match="not a store or is damaged"):
+            Store.open(tmp_path / "s")
     (tmp_path / "s" / "meta.json").write_text(json.dumps({**meta, "format": 99}))
     with pytest.raises(InputError, match="has store format 99"):
         Store.open(tmp_path / "s")

@@ -84,13 +84,13 @@ def raw_files(card: Card, data: str | os.PathLike[str] | None = None) -> RawFile
 
 def fetch(card: Card, root: Path) -> None:
     """Download what is missing of ``card`` into ``root``; each file appears when it is complete."""
-    from torch_geometric.data import download_url
-
     for path, address in card.download.items():
         whole_folder = path.endswith("/")
         wanted = [file for file in card.files if file.startswith(path)] if whole_folder else [path]
         if all((root / file).is_file() for file in wanted):
             continue
+        from torch_geometric.data import download_url  # importing PyG takes seconds
+
         print(f"{card.name}: fetching {address} into {root / path}", file=sys.stderr)
         try:
             root.mkdir(parents=True, exist_ok=True)

@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -32,7 +33,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import ConfigError, InputError
+from gradformer.errors import ConfigError, GradformerError, InputError
 from gradformer.graphs.arrays import GraphArrays, Schema
 from gradformer.graphs.atomic import appearing, locked
 from gradformer.graphs.ordering import local_order, sort_by_target
@@ -80,7 +81,9 @@ class Store:
                 meta["about"],
                 folder,
             )
-        except (OSError, KeyError, TypeError, EOFError, json.JSONDecodeError) as error:
+        except GradformerError:
+            raise
+        except (OSError, KeyError, TypeError, AttributeError, ValueError) as error:
             raise InputError(
                 f"{folder} is not a store or is damaged ({error}); delete it and it is built again"
             ) from error
@@ -239,6 +242,13 @@ def _refuse_large(arrays: GraphArrays, limit: int) -> None:
             f"(limit {_size(limit)}); cut it into neighbourhoods, leave it out, use a model that "
             "needs no pairs, or raise the limit if memory allows"
         )
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if arrays.num_pairs > memory:
+        raise InputError(
+            f"the pairs of all {arrays.num_graphs:,} graphs take {_size(arrays.num_pairs)}, this "
+            f"machine has {_size(memory)} of memory; take fewer or smaller graphs, or use a model "
+            "that needs no pairs"
+        )
 
 
 def _schema(values: dict[str, Any]) -> Schema:
@@ -249,7 +259,7 @@ def _schema(values: dict[str, Any]) -> Schema:
 def _map(path: Path, spec: dict[str, Any]) -> Array:
     try:
         value = np.load(path, mmap_mode="r", allow_pickle=False)
-    except ValueError as error:
+    except (ValueError, EOFError) as error:
         raise OSError(f"{path.name}: {error}") from error
     if value.dtype.str != spec["dtype"] or list(value.shape) != spec["shape"]:
         raise OSError(f"{path.name} has {value.dtype} {value.shape}, expected {spec}")
