@@ -10,8 +10,6 @@ and on that graph, not on its place in a dataset or batch.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,34 +17,16 @@ from numpy.typing import NDArray
 
 from gradformer.errors import ConfigError, choice
 from gradformer.graphs.arrays import GraphArrays
-from gradformer.graphs.portable import below, draw, stream, unsigned
+from gradformer.graphs.portable import stream
 from gradformer.graphs.structures import register_structure
 from gradformer.progress import bar
 from gradformer.structure.adjacency import simple_neighbours
+from gradformer.structure.parallel import Progress, compiled, over_slices
+from gradformer.zoo.shapes import LARGEST_SHAPE, below, draw, find_balls, find_shapes, find_walks
 
 KINDS = ("shapes", "walks")
-CYCLES, PATHS, STARS, BALL = (3, 8), (4, 8), (2, 6), 2
-WORK = 20_000
-"""Most steps of the search for cycles and paths in one graph; dense graphs have too many."""
-
-Nodes = tuple[int, ...]
-Adjacency = list[set[int]]
-
-
-class Draws:
-    """Random numbers in the order they are asked for, from the stream that ``parts`` name."""
-
-    def __init__(self, *parts: int) -> None:
-        self.key, self.count = stream(*parts), 0
-
-    def bits(self, size: int) -> NDArray[np.uint64]:
-        """``size`` new random words."""
-        self.count += size
-        return draw(self.key, np.arange(self.count - size, self.count, dtype=np.uint64))
-
-    def some(self, items: NDArray[Any], size: int) -> NDArray[Any]:
-        """``size`` different ones of ``items`` (all, if there are fewer), in random order."""
-        return items[np.argsort(self.bits(len(items)), kind="stable")[:size]]
+ROOM = 4096
+"""Most cycles, paths and stars of one graph that become candidates; dense graphs have too many."""
 
 
 def substructures(
@@ -55,11 +35,11 @@ def substructures(
     edge_index: NDArray[Any],
     *,
     kind: str = "shapes",
-    members: int = 21,
+    members: int = 17,
     redundancy: int = 6,
     samples: int = 1,
     seed: int = 0,
-    progress: Any = None,
+    progress: Progress | None = None,
 ) -> NDArray[np.int16]:
     """Sampled substructures of each graph: [graphs, samples, largest number, members].
 
@@ -73,172 +53,116 @@ def substructures(
         redundancy: how often every node shall be covered.
         samples: independent samples of each graph.
         seed: names the random stream.
+        progress: called with the number of graphs that became ready.
     """
-    choice("kind", kind, KINDS)
-    if kind == "shapes" and members < max(CYCLES[1], PATHS[1], STARS[1] + 1):
-        raise ConfigError(f"members: {members} is too few for all shapes; give at least 8")
+    walks = choice("kind", kind, KINDS) == "walks"
+    if members < (1 if walks else LARGEST_SHAPE):
+        least = 1 if walks else LARGEST_SHAPE
+        raise ConfigError(f"members: got {members}, expected at least {least} for {kind}")
     lists = simple_neighbours(node_ptr, edge_ptr, edge_index)
-    found: list[list[list[Nodes]]] = []
-    for first, last in pairwise(node_ptr.tolist()):
-        ends = pairwise(lists.ptr[first : last + 1])
-        near = [set(lists.targets[a:b].tolist()) for a, b in ends]
-        streams = [Draws(seed, sample) for sample in range(samples)]
-        sample = _sample_shapes if kind == "shapes" else _sample_walks
-        found.append(sample(near, members, redundancy, streams))
-        if progress is not None:
-            progress(1)
-    most = max((len(pieces) for graph in found for pieces in graph), default=0)
-    out = np.full((len(found), samples, max(most, 1), members), -1, np.int16)
-    for g, graph in enumerate(found):
-        for k, pieces in enumerate(graph):
-            for s, piece in enumerate(pieces):
-                out[g, k, s, : len(piece)] = piece
+    keys = np.concatenate([stream(seed, sample) for sample in range(samples)])
+    found: dict[int, NDArray[np.int16]] = {}
+
+    def work(first: int, last: int) -> None:
+        found[first] = _sample(first, last, node_ptr, *lists, keys, walks, members, redundancy)
+
+    over_slices(work, 1000 * np.diff(node_ptr), progress=progress)
+    slices = [found[first] for first in sorted(found)]
+    most = max((part.shape[2] for part in slices), default=1)
+    out = np.full((len(node_ptr) - 1, samples, most, members), -1, np.int16)
+    begin = 0
+    for part in slices:
+        out[begin : begin + len(part), :, : part.shape[2]] = part
+        begin += len(part)
     return out
 
 
-def _sample_shapes(
-    near: Adjacency, members: int, redundancy: int, streams: list[Draws]
-) -> list[list[Nodes]]:
-    cycles, paths = _cycles_and_paths(near)
-    shapes = [*cycles, *paths, *_stars(near)]
-    pieces = [*shapes, *_balls(near, members)]
-    holds = _membership(pieces, len(near))
-    return [
-        [pieces[number] for number in cover(holds, len(cycles), len(shapes), redundancy, draws)]
-        for draws in streams
-    ]
+@compiled
+def _sample(first, last, node_ptr, all_ptr, all_near, keys, walks, members, redundancy):  # type: ignore[no-untyped-def]
+    """The samples of graphs first … last − 1."""
+    out = np.full((last - first, len(keys), 1, members), -1, np.int16)
+    shapes, cycles = np.empty((0, members), np.int16), 0
+    for g in range(first, last):
+        ptr = all_ptr[node_ptr[g] : node_ptr[g + 1] + 1]
+        near = all_near[ptr[0] : ptr[-1]]
+        ptr = ptr - ptr[0]
+        if not walks:
+            shapes, cycles = find_shapes(ptr, near, ROOM, members)
+            balls = find_balls(ptr, near, members)
+        for sample in range(len(keys)):
+            used = 0
+            if walks:
+                balls, used = find_walks(ptr, near, members, keys[sample], used)
+            pieces = np.concatenate((shapes, balls))
+            counts = (len(ptr) - 1, cycles, len(shapes))
+            chosen = cover(pieces, *counts, redundancy, keys[sample], used)
+            if len(chosen) > out.shape[2]:
+                wider = np.full((len(out), len(keys), len(chosen), members), -1, np.int16)
+                wider[:, :, : out.shape[2]] = out
+                out = wider
+            for s in range(len(chosen)):
+                out[g - first, sample, s] = pieces[chosen[s]]
+    return out
 
 
-def _sample_walks(
-    near: Adjacency, members: int, redundancy: int, streams: list[Draws]
-) -> list[list[Nodes]]:
-    found = []
-    for draws in streams:
-        pieces = _walks(near, members, draws)
-        chosen = cover(_membership(pieces, len(near)), 0, 0, redundancy, draws)
-        found.append([pieces[number] for number in chosen])
-    return found
+@compiled
+def cover(pieces, nodes, cycles, shapes, redundancy, key, used):  # type: ignore[no-untyped-def]
+    """Numbers, ascending, of pieces that cover each node ``redundancy`` times, if they can.
 
-
-def _membership(pieces: list[Nodes], nodes: int) -> NDArray[np.float32]:
-    """1 where a piece holds a node, [pieces, nodes]."""
-    holds = np.zeros((len(pieces), nodes), np.float32)
-    for number, piece in enumerate(pieces):
-        holds[number, list(piece)] = 1.0
-    return holds
-
-
-def cover(
-    holds: NDArray[np.float32], cycles: int, shapes: int, redundancy: int, draws: Draws
-) -> list[int]:
-    """Numbers, ascending, of candidates that cover each node ``redundancy`` times, if they can.
-
-    Half of the candidates are set aside at random, and as many more shapes as shapes outnumber the
-    others. Some cycles and one candidate of any kind come first; then, again and again, a random
-    half of those that hold most of the nodes that were covered least.
+    Half of the pieces are set aside at random, and as many more shapes as shapes outnumber the
+    others. Some cycles and one piece of any kind come first; then, again and again, a random half
+    of those that hold most of the nodes that were covered least.
 
     Args:
-        holds: 1 where a candidate holds a node, [candidates, nodes]; the first ``cycles`` are
-            cycles, the first ``shapes`` are shapes.
+        pieces: [count, members]; the first ``cycles`` are cycles, the first ``shapes`` are shapes.
+        key, used: a random stream, and how many of its words are used.
     """
-    count, nodes = holds.shape
-    if not count:
-        return []
+    count = len(pieces)
+    free, chosen = np.ones(count, np.bool_), np.zeros(count, np.bool_)
     everyone = np.arange(count)
-    free = np.ones(count, np.bool_)
-    free[draws.some(everyone, count // 2)] = False
-    free[draws.some(everyone[:shapes], max(2 * shapes - count, 0))] = False
-    chosen = np.zeros(count, np.bool_)
-    chosen[draws.some(everyone[:cycles], max(int(0.2 * nodes), 1))] = True
-    chosen[draws.some(everyone, 1)] = True
-    several = max(int(3 * nodes / count), 1)
-    while True:
-        covered = chosen @ holds
-        if covered.min() >= redundancy:
+    used = _mark(free, False, everyone, count // 2, key, used)
+    used = _mark(free, False, everyone[:shapes], max(2 * shapes - count, 0), key, used)
+    used = _mark(chosen, True, everyone[:cycles], max(int(0.2 * nodes), 1), key, used)
+    used = _mark(chosen, True, everyone, 1, key, used)
+    several = max(3 * nodes // max(count, 1), 1)
+    while nodes > 0:
+        covered = np.zeros(nodes, np.int64)
+        for p in range(count):
+            if chosen[p]:
+                for v in pieces[p]:
+                    if v >= 0:
+                        covered[v] += 1
+        least = covered.min()
+        if least >= redundancy:
             break
-        score = (holds @ (covered == covered.min())) * (free & ~chosen)
-        if not score.any():
+        score = np.zeros(count, np.int64)
+        for p in range(count):
+            if free[p] and not chosen[p]:
+                for v in pieces[p]:
+                    if v >= 0 and covered[v] == least:
+                        score[p] += 1
+        best = np.empty(2 * several, np.int64)
+        found = 0
+        while found < 2 * several and score.max() > 0:
+            best[found] = score.argmax()
+            score[best[found]] = 0
+            found += 1
+        if found == 0:
             break
-        best = np.argsort(-score, kind="stable")[: 2 * several]
-        chosen[draws.some(best[score[best] > 0], several)] = True
-    picked: list[int] = np.flatnonzero(chosen).tolist()
-    return picked
+        used = _mark(chosen, True, best[:found], several, key, used)
+    return np.flatnonzero(chosen)
 
 
-def _cycles_and_paths(near: Adjacency) -> tuple[list[Nodes], list[Nodes]]:
-    """Induced cycles and induced paths, shorter ones first: a search along induced paths."""
-    cycles: set[Nodes] = set()
-    paths: set[Nodes] = set()
-    work = 0
-    for start in range(len(near)):
-        stack: list[Nodes] = [(start,)]
-        while stack and work < WORK:
-            path = stack.pop()
-            work += 1
-            if PATHS[0] <= len(path) <= PATHS[1]:
-                paths.add(tuple(sorted(path)))
-            for node in near[path[-1]].difference(path):
-                touched = near[node].intersection(path)
-                if len(touched) == 1 and len(path) < PATHS[1]:
-                    stack.append((*path, node))
-                closes = len(touched) == 2 and path[0] in touched
-                if closes and CYCLES[0] <= len(path) + 1 <= CYCLES[1]:
-                    cycles.add(tuple(sorted((*path, node))))
-    return _in_order(cycles), _in_order(paths)
-
-
-def _stars(near: Adjacency) -> list[Nodes]:
-    """Induced stars: a node and neighbours of it that are not joined."""
-    stars: set[Nodes] = set()
-    for centre, leaves in enumerate(near):
-        for group in _independent(sorted(leaves), near):
-            if len(stars) < WORK:
-                stars.add(tuple(sorted((centre, *group))))
-    return _in_order(stars)
-
-
-def _independent(nodes: list[int], near: Adjacency) -> Iterator[Nodes]:
-    """Groups of 2 to 6 of ``nodes`` without an edge among them."""
-    groups: list[Nodes] = [(node,) for node in nodes]
-    for _ in range(STARS[0], STARS[1] + 1):
-        if len(groups) > WORK:
-            return
-        groups = [
-            (*group, node)
-            for group in groups
-            for node in nodes
-            if node > group[-1] and not near[node].intersection(group)
-        ]
-        yield from groups
-
-
-def _balls(near: Adjacency, members: int) -> list[Nodes]:
-    """Each node and all within two hops, at most ``members``, nearest first."""
-    balls = []
-    for root in range(len(near)):
-        ball, ring = [root], [root]
-        for _ in range(BALL):
-            ring = sorted(set().union(*(near[node] for node in ring)).difference(ball))
-            ball += ring
-        balls.append(tuple(sorted(ball[:members])))
-    return balls
-
-
-def _walks(near: Adjacency, members: int, draws: Draws) -> list[Nodes]:
-    """The nodes on a random walk of ``members`` nodes from each node; it ends where no edge is."""
-    walks = []
-    for root in range(len(near)):
-        walk = [root]
-        for bits in draws.bits(members - 1):
-            options = sorted(near[walk[-1]])
-            if options:
-                walk.append(options[int(below(bits, unsigned(len(options))))])
-        walks.append(tuple(sorted(set(walk))))
-    return walks
-
-
-def _in_order(pieces: set[Nodes]) -> list[Nodes]:
-    return sorted(pieces, key=lambda piece: (len(piece), piece))
+@compiled
+def _mark(marks, value, items, size, key, used):  # type: ignore[no-untyped-def]
+    """Set ``marks`` at ``size`` random ones of ``items`` (at all, if there are fewer)."""
+    order = items.copy()
+    for i in range(min(size, len(order))):
+        j = i + np.int64(below(draw(key, np.uint64(used)), np.uint64(len(order) - i)))
+        used += 1
+        order[i], order[j] = order[j], order[i]
+        marks[order[i]] = value
+    return used
 
 
 def _structure(arrays: GraphArrays, **options: Any) -> dict[str, NDArray[Any]]:

@@ -127,7 +127,8 @@ def _names(model: DeepGraph) -> dict[str, Ref]:
         "distance.token": Ref(f"{BIAS}graph_token_virtual_distance.weight"),
         "paths.padding": Ref(f"{BIAS}edge_encoder.weight", lambda x: x[:1]),
         "paths.mix": Ref(
-            f"{BIAS}edge_dis_encoder.weight", lambda x: x.view(-1, heads, heads)[:hops]
+            f"{BIAS}edge_dis_encoder.weight",
+            lambda x: table_rows(0, hops)(x.view(-1, heads, heads)),
         ),
         "head_bias": Ref("encoder.lm_output_learned_bias"),
     }

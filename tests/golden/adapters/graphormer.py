@@ -75,7 +75,7 @@ def subjects(case: Case) -> list[Subject]:
         out = model(batch)
         y = case["y"].view_as(out)
         if case.config["loss"].startswith("bce"):
-            loss = binary_cross_entropy_with_logits(out, y)
+            loss = binary_cross_entropy_with_logits(out[~y.isnan()], y[~y.isnan()])
         else:
             loss = (out - y).abs().mean()
         return {"out_train": out, "loss": loss}
@@ -116,7 +116,8 @@ def _names(model: Graphormer, case: Case) -> dict[str, Ref]:
         hops = model.config.hops
         names["paths.no_edge"] = Ref("edge_encoder.weight", lambda x: x[1:2])
         names["paths.mix"] = Ref(
-            "edge_dis_encoder.weight", lambda x: x.view(-1, heads, heads)[:hops]
+            "edge_dis_encoder.weight",
+            lambda x: table_rows(0, hops)(x.view(-1, heads, heads)),
         )
     head = "downstream_out_proj" if "downstream_out_proj.weight" in case.params else "out_proj"
     same = {"norm": "final_ln", "head": head}
