@@ -20,6 +20,7 @@ from gradformer.graphs.user_data import UserData
 from gradformer.training.data import TrainingData, benchmark, own_data, user_data
 from gradformer.training.distributed import find_device, from_first, is_first, joined
 from gradformer.training.files import replace_file, replace_json, writing
+from gradformer.training.keepsakes import save_examples
 from gradformer.training.recipe import Recipe, load_recipe, recipe_names
 from gradformer.training.run import Run, describe_data
 from gradformer.training.trials import SAVE_EVERY, Trials, summary
@@ -80,6 +81,7 @@ def fit(
         with _held(folder):
             if is_first():
                 describe_data(folder / "data.json", material, origin)
+                save_examples(folder, material, recipe.seed)
                 replace_file(folder / "recipe.yaml", recipe.to_yaml())
             return _train(folder, recipe, material, where, save_every, tensorboard, quiet)
 

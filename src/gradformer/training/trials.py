@@ -15,8 +15,9 @@ from gradformer.model.parallel import is_shared
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
 from gradformer.training.data import TrainingData
 from gradformer.training.files import read_json, replace_file, replace_json, writing
+from gradformer.training.keepsakes import Answers, save_answers
 from gradformer.training.loop import Stop, StoppedError, train
-from gradformer.training.metrics import LOWER_IS_BETTER
+from gradformer.training.metrics import LOWER_IS_BETTER, scores
 from gradformer.training.progress import Display
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import Recorder, environment, truncate
@@ -138,7 +139,8 @@ class Trials:
 
     def _finish(self, trial: Trial, recorder: Recorder | None) -> None:
         """Test the selected weights, once, and write weights and result."""
-        result = outcome(trial)
+        answers = answers_of(trial)
+        result = outcome(trial, answers)
         if recorder is None:
             return
         folder = self._of(trial)
@@ -146,17 +148,24 @@ class Trials:
             folder.mkdir(parents=True, exist_ok=True)
             tensors = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}
             replace_file(folder / "model.safetensors", write_tensors(tensors))
+        if answers is not None:
+            save_answers(folder, answers)
         replace_json(self._result_path(trial), result)
         recorder.write("result", **result)
 
 
-def outcome(trial: Trial) -> dict[str, Any]:
-    """The result of a trial that has ended: test scores at the epoch of the best validation.
+def answers_of(trial: Trial) -> Answers | None:
+    """Answers of the selected weights on the test part; None for a trial that diverged."""
+    if trial.progress.status != "finished" or not trial.progress.best_epoch:
+        return None
+    items = trial.parts.test
+    with trial.selected():
+        return Answers(trial.predict(items), trial.data.labels(items))
 
-    A trial that diverged has no test scores.
-    """
-    progress = trial.progress
-    good = progress.status == "finished" and progress.best_epoch > 0
+
+def outcome(trial: Trial, answers: Answers | None) -> dict[str, Any]:
+    """The result of a trial that has ended: test scores at the epoch of the best validation."""
+    progress, task = trial.progress, trial.data.schema.task
     return {
         "trial": trial.number,
         "seed": trial.seed,
@@ -166,7 +175,7 @@ def outcome(trial: Trial) -> dict[str, Any]:
         "epochs": progress.epoch,
         "best_epoch": progress.best_epoch,
         "val": progress.best,
-        "test": trial.evaluate("test", trial.best) if good else None,
+        "test": None if answers is None else scores(answers.prediction, answers.target, task),
         "parameters": sum(p.numel() for p in trial.model.parameters()),
         "scale": None if trial.scale is None else trial.scale.to_dict(),
     }

@@ -1,0 +1,170 @@
+"""Attention as pictures: a drawn graph with its strongest links, and the matrix of all pairs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
+
+from gradformer.graphs.store import Store
+from gradformer.report.markup import Markup, join, tag
+from gradformer.report.plots import matrix_cells, place, svg
+from gradformer.structure.codebook import UNREACHABLE
+
+Array = NDArray[np.float64]
+
+SIZE = 220.0
+_EDGE = 14.0
+_LINKS_PER_NODE = 1.5
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """A graph on the plane: ``places`` [n, 2] in [0, 1]², ``bonds`` each once, ``hops`` [n, n].
+
+    ``hops`` is None where the pair index of the store counts no hops; unreachable pairs are NaN.
+    """
+
+    places: Array
+    bonds: list[tuple[int, int]]
+    hops: Array | None
+
+    @property
+    def nodes(self) -> int:
+        return len(self.places)
+
+
+def sketch(store: Store, graph: int) -> Sketch:
+    """Lay out one graph of a store."""
+    first, last = (int(store.arrays["node_ptr"][graph + k]) for k in (0, 1))
+    edges = slice(*(int(store.arrays["edge_ptr"][graph + k]) for k in (0, 1)))
+    ends = zip(store.arrays["source"][edges].tolist(), store.arrays["target"][edges].tolist())
+    bonds = sorted({(min(i, j), max(i, j)) for i, j in ends if i != j})
+    hops = None
+    if store.codebook.name == "hops" and "distance" in store.arrays:
+        pairs = slice(*(int(store.arrays["pair_ptr"][graph + k]) for k in (0, 1)))
+        byte = store.arrays["distance"][pairs].reshape(last - first, -1)
+        hops = np.where(byte == UNREACHABLE, np.nan, byte.astype(np.float64))
+    return Sketch(lay_out(last - first, bonds), bonds, hops)
+
+
+def lay_out(nodes: int, bonds: list[tuple[int, int]]) -> Array:
+    """Places [n, 2] in [0, 1]²: Kamada–Kawai for each component, components side by side."""
+    graph = nx.Graph()
+    graph.add_nodes_from(range(nodes))
+    graph.add_edges_from(bonds)
+    places = np.zeros((nodes, 2))
+    right = 0.0
+    for part in sorted(nx.connected_components(graph), key=lambda c: (-len(c), min(c))):
+        members = sorted(part)
+        own = np.array([*nx.kamada_kawai_layout(graph.subgraph(members)).values()])
+        own = _turned(own - own.mean(axis=0))
+        own = own / max(np.ptp(own, axis=0).max(), 1e-9) * np.sqrt(len(members) - 0.9)
+        own -= own.min(axis=0)
+        places[members] = own + np.array([right, 0.0])
+        right += np.ptp(own[:, 0]) + 0.6
+    places -= places.min(axis=0)
+    spread = np.ptp(places, axis=0)
+    return (places + (spread.max() - spread) / 2) / max(spread.max(), 1e-9)
+
+
+def draw_graph(title: str, graph: Sketch, weight: Array, peak: float | None = None) -> Markup:
+    """The graph; nodes filled by the attention they receive, arcs for the strongest links.
+
+    ``weight`` [n, n] has a row for each query; ``peak`` is the link weight drawn in full, to show
+    several pictures on one scale.
+    """
+    at = _EDGE + graph.places * (SIZE - 2 * _EDGE)
+    radius = float(np.clip(26.0 / np.sqrt(graph.nodes), 2.2, 7.0))
+    bonds = "".join(_straight(at[i], at[j]) for i, j in graph.bonds)
+    parts = [tag("path", d=bonds, class_="bond")]
+    parts += _links(graph, at, weight, peak)
+    received = weight.mean(axis=0)
+    shade = received / max(received.max(), 1e-12)
+    circle = {"r": place(radius)}
+    for (x, y), share in zip(at, shade):
+        centre = {"cx": place(x), "cy": place(y), **circle}
+        parts.append(tag("circle", class_="node", **centre))
+        parts.append(tag("circle", class_="heat", opacity=f"{share:.2f}", **centre))
+    return svg(title, *parts, width=SIZE, height=SIZE)
+
+
+def draw_matrix(title: str, values: Array, low: float = 0.0, high: float | None = None) -> Markup:
+    """All pairs [n, n] as a matrix, query by row; ``low`` is blank and ``high`` full colour."""
+    top = float(values.max()) if high is None else high
+    share = (values - low) / max(top - low, 1e-12)
+    size = (SIZE - 4) / len(values)
+    border = f"M2 2H{place(SIZE - 2)}V{place(SIZE - 2)}H2Z"
+    return svg(
+        title,
+        matrix_cells(share, 2, 2, size),
+        tag("path", d=border, class_="axis"),
+        width=SIZE,
+        height=SIZE,
+    )
+
+
+def focus(weight: Array, hops: Array | None) -> str:
+    """How spread a pattern is, in words: nodes that a query effectively sees, and how far."""
+    entropy = -(weight * np.log(np.maximum(weight, 1e-30))).sum(axis=1)
+    text = f"sees {np.exp(entropy).mean():.1f} of {len(weight)} nodes"
+    if hops is None:
+        return text
+    known = np.isfinite(hops)
+    reach = (weight * np.where(known, hops, 0.0)).sum() / max(weight[known].sum(), 1e-12)
+    return f"{text}, {reach:.1f} hops away"
+
+
+def link_peak(weight: Array) -> float:
+    """The largest weight between two different nodes, both directions taken together."""
+    both = (weight + weight.T) / 2
+    return float(both[~np.eye(len(both), dtype=bool)].max(initial=0.0))
+
+
+def _links(graph: Sketch, at: Array, weight: Array, peak: float | None) -> list[Markup]:
+    both = (weight + weight.T) / 2
+    i, j = np.triu_indices(graph.nodes, 1)
+    strength = both[i, j]
+    strongest = np.argsort(-strength, kind="stable")[: round(_LINKS_PER_NODE * graph.nodes)]
+    full = peak or link_peak(weight) or 1.0
+    bonds = set(graph.bonds)
+    parts = []
+    for k in strongest[::-1]:
+        share = min(float(strength[k]) / full, 1.0)
+        a, b = int(i[k]), int(j[k])
+        shape = _straight(at[a], at[b]) if (a, b) in bonds else _arc(at[a], at[b])
+        parts.append(
+            tag(
+                "path",
+                d=shape,
+                class_="link",
+                opacity=f"{0.1 + 0.8 * share:.2f}",
+                stroke_width=f"{0.6 + 3.4 * share:.1f}",
+            )
+        )
+    return [join(parts)]
+
+
+def _straight(a: Array, b: Array) -> str:
+    return f"M{place(a[0])} {place(a[1])}L{place(b[0])} {place(b[1])}"
+
+
+def _arc(a: Array, b: Array) -> str:
+    """A bent line, so that a link over other nodes can be told from a bond."""
+    middle = (a + b) / 2 + 0.16 * np.array([b[1] - a[1], a[0] - b[0]])
+    turn = np.clip(middle, 0.0, SIZE)
+    begin, bend, end = (f"{place(p[0])} {place(p[1])}" for p in (a, turn, b))
+    return f"M{begin}Q{bend} {end}"
+
+
+def _turned(places: Array) -> Array:
+    """Centred places with their longest extent along x; signs fixed, so that they repeat."""
+    _, _, axes = np.linalg.svd(places, full_matrices=False)
+    turned: Array = places @ axes.T
+    if turned.shape[1] < 2:
+        turned = np.column_stack([turned, np.zeros(len(turned))])
+    heaviest = np.abs(turned).argmax(axis=0)
+    signs = np.sign(turned[heaviest, np.arange(2)])
+    return turned * np.where(signs == 0, 1.0, signs)

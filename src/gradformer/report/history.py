@@ -1,0 +1,162 @@
+"""What a report needs of a run, read from its folder: results, epochs and start points by trial."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradformer.training.metrics import LOWER_IS_BETTER
+from gradformer.training.run import Run
+from gradformer.training.trials import summary
+
+_MOST_POINTS = 240
+"""Epochs that a curve shows; longer ones are thinned."""
+
+
+@dataclass(frozen=True)
+class Curve:
+    """Mean of a value over the trials, epoch by epoch, with its spread; all [epochs].
+
+    ``low`` and ``high`` are mean ∓ standard deviation; ``trials`` holds (epochs, values) of each.
+    """
+
+    epochs: NDArray[np.float64]
+    mean: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    trials: list[tuple[NDArray[np.float64], NDArray[np.float64]]]
+
+
+@dataclass(frozen=True)
+class History:
+    """A run and its record; ``label`` is what the page calls it."""
+
+    run: Run
+    label: str
+
+    @cached_property
+    def record(self) -> list[dict[str, Any]]:
+        return self.run.record
+
+    @cached_property
+    def header(self) -> dict[str, Any]:
+        """The line that began the record: recipe, data, environment, time."""
+        return next((line for line in self.record if line["kind"] == "run"), {})
+
+    @cached_property
+    def results(self) -> list[dict[str, Any]]:
+        """One for each trial that has ended, in the order of the trials."""
+        found = {line["trial"]: line for line in self.record if line["kind"] == "result"}
+        return [found[trial] for trial in sorted(found)]
+
+    @cached_property
+    def epochs(self) -> dict[int, list[dict[str, Any]]]:
+        """The epochs of every trial that has begun."""
+        found: dict[int, list[dict[str, Any]]] = {}
+        for line in self.record:
+            if line["kind"] == "epoch":
+                found.setdefault(line["trial"], []).append(line)
+        return dict(sorted(found.items()))
+
+    @property
+    def metric(self) -> str | None:
+        """The metric that is reported; None before any trial has ended or any epoch is scored."""
+        if self.results:
+            return str(self.results[0]["metric"])
+        scored = (line["val"] for lines in self.epochs.values() for line in lines if "val" in line)
+        return next((name for val in scored for name in val), None)
+
+    @property
+    def lower_is_better(self) -> bool:
+        return self.metric in LOWER_IS_BETTER
+
+    @property
+    def outcome(self) -> dict[str, Any]:
+        """Mean, std and values of validation and test over the trials that ended well."""
+        return summary(self.results, self.metric or "")
+
+    @property
+    def finished(self) -> bool:
+        return len(self.results) == self.run.recipe.trials
+
+    @property
+    def seconds(self) -> float:
+        """Time spent in epochs, all trials together."""
+        return sum(line.get("seconds") or 0.0 for lines in self.epochs.values() for line in lines)
+
+    def test_by_seed(self) -> dict[int, float]:
+        """Seed → reported test value."""
+        good = (r for r in self.results if r["test"] is not None)
+        return {r["seed"]: r["test"][self.metric] for r in good}
+
+    def curve(self, *path: str) -> Curve | None:
+        """The value at ``path`` of the epoch lines, over all trials."""
+        trials = []
+        for lines in self.epochs.values():
+            pairs = [(line["epoch"], _at(line, path)) for line in lines]
+            known = [(epoch, value) for epoch, value in pairs if value is not None]
+            if known:
+                epochs, values = np.array(known, dtype=np.float64).T
+                trials.append((epochs, values))
+        return _curve(trials) if trials else None
+
+    def starts(self, trial: int) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+        """Start points of a trial: epochs [e] and values [e, sets, heads]."""
+        lines = [line for line in self.epochs.get(trial, []) if "starts" in line]
+        if not lines:
+            return None
+        kept = thinned(len(lines))
+        epochs = np.array([lines[k]["epoch"] for k in kept], dtype=np.float64)
+        return epochs, np.array([lines[k]["starts"] for k in kept], dtype=np.float64)
+
+
+def open_histories(runs: Sequence[Run | Path]) -> list[History]:
+    """Every run with a name that tells it from the others."""
+    opened = [run if isinstance(run, Run) else Run.load(run) for run in runs]
+    folders = [run.folder.resolve().name for run in opened]
+    models = [run.recipe.model.name for run in opened]
+    plain = len({run.recipe.dataset for run in opened}) == 1 and len(set(models)) == len(models)
+    names = models if plain else folders
+    return [
+        History(run, name if names.count(name) == 1 else f"{name} ({place + 1})")
+        for place, (run, name) in enumerate(zip(opened, names))
+    ]
+
+
+def thinned(length: int) -> list[int]:
+    """Positions to draw of ``length``: all if they are few, else evenly chosen with the last."""
+    step = max(1, math.ceil(length / _MOST_POINTS))
+    kept = list(range(0, length, step))
+    return kept if not length or kept[-1] == length - 1 else [*kept, length - 1]
+
+
+def _at(line: dict[str, Any], path: Sequence[str]) -> float | None:
+    value: Any = line
+    for name in path:
+        value = value.get(name) if isinstance(value, dict) else None
+    return None if value is None else float(value)
+
+
+def _curve(trials: list[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> Curve:
+    epochs = np.unique(np.concatenate([x for x, _ in trials]))
+    table = np.full((len(trials), len(epochs)), np.nan)
+    for row, (x, y) in zip(table, trials):
+        row[np.searchsorted(epochs, x)] = y
+    mean = np.nanmean(table, axis=0)
+    count = np.isfinite(table).sum(axis=0)
+    std = np.sqrt(np.nansum((table - mean) ** 2, axis=0) / np.maximum(count - 1, 1))
+    kept = thinned(len(epochs))
+    return Curve(
+        epochs[kept],
+        mean[kept],
+        (mean - std)[kept],
+        (mean + std)[kept],
+        [(x[k], y[k]) for x, y in trials for k in [thinned(len(x))]],
+    )

@@ -1,0 +1,230 @@
+"""What came out: headline, result tables, the protocol behind them, and paired differences."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gradformer.report.history import History
+from gradformer.report.markup import Content, Markup, facts, fold, join, note, table, tag
+from gradformer.report.pairs import comparable, paired_difference
+from gradformer.report.scales import decimals, number, plus_minus
+
+METRIC_NAMES = {
+    "accuracy": "accuracy",
+    "mean_recall": "weighted accuracy",
+    "mae": "MAE",
+    "rmse": "RMSE",
+    "auroc": "AUROC",
+    "average_precision": "average precision",
+}
+
+
+def metric_name(metric: str | None) -> str:
+    return METRIC_NAMES.get(metric or "", metric or "no metric yet")
+
+
+def dataset_name(history: History) -> str:
+    """The benchmark's name, or the name of the user's file without its folder."""
+    return Path(history.run.recipe.dataset).name
+
+
+def duration(seconds: float) -> str:
+    """Time in the two largest units.
+
+    >>> duration(3725), duration(8.25)
+    ('1 h 2 min', '8.2 s')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"
+
+
+def headline(history: History) -> Markup:
+    """The few numbers that a reader looks for first."""
+    outcome = history.outcome
+    done = len(outcome["test"]["values"])
+    cards: list[tuple[str, str]] = []
+    if done:
+        better = "lower" if history.lower_is_better else "higher"
+        name = f"test {metric_name(history.metric)}, {better} is better"
+        cards.append((plus_minus(outcome["test"]["mean"], outcome["test"]["std"]), name))
+        value = plus_minus(outcome["val"]["mean"], outcome["val"]["std"])
+        cards.append((value, f"validation {metric_name(history.metric)}"))
+    cards.append((f"{done} of {history.run.recipe.trials}", "trials that ended well"))
+    if history.results:
+        cards.append((f"{history.results[0]['parameters']:,}", "parameters"))
+    cards.append((duration(history.seconds), "in epochs, all trials"))
+    items = (
+        tag("div", tag("b", value), tag("span", name), class_="card first" if not k else "card")
+        for k, (value, name) in enumerate(cards)
+    )
+    return tag("div", *items, class_="cards")
+
+
+def result_section(histories: Sequence[History]) -> Markup:
+    """Tables of results; one run shows all its metrics, several are set beside each other."""
+    parts: list[Content] = []
+    for history in histories:
+        if not history.finished:
+            parts.append(
+                note(
+                    f"{history.label} is not finished: {len(history.results)} of "
+                    f"{history.run.recipe.trials} trials have ended. What follows is what there is."
+                )
+            )
+        for trial in history.outcome["diverged"]:
+            parts.append(note(f"{history.label}: trial {trial} diverged and counts in no mean."))
+    if len(histories) == 1:
+        parts.append(_metrics_table(histories[0]))
+    else:
+        parts += [_comparison_table(histories), _paired_table(histories)]
+    for history in histories:
+        title = "Every trial" if len(histories) == 1 else f"Every trial of {history.label}"
+        parts.append(fold(title, _trials_table(history)))
+    parts += [_protocol(history, len(histories) > 1) for history in histories]
+    return join(parts)
+
+
+def _metrics_table(history: History) -> Markup:
+    good = [r for r in history.results if r["test"] is not None]
+    if not good:
+        return note("No trial has ended yet, so there is no result.")
+    rows = []
+    for name in good[0]["test"]:
+        cells: list[Content] = [metric_name(name) + (" ★" if name == history.metric else "")]
+        for part in ("val", "test"):
+            cells.append(_spread([r[part][name] for r in good]))
+        rows.append(cells)
+    caption = f"Mean ± standard deviation over {_count(len(good), 'trial')}. ★ selects the epoch."
+    return table(caption, ["metric", "validation", "test"], rows)
+
+
+def _spread(values: Sequence[float | None]) -> str:
+    known = [v for v in values if v is not None]
+    if not known:
+        return "–"
+    mean = sum(known) / len(known)
+    if len(known) == 1:
+        return plus_minus(mean, None)
+    return plus_minus(mean, (sum((v - mean) ** 2 for v in known) / (len(known) - 1)) ** 0.5)
+
+
+def _comparison_table(histories: Sequence[History]) -> Markup:
+    best = {id(history) for history in histories if _is_best(history, histories)}
+    rows: list[list[Content]] = []
+    for history in histories:
+        outcome = history.outcome
+        test = plus_minus(outcome["test"]["mean"], outcome["test"]["std"])
+        rows.append(
+            [
+                history.label,
+                dataset_name(history),
+                metric_name(history.metric) + (" ↓" if history.lower_is_better else " ↑"),
+                tag("span", test, class_="best" if id(history) in best else None),
+                plus_minus(outcome["val"]["mean"], outcome["val"]["std"]),
+                len(outcome["test"]["values"]),
+                f"{history.results[0]['parameters']:,}" if history.results else "–",
+                duration(history.seconds),
+            ]
+        )
+    head = ["run", "data", "metric", "test", "validation", "trials", "parameters", "time"]
+    caption = "Mean ± standard deviation over trials. The best mean on each dataset is bold."
+    return table(caption, head, rows, names=3)
+
+
+def _is_best(history: History, histories: Sequence[History]) -> bool:
+    mean = history.outcome["test"]["mean"]
+    rivals = [h.outcome["test"]["mean"] for h in histories if comparable(history, h)]
+    known = [value for value in rivals if value is not None]
+    return len(known) > 1 and mean == (min if history.lower_is_better else max)(known)
+
+
+def _paired_table(histories: Sequence[History]) -> Markup:
+    rows: list[list[Content]] = []
+    leaders: list[History] = []
+    for history in histories:
+        first = next((leader for leader in leaders if comparable(leader, history)), None)
+        if first is None:
+            leaders.append(history)
+            continue
+        found = paired_difference(first, history)
+        if found is None:
+            continue
+        places = min(decimals(found.std, found.mean), 6)
+        interval = "–"
+        if found.low is not None and found.high is not None:
+            interval = f"{found.low:+.{places}f} … {found.high:+.{places}f}".replace("-", "−")
+        std = "–" if found.std is None else f"{found.std:.{places}f}"
+        rows.append(
+            [
+                f"{history.label} − {first.label}",
+                f"{found.mean:+.{places}f}".replace("-", "−"),
+                std,
+                interval,
+                found.seeds,
+                f"{found.better} / {found.worse}",
+            ]
+        )
+    if not rows:
+        return note("No two runs share data, split and a finished seed, so none are paired.")
+    head = ["difference", "mean", "std", "95 % interval", "seeds", "better / worse"]
+    caption = (
+        "Paired differences of the test value: equal seeds have equal splits, so what the split "
+        "adds to both cancels. The interval is Student's t."
+    )
+    return table(caption, head, rows)
+
+
+def _trials_table(history: History) -> Markup:
+    metric = history.metric or ""
+    rows = [
+        [
+            str(r["trial"]),
+            r["seed"],
+            r["status"] if r["bad_step"] is None else f"{r['status']} at step {r['bad_step']}",
+            r["best_epoch"] or "–",
+            r["epochs"],
+            number(r["val"].get(metric), 5),
+            number(r["test"][metric] if r["test"] else None, 5),
+        ]
+        for r in history.results
+    ]
+    head = ["trial", "seed", "status", "best epoch", "epochs", "validation", "test"]
+    return table(f"{metric_name(metric)} of every trial", head, rows)
+
+
+def _protocol(history: History, several: bool) -> Markup:
+    recipe, about = history.run.recipe, history.header.get("data", {})
+    seeds = f"{recipe.seed} to {recipe.seed + recipe.trials - 1}"
+    chosen = metric_name(history.metric if recipe.train.select == "auto" else recipe.train.select)
+    rows: list[tuple[str, Content]] = [
+        ("data", dataset_name(history)),
+        ("task", f"{history.run.schema.task} of a {history.run.schema.level}"),
+        ("benchmark protocol", about.get("protocol")),
+        ("data exactness", about.get("exactness")),
+        ("split", _split(history)),
+        ("share of the training part", f"{100 * recipe.data.fraction:g} %"),
+        ("seeds", seeds if recipe.trials > 1 else str(recipe.seed)),
+        ("selection", f"first epoch with the best validation {chosen}"),
+        ("test", "evaluated once a trial, with the weights of the selected epoch"),
+        ("spread", "sample standard deviation (n − 1) over trials that ended well"),
+    ]
+    caption = f"Protocol of {history.label}" if several else "Protocol"
+    return facts(caption, ((name, value) for name, value in rows if value))
+
+
+def _split(history: History) -> str:
+    kind = history.run.recipe.data.split
+    if kind != "auto":
+        return kind
+    if history.run.origin["kind"] == "benchmark":
+        return "that of the benchmark"
+    return "the data's own column, else random by seed"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

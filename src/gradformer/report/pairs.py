@@ -1,0 +1,55 @@
+"""Two runs on the same seeds: the difference seed by seed, which a shared split does not blur."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import stats
+
+from gradformer.report.history import History
+
+
+@dataclass(frozen=True)
+class PairedDifference:
+    """Other − first over equal seeds, in the unit of the metric.
+
+    ``low`` and ``high`` bound the mean with 95 % confidence (Student's t); None for one seed.
+    """
+
+    seeds: int
+    mean: float
+    std: float | None
+    low: float | None
+    high: float | None
+    better: int
+    worse: int
+
+
+def comparable(first: History, other: History) -> bool:
+    """Whether equal seeds mean equal test sets: same data, same way to split, same metric."""
+    a, b = first.run, other.run
+    return (
+        a.origin.get("content") == b.origin.get("content")
+        and a.recipe.data.split == b.recipe.data.split
+        and first.metric == other.metric
+    )
+
+
+def paired_difference(first: History, other: History) -> PairedDifference | None:
+    """None where there is no seed that both have finished."""
+    one, two = first.test_by_seed(), other.test_by_seed()
+    seeds = sorted(one.keys() & two.keys())
+    if not seeds:
+        return None
+    change = np.array([two[seed] - one[seed] for seed in seeds])
+    gain = -change if first.lower_is_better else change
+    mean, count = float(change.mean()), len(seeds)
+    std = low = high = None
+    if count > 1:
+        std = float(change.std(ddof=1))
+        reach = float(stats.t.ppf(0.975, count - 1)) * std / count**0.5
+        low, high = mean - reach, mean + reach
+    return PairedDifference(
+        count, mean, std, low, high, int((gain > 0).sum()), int((gain < 0).sum())
+    )

@@ -1,0 +1,142 @@
+"""Attention patterns of trained models on example graphs, side by side (the paper's Figure 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gradformer.graphs.store import Store
+from gradformer.report.attention import (
+    Sketch,
+    draw_graph,
+    draw_matrix,
+    focus,
+    link_peak,
+    sketch,
+)
+from gradformer.report.history import History
+from gradformer.report.markup import Content, Markup, figure, fold, join, note, tag
+from gradformer.training.data import make_collator
+from gradformer.training.keepsakes import load_examples
+
+Array = NDArray[np.float64]
+KINDS = ("plain", "PE", "bias", "decay")
+
+
+@dataclass(frozen=True)
+class PairAttention:
+    """Attention inside one graph, [layers, heads, n, n] each: score s, decay M, weight."""
+
+    score: Array
+    decay: Array
+    weight: Array
+
+    @property
+    def without_decay(self) -> Array:
+        """The weights that the same scores give where nothing is decayed."""
+        powers = np.exp(self.score - self.score.max(axis=-1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+
+
+def shows_attention(model: Any) -> bool:
+    """Whether a model can say what its attention is."""
+    return hasattr(model, "attention")
+
+
+def pair_attention(model: Any, store: Store, graph: int) -> PairAttention:
+    """Attention of ``model`` on one graph of ``store``."""
+    batch = make_collator(store)(torch.tensor([graph]))
+    nodes = int(store.sizes[graph])
+
+    def dense(name: str) -> Array:
+        layers = [getattr(layer, name).double().cpu().numpy() for layer in model.attention(batch)]
+        pairs = np.stack(layers).reshape(len(layers), nodes, nodes, -1)
+        return np.asarray(pairs.transpose(0, 3, 1, 2))
+
+    return PairAttention(dense("score"), dense("decay"), dense("weight"))
+
+
+def kind_of(history: History) -> str:
+    """Which of the four columns of the paper's Figure 1 a run belongs to."""
+    config: Any = history.run.recipe.model.config
+    if config.decay < 1.0 or config.decay_shape == "linear":
+        return "decay"
+    if config.profile or config.decay_shape == "free":
+        return "bias"
+    return "PE" if config.pe != "none" else "plain"
+
+
+def patterns_section(histories: Sequence[History]) -> Markup:
+    """For every example graph the patterns of all runs side by side, on one scale."""
+    rows: dict[tuple[str, int], list[tuple[History, PairAttention, Sketch]]] = {}
+    silent = []
+    for history in histories:
+        examples = load_examples(history.run.folder)
+        trials = history.run.trials
+        model = history.run.model(trials[0]) if trials else None
+        if examples is None or model is None or not shows_attention(model):
+            silent.append(history.label)
+            continue
+        for graph, name in enumerate(examples.about["graphs"]):
+            found = pair_attention(model, examples, graph)
+            row = rows.setdefault((examples.content, name), [])
+            row.append((history, found, sketch(examples, graph)))
+    parts: list[Content] = []
+    for (_, name), row in rows.items():
+        parts += [tag("h3", f"Graph {name} of the test set"), _side_by_side(row)]
+    if len(rows) and len(histories) == 1:
+        parts.append(_by_head(*next(iter(reversed(rows.values())))[0]))
+    if rows:
+        parts.append(
+            note(
+                "Mean over all layers and heads of the first trial. Above: blue nodes receive "
+                "attention, orange links carry the most of it (bent where there is no edge). "
+                "Below: the weight of every pair, a row for each node that looks."
+            )
+        )
+    if silent:
+        parts.append(
+            note(
+                f"Not shown for {', '.join(silent)}: that needs a finished trial, a model that "
+                "gives its attention, and a test graph small enough to draw."
+            )
+        )
+    return join(parts)
+
+
+def _side_by_side(row: Sequence[tuple[History, PairAttention, Sketch]]) -> Markup:
+    columns: list[tuple[str, Array, Sketch]] = []
+    for history, found, graph in sorted(row, key=lambda item: KINDS.index(kind_of(item[0]))):
+        kind = kind_of(history)
+        name = kind if len(row) == 1 else f"{kind}: {history.label}"
+        if len(row) == 1 and kind == "decay":
+            off = found.without_decay.mean(axis=(0, 1))
+            columns.append(("same weights, decay off", off, graph))
+        columns.append((name, found.weight.mean(axis=(0, 1)), graph))
+    links = max(link_peak(weight) for _, weight, _ in columns)
+    cells = max(float(weight.max()) for _, weight, _ in columns)
+    figures = []
+    for name, weight, graph in columns:
+        pictures = [
+            draw_graph(f"Graph with attention, {name}", graph, weight, links),
+            draw_matrix(f"Attention of all pairs, {name}", weight, high=cells),
+        ]
+        caption = join([tag("b", name), f": {focus(weight, graph.hops)}"])
+        figures.append(figure(join(pictures), caption))
+    return tag("div", *figures, class_="patterns")
+
+
+def _by_head(history: History, found: PairAttention, graph: Sketch) -> Markup:
+    weights = found.weight.mean(axis=0)
+    figures = []
+    for head, weight in enumerate(weights):
+        title = f"Attention of head {head + 1}"
+        pictures = [draw_graph(title, graph, weight), draw_matrix(title, weight)]
+        caption = join([tag("b", f"head {head + 1}"), f": {focus(weight, graph.hops)}"])
+        figures.append(figure(join(pictures), caption))
+    return fold("The last graph head by head", tag("div", *figures, class_="patterns"))

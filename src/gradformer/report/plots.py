@@ -1,0 +1,244 @@
+"""Small plots as inline SVG: lines with bands, points, and coloured matrices.
+
+Colours are CSS classes, so that a page decides them for light, dark and paper. A drawing is about
+as wide as a phone in its own unit: letters keep their size on every screen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradformer.report.markup import Markup, join, tag
+from gradformer.report.scales import Scale, fit_scale, number, wants_logarithm
+
+WIDTH, HEIGHT = 400.0, 250.0
+LEFT, RIGHT, TOP, BOTTOM = 50.0, 12.0, 12.0, 40.0
+COLOURS = 8
+LEVELS = 10
+
+
+@dataclass(frozen=True)
+class Line:
+    """A curve; ``low`` and ``high`` are the edges of its band, ``faint`` other curves behind it.
+
+    ``colour`` numbers the palette; the ninth curve begins it again with dashes.
+    """
+
+    name: str
+    x: Sequence[float]
+    y: Sequence[float]
+    colour: int = 0
+    low: Sequence[float] = ()
+    high: Sequence[float] = ()
+    faint: Sequence[tuple[Sequence[float], Sequence[float]]] = ()
+    marks: Sequence[tuple[float, float]] = ()
+    dots: bool = False
+
+
+@dataclass(frozen=True)
+class Axes:
+    """What stands at the axes; limits are found from the data unless given."""
+
+    x: str
+    y: str
+    x_range: tuple[float, float] | None = None
+    y_range: tuple[float, float] | None = None
+    whole_x: bool = False
+    log_y: bool = False
+
+
+def line_plot(title: str, lines: Sequence[Line], axes: Axes) -> Markup:
+    """Curves over one pair of axes, with a legend if there are several."""
+    xs = [v for line in lines for v in line.x]
+    ys = [v for line in lines for part in (line.y, line.low, line.high) for v in part]
+    ys += [v for line in lines for _, y in line.faint for v in y]
+    x_scale = _scale(axes.x_range, xs, LEFT, WIDTH - RIGHT, margin=0.02)
+    log = axes.log_y and wants_logarithm(ys)
+    y_scale = _scale(axes.y_range, ys, HEIGHT - BOTTOM, TOP, logarithmic=log)
+    bands, behind, front = [], [], []
+    for line in lines:
+        style = _style(line.colour)
+        if len(line.low):
+            edge = [*zip(line.x, line.high), *reversed([*zip(line.x, line.low)])]
+            shape = _path(edge, x_scale, y_scale) + "Z"
+            bands.append(tag("path", d=shape, class_=f"band {style}"))
+        for x, y in line.faint:
+            behind.append(
+                tag("path", d=_path([*zip(x, y)], x_scale, y_scale), class_=f"faint {style}")
+            )
+        points = [*zip(line.x, line.y)]
+        front.append(tag("path", d=_path(points, x_scale, y_scale), class_=f"line {style}"))
+        if line.dots:
+            front.append(tag("path", d=_dots(points, x_scale, y_scale), class_=f"dots {style}"))
+        if line.marks:
+            where = _dots(line.marks, x_scale, y_scale)
+            front.append(tag("path", d=where, class_=f"marks {style}"))
+    frame = _frame(axes, x_scale, y_scale)
+    picture = svg(title, frame, *bands, *behind, *front)
+    return join([picture, legend(lines) if len(lines) > 1 else None])
+
+
+def legend(lines: Sequence[Line]) -> Markup:
+    """Names beside a piece of each line; in HTML, so that it wraps."""
+    entries = []
+    for line in lines:
+        stroke = tag("path", d="M1 5H23", class_=f"line {_style(line.colour)}")
+        swatch = tag("svg", stroke, viewBox="0 0 24 10", class_="swatch", aria_hidden="true")
+        entries.append(tag("li", swatch, line.name))
+    return tag("ul", *entries, class_="legend")
+
+
+def parity_plot(title: str, truth: NDArray[np.float64], answer: NDArray[np.float64]) -> Markup:
+    """Predictions over true values [rows], with the line on which they would be equal."""
+    values = [*truth.tolist(), *answer.tolist()]
+    side = WIDTH - LEFT - RIGHT
+    x_scale = fit_scale(values, LEFT, LEFT + side)
+    y_scale = fit_scale(values, TOP + side, TOP)
+    axes = Axes("true value", "prediction")
+    ends = [(x_scale.low, y_scale.low), (x_scale.high, y_scale.high)]
+    return svg(
+        title,
+        _frame(axes, x_scale, y_scale),
+        tag("path", d=_path(ends, x_scale, y_scale), class_="equal"),
+        tag("path", d=_dots([*zip(truth, answer)], x_scale, y_scale), class_="cloud c0"),
+        height=TOP + side + BOTTOM,
+    )
+
+
+def matrix_cells(share: NDArray[np.float64], x: float, y: float, size: float) -> Markup:
+    """A matrix of shares in [0, 1] as squares of ``size``, darker for more; 0 is left blank."""
+    level = np.ceil(np.clip(share, 0.0, 1.0) * LEVELS - 1e-9).astype(int)
+    pieces: dict[int, list[str]] = {}
+    for row, levels in enumerate(level):
+        edges = np.flatnonzero(np.diff(levels, prepend=-1, append=-1))
+        for first, last in pairwise(edges):
+            if levels[first]:
+                corner = f"M{place(x + first * size)} {place(y + row * size)}"
+                width = place((last - first) * size)
+                pieces.setdefault(int(levels[first]), []).append(
+                    f"{corner}h{width}v{place(size)}h-{width}z"
+                )
+    return join(tag("path", d="".join(d), class_=f"level l{k}") for k, d in sorted(pieces.items()))
+
+
+def confusion_plot(title: str, counts: NDArray[np.float64], names: Sequence[str]) -> Markup:
+    """Counts [true, predicted] as a matrix, coloured by the share of each true class."""
+    classes = len(counts)
+    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-9)
+    left, top = 78.0, 14.0
+    size = (WIDTH - left - RIGHT) / max(classes, 3)
+    end_x, end_y = left + classes * size, top + classes * size
+    parts = [matrix_cells(share, left, top, size)]
+    for k, name in enumerate(names):
+        middle = (k + 0.5) * size
+        label = _shorten(name, 11)
+        parts.append(_text(label, left - 6, top + middle + 4, "end"))
+        if size >= 44 or classes <= 12:
+            below = _shorten(name, max(2, int(size / 7)))
+            parts.append(_text(below, left + middle, end_y + 16, "middle"))
+    if classes <= 8:
+        for i in range(classes):
+            for j in range(classes):
+                x, y = left + (j + 0.5) * size, top + (i + 0.5) * size
+                shade = "on-dark" if share[i, j] > 0.55 else "value"
+                text = f"{100 * share[i, j]:.0f} %"
+                parts.append(_text(text, x, y + (0 if size > 40 else 4), "middle", shade))
+                if size > 40:
+                    parts.append(
+                        _text(f"{counts[i, j]:,.0f}", x, y + 15, "middle", f"small {shade}")
+                    )
+    border = f"M{left} {top}H{place(end_x)}V{place(end_y)}H{left}Z"
+    parts.append(tag("path", d=border, class_="axis"))
+    parts.append(_text("predicted", (left + end_x) / 2, end_y + 34, "middle", "label"))
+    parts.append(_turned("true", 14, (top + end_y) / 2))
+    return svg(title, *parts, height=end_y + BOTTOM)
+
+
+def svg(title: str, *parts: Markup, width: float = WIDTH, height: float = HEIGHT) -> Markup:
+    return tag(
+        "svg",
+        tag("title", title),
+        *parts,
+        viewBox=f"0 0 {place(width)} {place(height)}",
+        role="img",
+        class_="plot",
+    )
+
+
+def _scale(
+    given: tuple[float, float] | None,
+    values: Sequence[float],
+    first: float,
+    last: float,
+    margin: float = 0.06,
+    logarithmic: bool = False,
+) -> Scale:
+    if given is not None:
+        return Scale(*given, first, last)
+    return fit_scale(values, first, last, margin=margin, logarithmic=logarithmic)
+
+
+def _frame(axes: Axes, x: Scale, y: Scale) -> Markup:
+    """Grid, ticks and labels."""
+    parts = []
+    bottom, left = y.first, x.first
+    for value in y.ticks():
+        at = place(y(value))
+        parts.append(tag("path", d=f"M{place(left)} {at}H{place(x.last)}", class_="gridline"))
+        parts.append(_text(number(value), left - 6, y(value) + 4, "end"))
+    for value in x.ticks(6):
+        if axes.whole_x and abs(value - round(value)) > 1e-9:
+            continue
+        parts.append(tag("path", d=f"M{place(x(value))} {place(bottom)}v4", class_="axis"))
+        parts.append(_text(number(value, 6), x(value), bottom + 17, "middle"))
+    parts.append(tag("path", d=f"M{place(left)} {place(bottom)}H{place(x.last)}", class_="axis"))
+    parts.append(_text(axes.x, (left + x.last) / 2, bottom + 34, "middle", "label"))
+    parts.append(_turned(axes.y, 12, (y.first + y.last) / 2))
+    return join(parts)
+
+
+def _text(words: str, x: float, y: float, anchor: str, style: str | None = None) -> Markup:
+    return tag("text", words, x=place(x), y=place(y), text_anchor=anchor, class_=style)
+
+
+def _turned(words: str, x: float, y: float) -> Markup:
+    turn = f"translate({place(x)} {place(y)}) rotate(-90)"
+    return tag("text", words, transform=turn, text_anchor="middle", class_="label")
+
+
+def _style(colour: int) -> str:
+    style = f"c{colour % COLOURS}"
+    return style if colour < COLOURS else f"{style} dash{min(colour // COLOURS, 2)}"
+
+
+def _path(points: Sequence[tuple[float, float]], x: Scale, y: Scale) -> str:
+    """A line through the finite points; a gap where there are none."""
+    words, pen_down = [], False
+    for a, b in points:
+        if not math.isfinite(b):
+            pen_down = False
+            continue
+        words.append(f"{'L' if pen_down else 'M'}{place(x(a))} {place(y(b))}")
+        pen_down = True
+    return "".join(words)
+
+
+def _dots(points: Sequence[tuple[float, float]], x: Scale, y: Scale) -> str:
+    """Strokes without length: round caps make them dots, in one short path."""
+    finite = (p for p in points if math.isfinite(p[1]))
+    return "".join(f"M{place(x(a))} {place(y(b))}h0" for a, b in finite)
+
+
+def _shorten(text: str, most: int) -> str:
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def place(value: float) -> str:
+    """A coordinate with one decimal."""
+    return f"{value:.1f}".removesuffix(".0")

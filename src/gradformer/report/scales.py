@@ -1,0 +1,111 @@
+"""From numbers to places on a drawing: ranges, ticks and how numbers are written."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Maps ``low`` … ``high`` to ``first`` … ``last`` in the unit of the drawing."""
+
+    low: float
+    high: float
+    first: float
+    last: float
+    logarithmic: bool = False
+
+    def __call__(self, value: float) -> float:
+        low, high = self.low, self.high
+        if self.logarithmic:
+            low, high, value = math.log(low), math.log(high), math.log(max(value, self.low))
+        return self.first + (value - low) / (high - low) * (self.last - self.first)
+
+    def ticks(self, count: int = 5) -> list[float]:
+        """About ``count`` round numbers inside the range."""
+        if self.logarithmic:
+            found = _log_ticks(self.low, self.high, count)
+            if len(found) >= 2:
+                return found
+        return _round_ticks(self.low, self.high, count)
+
+
+def fit_scale(
+    values: Iterable[float],
+    first: float,
+    last: float,
+    *,
+    margin: float = 0.04,
+    logarithmic: bool = False,
+) -> Scale:
+    """A scale that holds all finite ``values`` with a little room; a single value gets some too."""
+    finite = [v for v in values if math.isfinite(v) and (v > 0 or not logarithmic)]
+    low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
+    if logarithmic:
+        factor = (high / low) ** margin if high > low else 2.0
+        return Scale(low / factor, high * factor, first, last, True)
+    room = (high - low) * margin or abs(high) * 0.05 or 0.5
+    return Scale(low - room, high + room, first, last)
+
+
+def wants_logarithm(values: Sequence[float]) -> bool:
+    """Whether positive values span so much that small ones would lie on the axis."""
+    finite = [v for v in values if math.isfinite(v)]
+    return bool(finite) and min(finite) > 0 and max(finite) > 30 * min(finite)
+
+
+def number(value: float | None, digits: int = 4) -> str:
+    """A number for a label or a table, as short as ``digits`` significant digits allow.
+
+    >>> [number(v) for v in (0.25, 1234567.0, 1e-7, -3.0, None)]
+    ['0.25', '1.235×10⁶', '10⁻⁷', '−3', '–']
+    """
+    if value is None or not math.isfinite(value):
+        return "–"
+    text = f"{value:.{digits}g}"
+    if "e" in text:
+        mantissa, exponent = text.split("e")
+        power = "10" + str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
+        text = power if mantissa == "1" else f"{mantissa}×{power}"
+    return text.replace("-", "−")
+
+
+def decimals(std: float | None, value: float | None) -> int:
+    """Decimals that two significant digits of the spread need, or four of the value alone."""
+    if std:
+        return max(0, 1 - math.floor(math.log10(std)))
+    return max(0, 3 - math.floor(math.log10(abs(value)))) if value else 3
+
+
+def plus_minus(mean: float | None, std: float | None) -> str:
+    """Mean ± standard deviation, both to the digits that the spread deserves.
+
+    >>> plus_minus(0.06912, 0.00213), plus_minus(0.5, None)
+    ('0.0691 ± 0.0021', '0.5000')
+    """
+    if mean is None:
+        return "–"
+    places = min(decimals(std, mean), 6)
+    text = f"{mean:.{places}f}" if std is None else f"{mean:.{places}f} ± {std:.{places}f}"
+    return text.replace("-", "−")
+
+
+def _round_ticks(low: float, high: float, count: int) -> list[float]:
+    raw = (high - low) / max(count, 1)
+    power = 10.0 ** math.floor(math.log10(raw))
+    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    last = math.floor(high / step + 1e-9)
+    return [k * step for k in range(first, last + 1)]
+
+
+def _log_ticks(low: float, high: float, count: int) -> list[float]:
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    for factors in ((1,), (1, 3), (1, 2, 5)):
+        found = [f * 10.0**p for p in powers for f in factors if low <= f * 10.0**p <= high]
+        if len(found) >= min(count, 4) - 1:
+            break
+    thin = max(1, math.ceil(len(found) / (count + 1)))
+    return found[::thin]

@@ -1,0 +1,71 @@
+"""What the numbers depend on: every option of the recipe, the versions, the machine."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from gradformer.report.history import History
+from gradformer.report.markup import Content, Markup, facts, fold, join, table
+
+
+def settings_section(histories: Sequence[History]) -> Markup:
+    """Configuration and environment; several runs first show where they differ."""
+    options = [_flat(history.run.recipe.to_dict()) for history in histories]
+    surroundings = [_environment(history) for history in histories]
+    parts: list[Content] = []
+    if len(histories) > 1:
+        parts.append(_differences([{**a, **b} for a, b in zip(options, surroundings)], histories))
+    for history, own, around in zip(histories, options, surroundings):
+        tables = [facts("Environment", around.items()), facts("Configuration", own.items())]
+        parts.append(join(tables) if len(histories) == 1 else fold(history.label, *tables))
+    return join(parts)
+
+
+def _differences(values: Sequence[Mapping[str, str]], histories: Sequence[History]) -> Markup:
+    names = dict.fromkeys(name for one in values for name in one)
+    rows = []
+    for name in names:
+        cells = [one.get(name, "–") for one in values]
+        if len(set(cells)) > 1:
+            rows.append([name, *cells])
+    head = ["option", *(history.label for history in histories)]
+    return table("Where the runs differ", head, rows)
+
+
+def _environment(history: History) -> dict[str, str]:
+    around = history.header.get("environment", {})
+    versions = around.get("versions", {})
+    found: dict[str, Any] = {
+        "began": history.header.get("time"),
+        "device": " · ".join(
+            str(around[name]) for name in ("device", "device_name") if around.get(name)
+        ),
+        "processes": around.get("processes"),
+        "threads": around.get("threads"),
+        "python": around.get("python"),
+        **versions,
+        "commit": around.get("commit"),
+        "data content": str(history.run.origin.get("content", ""))[:16],
+        "resumed": sum(line["kind"] == "resume" for line in history.record) or None,
+    }
+    return {name: str(value) for name, value in found.items() if value not in (None, "")}
+
+
+def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, str]:
+    """Nested options as ``a.b`` → text."""
+    flat: dict[str, str] = {}
+    for name, value in values.items():
+        if isinstance(value, Mapping):
+            flat |= _flat(value, f"{before}{name}.")
+        else:
+            flat[f"{before}{name}"] = _written(value)
+    return flat
+
+
+def _written(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        return ", ".join(map(_written, value)) or "none"
+    return f"{value:g}" if isinstance(value, float) else str(value)
