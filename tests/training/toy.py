@@ -1,18 +1,16 @@
-"""A small problem for the training tests: does a random graph have a triangle-rich half?
-
-Run as a program it trains in a folder, as a process of its own that a test can kill:
-``python toy.py FOLDER [--resume] [--trials N] [--set a.b=c …]``.
-"""
+"""A small problem for the training tests: is a random graph dense? And processes to be killed."""
 
 from __future__ import annotations
 
-import argparse
-import os
+import multiprocessing
+import signal
 import sys
 from dataclasses import replace
+from multiprocessing.context import ForkProcess as Process
 from pathlib import Path
 
 import numpy as np
+import torch
 
 from gradformer.errors import GradformerError
 from gradformer.graphs.arrays import GraphArrays, Schema
@@ -22,6 +20,9 @@ from gradformer.training.data import TrainingData, structure_for
 from gradformer.training.fit import fit, resume
 from gradformer.training.recipe import Recipe
 
+FORK = multiprocessing.get_context("fork")
+QUIET = {"quiet": True, "tensorboard": False, "device": "cpu"}
+torch.set_num_threads(1)  # sums on the CPU depend on the number of threads
 RECIPE = Recipe.from_dict(
     {
         "dataset": "toy",
@@ -79,25 +80,29 @@ def data(recipe: Recipe = RECIPE, **options: object) -> TrainingData:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
-    parser.add_argument("--resume", action="store_true")
-    parser.add_argument("--trials", type=int, default=1)
-    parser.add_argument("--set", action="append", default=[])
-    given = parser.parse_args()
-    recipe = replace(RECIPE.change(*given.set), trials=given.trials)
-    common = {"quiet": True, "tensorboard": False, "save_every": 0.0, "device": "cpu"}
+def start(folder: Path, *settings: str, trials: int = 1) -> Process:
+    """Train, or go on training, in a process of its own; it ends with 0, or 3 after an error."""
+    process = FORK.Process(target=_train, args=(folder, settings, trials))
+    process.start()
+    return process
+
+
+def finish(folder: Path, *settings: str, trials: int = 1) -> Path:
+    """Train to the end in a process of its own."""
+    process = start(folder, *settings, trials=trials)
+    process.join(timeout=300)
+    assert process.exitcode == 0
+    return folder
+
+
+def _train(folder: Path, settings: tuple[str, ...], trials: int) -> None:
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a file that grows too large is an error
+    recipe = replace(RECIPE.change(*settings), trials=trials)
     try:
-        if given.resume and (given.folder / "recipe.yaml").exists():
-            resume(given.folder, data(recipe), **common)  # type: ignore[arg-type]
+        if (folder / "recipe.yaml").exists():
+            resume(folder, data(recipe), save_every=0.0, **QUIET)  # type: ignore[arg-type]
         else:
-            fit(data(recipe), recipe=recipe, out=given.folder, **common)  # type: ignore[arg-type]
+            fit(data(recipe), recipe=recipe, out=folder, overwrite=True, save_every=0.0, **QUIET)  # type: ignore[arg-type]
     except GradformerError as error:
-        print(error, file=sys.stderr)
+        folder.with_suffix(".error").write_text(str(error))
         sys.exit(3)
-
-
-if __name__ == "__main__":
-    os.environ.setdefault("OMP_NUM_THREADS", "1")
-    main()

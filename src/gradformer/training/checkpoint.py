@@ -50,9 +50,7 @@ def save_checkpoint(folder: Path, trial: Trial) -> None:
             (unfinished / "tensors.safetensors").write_bytes(tensors)
             (unfinished / "state.json").write_text(json.dumps(state, indent=1) + "\n")
     replace_file(place / "latest", f"{target.name}\n")
-    for old in place.iterdir():
-        if old.is_dir() and old != target:
-            shutil.rmtree(old, ignore_errors=True)
+    _tidy(place, target)
 
 
 def load_checkpoint(folder: Path, trial: Trial) -> bool:
@@ -76,7 +74,15 @@ def load_checkpoint(folder: Path, trial: Trial) -> bool:
     _restore(trial, read_tensors(data))
     trial.step.count.fill_(state["step"])
     trial.progress = Progress(**state["progress"])
+    _tidy(place, source)
     return True
+
+
+def _tidy(place: Path, keep: Path) -> None:
+    """Remove all checkpoints but one, and what was never finished."""
+    for old in place.iterdir():
+        if old.is_dir() and old != keep:
+            shutil.rmtree(old, ignore_errors=True)
 
 
 def _latest(place: Path) -> Path | None:

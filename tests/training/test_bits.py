@@ -1,0 +1,117 @@
+"""The weights after 20 steps are the same bits alone, among other trials, padded, and resumed."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from gradformer.graphs.collate import Capacity
+from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
+from gradformer.training.loop import Stop, train, train_epoch
+from gradformer.training.recipe import Recipe
+from gradformer.training.trial import Trial
+from tests.training import toy
+
+RECIPE = toy.RECIPE.change("train.epochs=5")  # of four steps
+
+
+def make(*numbers: int, recipe: Recipe = RECIPE) -> list[Trial]:
+    data = toy.data(recipe)
+    collator = data.collator("cpu")
+    return [Trial(number, recipe, data, collator) for number in numbers]
+
+
+def digest(trial: Trial) -> str:
+    """A hash of everything that a trial has learned."""
+    step = trial.step
+    assert step.average is not None
+    vectors = (trial.weights.vector, trial.best, step.average, step.optimizer.mean)
+    parts = [vector.numpy().tobytes() for vector in (*vectors, step.optimizer.square)]
+    return hashlib.sha256(b"".join(parts) + str(trial.progress).encode()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def alone() -> str:
+    (trial,) = make(1)
+    assert train([trial], lambda *_: None, Stop())
+    assert int(trial.step.count) == 20
+    return digest(trial)
+
+
+def test_among_other_trials(alone: str) -> None:
+    trials = make(0, 1, 2)
+    train(trials, lambda *_: None, Stop())
+    digests = [digest(trial) for trial in trials]
+    assert digests[1] == alone
+    assert len(set(digests)) == 3
+
+
+def test_whatever_torch_has_drawn_before(alone: str) -> None:
+    torch.manual_seed(123)
+    (trial,) = make(1)
+    torch.rand(17)
+    train([trial], lambda *_: None, Stop())
+    assert digest(trial) == alone
+
+
+@pytest.mark.parametrize("steps", [0, 6, 8, 19])
+def test_resumed_after_any_step(steps: int, alone: str, tmp_path: Path) -> None:
+    class After(Stop):
+        def agreed(self) -> bool:
+            return int(trial.step.count) == steps
+
+    (trial,) = make(1)
+    assert not train([trial], lambda *_: None, After())
+    save_checkpoint(tmp_path, trial)
+    (again,) = make(1)
+    assert load_checkpoint(tmp_path, again)
+    assert int(again.step.count) == steps
+    train([again], lambda *_: None, Stop())
+    assert digest(again) == alone
+
+
+def test_padding_changes_rounding_only() -> None:
+    recipe = replace(RECIPE, train=replace(RECIPE.train, ema=0.0))
+    ragged, padded = make(1, 1, recipe=recipe)
+    for ids in ragged.batches():
+        slots = torch.cat([ids, torch.full((9 - len(ids),), -1)])
+        capacity = Capacity(graphs=9, nodes=100, edges=400, largest=8)
+        torch.testing.assert_close(padded.step(slots, capacity), ragged.step(ids))
+    close = {"rtol": 1e-3, "atol": 1e-4}  # Adam divides small gradients by their own size
+    torch.testing.assert_close(padded.weights.vector, ragged.weights.vector, **close)
+
+
+def test_a_loss_that_is_not_finite_stops_one_trial_only(alone: str) -> None:
+    trials = make(0, 1)
+    train_epoch(trials[0], Stop())
+    trials[0].close_epoch()
+    trials[0].weights.vector[0] = np.nan
+    seen = []
+    assert train(trials, lambda trial, record: seen.append((trial.number, record)), Stop())
+    bad = trials[0].progress
+    assert (bad.status, bad.bad_step, bad.epoch) == ("diverged", 4, 2)
+    assert [record["bad_step"] for number, record in seen if number == 0] == [4]
+    assert digest(trials[1]) == alone
+
+
+def test_patience_stops_early() -> None:
+    (trial,) = make(1, recipe=RECIPE.change("train.epochs=50", "train.patience=2", "train.lr=1e-9"))
+    train([trial], lambda *_: None, Stop())
+    assert trial.progress.status == "finished"
+    assert trial.progress.epoch == trial.progress.best_epoch + 2
+
+
+def test_the_first_strict_improvement_is_kept() -> None:
+    (trial,) = make(1)
+    values = iter([0.5, 0.7, 0.7, 0.6, 0.65])
+    trial.evaluate = lambda part, vector=None: {"accuracy": next(values)}  # type: ignore[method-assign]
+    kept = []
+    train([trial], lambda *_: kept.append(trial.best.clone()), Stop())
+    assert trial.progress.best_epoch == 2
+    assert torch.equal(kept[1], trial.best)
+    assert not torch.equal(kept[0], trial.best)
