@@ -87,3 +87,21 @@ def test_attention_with_a_token_is_the_same_when_padded():
         return tokens.of_nodes(y.flatten(1))[:8]
 
     assert torch.allclose(attend(Layout.from_sizes(SIZES)), attend(padded_layout()), atol=1e-6)
+
+
+def test_one_dense_group_is_the_same_attention():
+    """What a padded batch on a device does instead of reading sizes back."""
+    torch.manual_seed(0)
+    layout, dense = padded_layout(), padded_layout()
+    dense.__dict__["groups"] = [dense.whole]
+    x, bias = torch.randn(12, 2, 4), torch.randn(26, 2)
+    bias = torch.nn.functional.pad(bias, (0, 0, 0, 46))
+    distance = torch.randint(0, 6, (26,), dtype=torch.uint8)
+    found = []
+    for one in (layout, dense):
+        rows = x.clone().requires_grad_()
+        y = decay_attention(rows, rows, rows, one, distance, None, None, bias=bias)
+        y.square().sum().backward()
+        found.append((y, rows.grad))
+    torch.testing.assert_close(found[1], found[0])
+    assert not found[0][0][8:].any()

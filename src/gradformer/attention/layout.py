@@ -143,19 +143,28 @@ class Layout:
 
     @cached_property
     def groups(self) -> list[Group]:
-        """The graphs sorted into dense groups by the power of two above their size."""
+        """The graphs sorted into dense groups by the power of two above their size.
+
+        That reads the sizes back; a padded batch on a device is one group, so that it does not.
+        """
+        if self.padded and self.device.type != "cpu":
+            return [self.whole]
         sizes = self.node_ptr.diff().tolist()
         members: dict[int, list[int]] = {}
         for slot, size in enumerate(sizes):
             if size:
                 members.setdefault(max(size - 1, 7).bit_length(), []).append(slot)
         return [
-            self._group(slots, max(sizes[slot] for slot in slots))
+            self._group(torch.tensor(slots, device=self.device), max(sizes[slot] for slot in slots))
             for _, slots in sorted(members.items())
         ]
 
-    def _group(self, slots: list[int], width: int) -> Group:
-        graphs = torch.tensor(slots, device=self.device)
+    @cached_property
+    def whole(self) -> Group:
+        """All graphs as one dense group, as wide as the largest may be."""
+        return self._group(torch.arange(self.num_graphs, device=self.device), self.largest)
+
+    def _group(self, graphs: Tensor, width: int) -> Group:
         first = self.node_ptr[graphs].long()
         size = self.node_ptr[graphs + 1].long() - first
         place = torch.arange(width, device=self.device)

@@ -209,7 +209,7 @@ class EGT(GraphModel):
         if edges.rows.mask is not None:
             place = torch.where(edges.rows.mask, place, len(e))
         linked = e.new_zeros(len(e) + 1, e.shape[1])
-        return e + linked.index_put((place,), self.edge(batch), accumulate=True)[:-1]
+        return e + linked.index_put((place,), self.edge(batch).to(e.dtype), accumulate=True)[:-1]
 
     def enter(self, batch: Batch) -> tuple[Tensor, Tensor, Room]:
         """h and e of the first layer, and where they live."""
