@@ -128,7 +128,7 @@ def _train(
     trials = Trials(
         folder, recipe, data, device, save_every=save_every, tensorboard=tensorboard, quiet=quiet
     )
-    results = from_first(trials.run())
+    results = trials.run()
     if is_first():
         replace_json(folder / "results.json", summary(results, data.metric))
     return Run.load(folder)

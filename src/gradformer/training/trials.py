@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from safetensors.torch import save as write_tensors
 
-from gradformer.model.parallel import is_shared
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
 from gradformer.training.data import TrainingData
+from gradformer.training.distributed import from_first, is_first
 from gradformer.training.files import read_json, replace_file, replace_json, writing
 from gradformer.training.keepsakes import Answers, save_answers
 from gradformer.training.loop import Stop, StoppedError, train
@@ -52,8 +52,7 @@ class Trials:
     ) -> None:
         self.folder, self.recipe, self.device = folder, recipe, device
         self.save_every, self.tensorboard, self.quiet = save_every, tensorboard, quiet
-        # Processes that share a batch have the same state: the first one writes for all.
-        self.writes = not is_shared() or torch.distributed.get_rank() == 0
+        self.writes = is_first()  # processes that share a batch have the same state
         collator = data.collator(device)
         self.trials = [Trial(number, recipe, data, collator) for number in range(recipe.trials)]
         self._saved: dict[int, float] = {}
@@ -97,7 +96,9 @@ class Trials:
         finally:
             if recorder is not None:
                 recorder.close()
-        return [read_json(self._result_path(trial)) for trial in self.trials]
+        written = [read_json(self._result_path(t)) for t in self.trials] if self.writes else []
+        results: list[dict[str, Any]] = from_first(written)
+        return results
 
     def _of(self, trial: Trial) -> Path:
         return self.folder / "trials" / str(trial.number)

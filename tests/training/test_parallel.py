@@ -1,0 +1,59 @@
+"""Two processes that share each batch train the model that one process trains."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradformer.training.fit import fit
+from gradformer.training.recipe import Recipe
+from gradformer.training.run import Run
+from tests.training import toy
+
+# A last batch of one graph (25 = 4 · 6 + 1) leaves the second process without any.
+SETTINGS = ["train.epochs=3", "train.batch_size=6", "train.ema=0"]
+
+
+def problem(kind: str, recipe: Recipe) -> Any:
+    return toy.data(recipe, graphs=42, level=kind)
+
+
+def process(rank: int, folder: Path, port: int, recipe: Recipe, kind: str) -> None:
+    environment = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_PORT": port}
+    os.environ.update({name: str(value) for name, value in environment.items()})
+    os.environ["MASTER_ADDR"] = "127.0.0.1"
+    fit(problem(kind, recipe), recipe=recipe, out=folder, **toy.QUIET)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["graph", "node"])
+def test_two_processes_train_what_one_trains(kind: str, tmp_path: Path) -> None:
+    weights = "none" if kind == "graph" else "batch"
+    recipe = toy.RECIPE.change(*SETTINGS, f"train.class_weights={weights}")
+    assert len(problem(kind, recipe).split(0).train) % 6 == 1
+    one = fit(problem(kind, recipe), recipe=recipe, out=tmp_path / "one", **toy.QUIET)  # type: ignore[arg-type]
+    port = 20_000 + os.getpid() % 20_000
+    both = [
+        toy.FORK.Process(target=process, args=(rank, tmp_path / "two", port, recipe, kind))
+        for rank in range(2)
+    ]
+    for each in both:
+        each.start()
+    for each in both:
+        each.join(timeout=120)
+        assert each.exitcode == 0
+    two = Run.load(tmp_path / "two")
+    for ours, theirs in zip(epochs(one), epochs(two), strict=True):
+        assert ours["loss"] == pytest.approx(theirs["loss"], abs=1e-5)
+        np.testing.assert_allclose(ours["starts"], theirs["starts"], atol=1e-4)
+    assert json.dumps(one.results["trials"][0]["val"]) == json.dumps(
+        two.results["trials"][0]["val"]
+    )
+
+
+def epochs(run: Run) -> list[dict[str, Any]]:
+    return [entry for entry in run.record if entry["kind"] == "epoch"]
