@@ -93,7 +93,8 @@ def make_inputs(case: Case, seed: int) -> Inputs:
     )
     # Distances as in a graph: most pairs a few hops apart.
     draw = torch.rand(case.pairs, generator=g, device=DEVICE)
-    distance = (draw.sqrt() * case.distances).to(torch.uint8)
+    distance = torch.empty(case.pairs + 8, dtype=torch.uint8, device=DEVICE)[:-8]
+    distance.copy_((draw.sqrt() * case.distances).to(torch.uint8))
     count, widest = len(case.sizes), max(case.sizes)
     slot, place = layout.graph.long(), layout.rows.index.long()
 
@@ -271,37 +272,55 @@ def ceilings() -> dict[str, float]:
     return found
 
 
-def tune() -> None:
+SHAPES = {
+    "large": {
+        "_forward_tiles": [(64, 128, 4), (128, 128, 4), (64, 256, 4), (128, 128, 8)],
+        "_query_tiles": [(64, 128, 4), (64, 64, 4), (64, 256, 4), (128, 128, 8)],
+        "_key_tiles": [(32, 128, 4), (64, 128, 4), (64, 128, 8), (32, 256, 8), (64, 64, 4)],
+    },
+    "small": {
+        "_forward_tiles": [(32, 64, 2), (16, 128, 2), (32, 128, 4), (16, 64, 2), (32, 64, 4)],
+        "_query_tiles": [(32, 64, 2), (16, 64, 2), (32, 128, 4), (32, 64, 4)],
+        "_key_tiles": [(32, 64, 4), (32, 32, 2), (32, 64, 2), (16, 32, 1), (16, 64, 2)],
+    },
+}
+
+
+def tune(numbers: list[int]) -> None:
     """Print the time of every tile shape that is worth trying; fused.py holds the choice."""
-    large = [(128, 64, 4), (128, 64, 8), (64, 64, 4), (64, 128, 4), (64, 128, 8), (128, 128, 8), (128, 32, 4)]
-    small = [(32, 32, 1), (32, 32, 2), (32, 64, 2), (32, 64, 4), (64, 32, 4), (64, 64, 4), (64, 64, 8)]
-    for case in (CASES[0], CASES[2], CASES[3]):
-        shapes = large if max(case.sizes) > 256 else small
-        stages = (2, 3) if max(case.sizes) > 256 else (1, 2)
-        shapes = [fused.Tiles(*shape, stage) for shape in shapes for stage in stages]
+    for case in [CASES[number] for number in numbers]:
         sets = [make_inputs(case, seed) for seed in range(2)]
-        for which in ("_forward_tiles", "_query_tiles", "_key_tiles"):
+        for which, shapes in SHAPES["large" if max(case.sizes) > 256 else "small"].items():
             standard = getattr(fused, which)
             found = []
             for shape in shapes:
-                setattr(fused, which, lambda *_, shape=shape: shape)
+                setattr(fused, which, lambda *_, shape=shape: fused.Tiles(*shape))
                 row = measure(ours(case, "parameters"), sets, slow=False)
-                if "graph" in row:
-                    found.append((row["graph"], shape))
-            setattr(fused, which, standard)
-            best = sorted(found, key=lambda f: f[0])[:4]
-            print(case.name, which, [(f"{t:.4f}", (s.m, s.n, s.warps, s.stages)) for t, s in best])
+                found.append((row.get("graph", 99.0), shape))
+            setattr(fused, which, lambda *_, best=min(found)[1]: fused.Tiles(*best))
+            print(case.name, which, [f"{t:.4f} {shape}" for t, shape in sorted(found)])
             sys.stdout.flush()
+        kernels(ours(case, "parameters"), sets[0])
+
+
+def kernels(call: Call, x: Inputs) -> None:
+    """Time of each kernel of one call."""
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        for _ in range(5):
+            call(x)
+        torch.cuda.synchronize()
+    for event in sorted(profile.key_averages(), key=lambda e: -e.device_time_total)[:8]:
+        print(f"   {event.key[:60]:60} {event.device_time_total / 5:8.1f} us")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", help="write the record here")
-    parser.add_argument("--tune", action="store_true", help="only time tile shapes")
+    parser.add_argument("--tune", type=int, nargs="*", help="only time tile shapes of these cases")
     parser.add_argument("--quick", action="store_true", help="ours and SDPA only")
     options = parser.parse_args()
-    if options.tune:
-        tune()
+    if options.tune is not None:
+        tune(options.tune)
         return
     record: dict = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
     record |= {"ceilings": ceilings(), "cases": {}}

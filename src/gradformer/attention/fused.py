@@ -7,12 +7,14 @@ its full [heads, 256] gradient. Results do not depend on timing: tile sizes foll
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from gradformer.attention.availability import interpreting
 from gradformer.attention.decay import Table
 from gradformer.attention.draws import threshold
 from gradformer.attention.layout import Layout
@@ -42,27 +44,58 @@ def _block(d: int) -> int:
 
 
 def _forward_tiles(dtype: torch.dtype, d: int, largest: int) -> Tiles:
-    if largest <= 32:
-        return Tiles(32, 32, 2)
     if largest <= 256 or dtype == torch.float32:
-        return Tiles(64, 64, 4)
-    return Tiles(128, 64, 4 if d <= 64 else 8, 3)
+        return Tiles(32, 64, 2)
+    return Tiles(64, 128, 4)
 
 
 def _query_tiles(dtype: torch.dtype, d: int, largest: int) -> Tiles:
     if largest <= 256 or dtype == torch.float32:
-        return Tiles(64, 64 if d <= 64 else 32, 4)
-    return Tiles(128, 64, 8)
+        return Tiles(32, 64, 2)
+    return Tiles(64, 128, 4)
 
 
 def _key_tiles(dtype: torch.dtype, d: int, largest: int) -> Tiles:
     if largest <= 256 or dtype == torch.float32:
-        return Tiles(64 if d <= 64 else 32, 64, 4)
-    return Tiles(64, 128, 8)
+        return Tiles(32, 64, 4)
+    return Tiles(32, 128, 4)
 
 
 def _strides(*tensors: Tensor) -> list[int]:
     return [size for tensor in tensors for size in tensor.stride()[:2]]
+
+
+def _small_warps(block: int) -> int:
+    return 2 if block <= 32 else 4
+
+
+def _flags(d: int, mul: Tensor | None, add: Tensor | None, dropout: float) -> dict[str, Any]:
+    return {
+        "D": d,
+        "BLOCK_D": _block(d),
+        "HAS_MUL": mul is not None,
+        "HAS_ADD": add is not None,
+        "DROPOUT": dropout > 0.0,
+        "PRECISION": precision(),
+        "INTERPRET": interpreting(),
+    }
+
+
+def _base_two(mul: Tensor | None, add: Tensor | None, scale: float, q: Tensor) -> list[Tensor]:
+    """The tables with scale and log₂e multiplied in (``q`` stands in for an absent one)."""
+    log2e = math.log2(math.e)
+    return [q if mul is None else mul * (scale * log2e), q if add is None else add * log2e]
+
+
+def _slack(distance: Tensor) -> bool:
+    """Whether eight bytes behind the distances may be read."""
+    end = distance.storage_offset() + distance.numel()
+    return distance.untyped_storage().nbytes() - end >= 8
+
+
+def _total(partial: Tensor) -> Tensor:
+    """Sum over programs in a fixed order; nothing is launched when there is nothing to sum."""
+    return partial.sum(2) if partial.shape[2] else partial.new_empty(partial.shape[:2])
 
 
 def _rows(tensor: Tensor) -> Tensor:
@@ -92,23 +125,34 @@ def _forward(
     diameter: int,
     padded: bool,
 ) -> tuple[Tensor, Tensor]:
-    from gradformer.attention.kernels import forward_kernel
+    from gradformer.attention.kernels import forward_kernel, small_forward_kernel
 
     q, k, v = _rows(q), _rows(k), _rows(v)
     nodes, heads, d = q.shape
     make = torch.zeros if padded else torch.empty
     out = make(q.shape, dtype=q.dtype, device=q.device)
     lse = torch.empty(nodes, heads, dtype=torch.float32, device=q.device)
-    tile = _forward_tiles(q.dtype, d, largest)
-    graphs, tiles = node_ptr.numel() - 1, -(-largest // tile.m)
-    if graphs * tiles:
+    graphs = node_ptr.numel() - 1
+    arguments = [
+        q, k, v, out, lse, node_ptr, pair_ptr, graph_id, distance,
+        q if mul is None else mul, q if add is None else add, node_ptr if seed is None else seed,
+        *_strides(q, k, v), heads, scale, 1.0 / (1.0 - dropout), threshold(dropout),
+    ]  # fmt: skip
+    flags = _flags(d, mul, add, dropout)
+    if not graphs * largest:
+        return out, lse
+    if largest <= SMALL:
+        block = _block(largest)
+        small_forward_kernel[(heads, graphs)](
+            *arguments, BLOCK=block, num_warps=_small_warps(block), num_stages=1, **flags
+        )
+    else:
+        tile = _forward_tiles(q.dtype, d, largest)
+        tiles = -(-largest // tile.m)
+        arguments[9:11] = _base_two(mul, add, scale, q)
         forward_kernel[(heads, graphs * tiles)](
-            q, k, v, out, lse, node_ptr, pair_ptr, graph_id, distance,
-            q if mul is None else mul, q if add is None else add, node_ptr if seed is None else seed,
-            *_strides(q, k, v), heads, scale, 1.0 / (1.0 - dropout), threshold(dropout), tiles,
-            D=d, BLOCK_D=_block(d), BLOCK_M=tile.m, BLOCK_N=tile.n,
-            HAS_MUL=mul is not None, HAS_ADD=add is not None, DROPOUT=dropout > 0.0,
-            PRECISION=precision(), num_warps=tile.warps, num_stages=tile.stages,
+            *arguments, distance.numel(), tiles, BLOCK_M=tile.m, BLOCK_N=tile.n,
+            num_warps=tile.warps, num_stages=tile.stages, SLACK=_slack(distance), **flags,
         )  # fmt: skip
     return out, lse
 
@@ -161,7 +205,7 @@ def _backward(
 
     def partial(count: int) -> Tensor:
         slots = WHOLE if count == WHOLE else 2
-        return q.new_empty(programs if count else 0, heads, slots, dtype=torch.float32)
+        return q.new_empty(heads, slots, programs if count else 0, dtype=torch.float32)
 
     partial_mul, partial_add = partial(mul_count), partial(add_count)
     tables = (
@@ -173,35 +217,34 @@ def _backward(
     draws = node_ptr if seed is None else seed
     where = (node_ptr, pair_ptr, graph_id, distance)
     numbers = (*_strides(q, k, v), heads, scale, 1.0 / (1.0 - dropout), threshold(dropout))
-    flags = {
-        "D": d, "BLOCK_D": _block(d), "HAS_MUL": mul is not None, "HAS_ADD": add is not None,
-        "DROPOUT": dropout > 0.0, "PRECISION": precision(),
-    }  # fmt: skip
+    flags = _flags(d, mul, add, dropout)
     counts = {"MUL_COUNT": mul_count, "ADD_COUNT": add_count}
     if small and programs:
-        block = max(16, 1 << (largest - 1).bit_length())
+        block = _block(largest)
         small_backward_kernel[(heads, graphs)](
             q, k, v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
             *where, *tables, draws, *numbers, diameter,
-            BLOCK=block, num_warps=2 if block <= 32 else 4, num_stages=1, **flags, **counts,
+            BLOCK=block, num_warps=_small_warps(block), num_stages=1, **flags, **counts,
         )  # fmt: skip
     elif programs:
         delta = torch.empty_like(lse)
+        tables = (*_base_two(mul, add, scale, q), *tables[2:])
+        flags["SLACK"] = _slack(distance)
         tiles = -(-largest // query_tile.m)
         query_gradient_kernel[(heads, graphs * tiles)](
             q, k, v, out, lse, grad, delta, dq, partial_mul, partial_add,
-            *where, *tables, draws, *numbers, tiles, diameter,
+            *where, *tables, draws, *numbers, distance.numel(), tiles, diameter,
             BLOCK_M=query_tile.m, BLOCK_N=query_tile.n,
             num_warps=query_tile.warps, num_stages=query_tile.stages, **flags, **counts,
         )  # fmt: skip
         tiles = -(-largest // key_tile.n)
         key_gradient_kernel[(heads, graphs * tiles)](
             q, k, v, lse, grad, delta, dk, dv,
-            *where, *tables[:2], draws, *numbers, tiles,
+            *where, *tables[:2], draws, *numbers, distance.numel(), tiles,
             BLOCK_M=key_tile.m, BLOCK_N=key_tile.n,
             num_warps=key_tile.warps, num_stages=key_tile.stages, **flags,
         )  # fmt: skip
-    return gradients, partial_mul.sum(0), partial_add.sum(0)
+    return gradients, _total(partial_mul), _total(partial_add)
 
 
 @_backward.register_fake
