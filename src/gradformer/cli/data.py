@@ -5,29 +5,18 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
+from gradformer.cli.options import Mirror
 from gradformer.errors import GradformerWarning, InputError
-from gradformer.graphs.cards import card_names, find_card
-from gradformer.graphs.datasets import open_card
-from gradformer.graphs.mirror import cache_folder, fetch, raw_files
-from gradformer.graphs.store import PAIR_LIMIT
-from gradformer.graphs.structures import Structure
-from gradformer.graphs.summary import COLUMNS, comparison_row, estimate_memory, summarise
-from gradformer.model.base import create_model
-from gradformer.training.recipe import load_recipe, recipe_names
 
 data_app = typer.Typer(help="Benchmark datasets: what there is, where it is, and is it right.")
 
 Name = Annotated[str, typer.Argument(help="A dataset, as `gradformer data list` shows it.")]
-Data = Annotated[
-    Path | None, typer.Option("--data", help="Mirror of raw files [env: GRADFORMER_DATA].")
-]
 
 
 @data_app.command("list")
@@ -35,10 +24,18 @@ def list_datasets(
     measure: Annotated[
         bool, typer.Option("--measure", help="Load every dataset and compare with the paper.")
     ] = False,
-    data: Data = None,
+    data: Mirror = None,
 ) -> None:
-    """List the datasets; with --measure, load each and set it beside its card and the paper."""
+    """List the datasets; with --measure, load each and set it beside its card and the paper.
+
+    Example: [bold]gradformer data list[/bold]
+    """
+    from gradformer.graphs.cards import card_names, find_card
+
     if measure:
+        from gradformer.graphs.datasets import open_card
+        from gradformer.graphs.summary import COLUMNS, comparison_row, summarise
+
         table = _table(*COLUMNS)
         for name in card_names():
             card = find_card(name)
@@ -56,12 +53,22 @@ def list_datasets(
 @data_app.command()
 def info(
     name: Name,
-    data: Data = None,
+    data: Mirror = None,
     recipe: Annotated[
-        str | None, typer.Option(help="Recipe for the memory estimate [default: the dataset's].")
+        str | None, typer.Option(help="Recipe for the memory estimate, if not the dataset's own.")
     ] = None,
 ) -> None:
-    """Describe a dataset: figures, size of its store, and GPU memory for a recipe."""
+    """Describe a dataset: figures, size of its store, and GPU memory for a recipe.
+
+    Example: [bold]gradformer data info mutag[/bold]
+    """
+    from gradformer.graphs.cards import find_card
+    from gradformer.graphs.datasets import open_card
+    from gradformer.graphs.structures import Structure
+    from gradformer.graphs.summary import estimate_memory, summarise
+    from gradformer.model.base import create_model
+    from gradformer.training.recipe import load_recipe, recipe_names
+
     card = find_card(name)
     chosen = recipe or (card.name if card.name in recipe_names() else None)
     config = load_recipe(chosen) if chosen else None
@@ -99,7 +106,13 @@ def info(
 
 @data_app.command("fetch")
 def fetch_dataset(name: Name) -> None:
-    """Download the raw files of a dataset into the cache."""
+    """Download the raw files of a dataset into the cache.
+
+    Example: [bold]gradformer data fetch zinc[/bold]
+    """
+    from gradformer.graphs.cards import find_card
+    from gradformer.graphs.mirror import cache_folder, fetch
+
     card = find_card(name)
     if card.download:
         fetch(card, cache_folder() / "raw")
@@ -109,8 +122,14 @@ def fetch_dataset(name: Name) -> None:
 
 
 @data_app.command()
-def verify(name: Name, data: Data = None) -> None:
-    """Check the raw files of a dataset against the checksums of its card."""
+def verify(name: Name, data: Mirror = None) -> None:
+    """Check the raw files of a dataset against the checksums of its card.
+
+    Example: [bold]gradformer data verify mutag[/bold]
+    """
+    from gradformer.graphs.cards import find_card
+    from gradformer.graphs.mirror import raw_files
+
     card = find_card(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GradformerWarning)  # the table below says it better
@@ -129,14 +148,26 @@ def verify(name: Name, data: Data = None) -> None:
 @data_app.command()
 def pack(
     name: Name,
-    data: Data = None,
+    data: Mirror = None,
     rwse: Annotated[int, typer.Option(help="Steps of the random-walk encoding.")] = 0,
     lap: Annotated[int, typer.Option(help="Laplacian eigenvectors.")] = 0,
-    limit: Annotated[int, typer.Option(help="Most bytes of the pairs of one graph.")] = PAIR_LIMIT,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Most bytes of the pairs of one graph.")
+    ] = None,
 ) -> None:
-    """Build the store of a dataset, ready for training."""
+    """Build the store of a dataset, ready for training.
+
+    Example: [bold]gradformer data pack zinc --rwse 20[/bold]
+    """
+    from gradformer.graphs.cards import find_card
+    from gradformer.graphs.datasets import open_card
+    from gradformer.graphs.store import PAIR_LIMIT
+    from gradformer.graphs.structures import Structure
+
     began = time.perf_counter()
-    store = open_card(find_card(name), data, Structure(rwse=rwse, lap=lap), limit=limit)
+    store = open_card(
+        find_card(name), data, Structure(rwse=rwse, lap=lap), limit=limit or PAIR_LIMIT
+    )
     seconds = time.perf_counter() - began
     typer.echo(f"{store.folder}: {_megabytes(store.nbytes)}, {seconds:.1f} s")
 

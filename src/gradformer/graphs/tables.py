@@ -44,7 +44,7 @@ def read_table(
     parquet file is row 1.
     """
     path = Path(path)
-    table = _open_table(path)
+    table = open_table(path)
     if like is not None:
         like.expect("smiles", str(path))
         smiles = smiles or like.smiles
@@ -111,7 +111,7 @@ def _present(cell: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class _Table:
+class Table:
     """Column names and numbered rows of text."""
 
     path: Path
@@ -131,7 +131,7 @@ class _Table:
         return self.header.index(name)
 
 
-def _smiles_column(table: _Table) -> str:
+def _smiles_column(table: Table) -> str:
     """The column whose name says that it holds SMILES."""
     for fits in (
         lambda name: name.lower() == "smiles",
@@ -149,7 +149,7 @@ def _smiles_column(table: _Table) -> str:
     )
 
 
-def _only_other_column(table: _Table, smiles_at: int, split_at: int | None) -> str:
+def _only_other_column(table: Table, smiles_at: int, split_at: int | None) -> str:
     others = [name for at, name in enumerate(table.header) if at not in (smiles_at, split_at)]
     if len(others) == 1:
         return others[0]
@@ -159,14 +159,15 @@ def _only_other_column(table: _Table, smiles_at: int, split_at: int | None) -> s
     )
 
 
-def _open_table(path: Path) -> _Table:
+def open_table(path: Path) -> Table:
+    """The cells of a table as text, with the number of each row."""
     name = path.name.lower()
     if not name.endswith(TABLE_SUFFIXES):
         raise InputError(f"{path} is not a table: its name must end in {', '.join(TABLE_SUFFIXES)}")
     return _parquet(path) if name.endswith(".parquet") else _separated(path)
 
 
-def _separated(path: Path) -> _Table:
+def _separated(path: Path) -> Table:
     text = read_text(path)
     delimiter = "\t" if ".tsv" in path.suffixes[-2:] else ","
     first_line = text.split("\n", 1)[0]
@@ -184,10 +185,10 @@ def _separated(path: Path) -> _Table:
         raise InputError(f"{path}, line {line}: not a well-formed table: {error}") from None
     if not records:
         raise InputError(f"{path} is empty: its first line must name the columns")
-    return _Table(path, "line", [name.strip() for name in records[0][1]], records[1:])
+    return Table(path, "line", [name.strip() for name in records[0][1]], records[1:])
 
 
-def _parquet(path: Path) -> _Table:
+def _parquet(path: Path) -> Table:
     try:
         frame = pd.read_parquet(path)
     except ImportError:
@@ -198,7 +199,7 @@ def _parquet(path: Path) -> _Table:
         raise InputError(f"{path} cannot be read as parquet: {error}") from None
     records = enumerate(frame.itertuples(index=False, name=None), start=1)
     rows = [(row, [_text(value) for value in record]) for row, record in records]
-    return _Table(path, "row", [str(name) for name in frame.columns], rows)
+    return Table(path, "row", [str(name) for name in frame.columns], rows)
 
 
 def _text(value: object) -> str:

@@ -101,19 +101,24 @@ def resume(
     ``data`` is needed only where the run was given Python objects.
     """
     run = Run.load(folder)
+    where = find_device(device)
+    with joined(where), _precision(run.recipe.train.precision), _held(run.folder):
+        material = again(run, mirror, data)
+        return _train(run.folder, run.recipe, material, where, save_every, tensorboard, quiet)
+
+
+def again(run: Run, mirror: str | Path | None = None, data: Any = None) -> TrainingData:
+    """The data that a run was trained on; ``data`` is needed where they were Python objects."""
     origin = run.origin
     if data is None:
         if origin["kind"] == "objects":
-            raise InputError(f"{folder}: was trained on Python objects; give them again as data")
+            raise InputError(f"{run.folder}: was trained on Python objects; give them as data")
         data = origin["path"] if origin["kind"] == "file" else run.recipe.dataset
-    where = find_device(device)
-    with joined(where), _precision(run.recipe.train.precision), _held(run.folder):
-        reading = origin.get("options", {})
-        mirror = mirror or origin.get("mirror")
-        material, _ = _material(data, run.recipe, mirror, reading)
-        if material.store.content != origin["content"]:
-            raise InputError(f"{folder}: the data are not those that the run began with")
-        return _train(run.folder, run.recipe, material, where, save_every, tensorboard, quiet)
+    reading = origin.get("options", {})
+    material, _ = _material(data, run.recipe, mirror or origin.get("mirror"), reading)
+    if material.store.content != origin["content"]:
+        raise InputError(f"{run.folder}: the data are not those that the run began with")
+    return material
 
 
 def _train(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -24,6 +24,9 @@ from gradformer.training.evaluation import predict
 from gradformer.training.files import read_json, replace_json
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import read_record
+
+if TYPE_CHECKING:
+    from gradformer.training.inference import Embeddings
 
 
 @dataclass(frozen=True)
@@ -138,13 +141,34 @@ class Run:
             data = read(data, like=like, **reading)
         elif not isinstance(data, UserData):
             data = user_data(data, like=like, **reading)
-        given = data.arrays.schema
+        self.expect(data.arrays.schema, "the graphs")
+        return pack(data.arrays, self.structure, codebook=self.codebook), data
+
+    def expect(self, given: Schema, where: str) -> None:
+        """Raise unless graphs of schema ``given`` fit the model."""
         if (given.node, given.edge) != (self.schema.node, self.schema.edge):
             raise InputError(
-                f"the graphs have node and edge features {given.node} and {given.edge}, "
+                f"{where}: node and edge features are {given.node} and {given.edge}, "
                 f"the run was trained with {self.schema.node} and {self.schema.edge}"
             )
-        return pack(data.arrays, self.structure), data
+
+    def evaluate(self, on: Any = None, **options: Any) -> list[dict[str, float]]:
+        """Scores of every trial, see :func:`gradformer.training.inference.evaluate`."""
+        from gradformer.training.inference import evaluate
+
+        return evaluate(self, on, **options)
+
+    def embed(self, data: Any, **options: Any) -> Embeddings:
+        """Embeddings of graphs and nodes, see :func:`gradformer.training.inference.embed`."""
+        from gradformer.training.inference import embed
+
+        return embed(self, data, **options)
+
+    def report(self, out: str | Path | None = None) -> Path:
+        """Write the run's page, ``report.html`` in its folder if not said; gives its path."""
+        from gradformer.report import write_report
+
+        return write_report([self], Path(out) if out else self.folder / "report.html")
 
     def predict(
         self, data: Any, *, device: str | torch.device = "cpu", batch_size: int = 64, **reading: Any

@@ -1,0 +1,65 @@
+"""``gradformer embed``: graphs and nodes as vectors."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gradformer.cli.options import BatchSize, Device, Mirror, NewData, RunFolder, SkipInvalid
+
+
+def embed(
+    folder: RunFolder,
+    data: NewData,
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="File to write: .npz, or .csv for the graphs alone."),
+    ] = Path("embeddings.npz"),
+    trial: Annotated[int, typer.Option(min=0, help="Trial whose model is used.")] = 0,
+    skip_invalid: SkipInvalid = False,
+    batch_size: BatchSize = 64,
+    mirror: Mirror = None,
+    device: Device = "auto",
+) -> None:
+    """Write embeddings of graphs and of nodes.
+
+    The .npz has [bold]graphs[/bold] (graphs × width: what enters the model's last map),
+    [bold]nodes[/bold] (nodes × width: final states), [bold]node_ptr[/bold] (where the nodes of each
+    graph begin) and [bold]rows[/bold] (the row of each graph in the file).
+
+    Example: [bold]gradformer embed runs/mine new.csv -o embeddings.npz[/bold]
+    """
+    import io
+
+    import numpy as np
+
+    from gradformer.errors import ConfigError
+    from gradformer.training.distributed import find_device
+    from gradformer.training.files import replace_file
+    from gradformer.training.run import Run
+
+    if out.suffix not in (".npz", ".csv"):
+        raise ConfigError(f"--out {out}: expected a name that ends in .npz or .csv")
+    found = Run.load(folder).embed(
+        data,
+        trial=trial,
+        mirror=mirror,
+        device=find_device(device),
+        batch_size=batch_size,
+        **({"skip_invalid": True} if skip_invalid else {}),
+    )
+    count = len(found.graphs)
+    rows = np.arange(count) if found.data is None else found.data.rows
+    if out.suffix == ".csv":
+        names = [f"e{k}" for k in range(found.graphs.shape[1])]
+        lines = [",".join(["row", *names])]
+        for row, vector in zip(rows.tolist(), found.graphs.tolist()):
+            lines.append(",".join([str(row), *(f"{value:.6g}" for value in vector)]))
+        replace_file(out, "\n".join(lines) + "\n")
+    else:
+        file = io.BytesIO()
+        np.savez(file, graphs=found.graphs, nodes=found.nodes, node_ptr=found.node_ptr, rows=rows)
+        replace_file(out, file.getvalue())
+    typer.echo(f"{count} graphs, {len(found.nodes)} nodes in {out}")

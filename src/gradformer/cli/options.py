@@ -1,0 +1,122 @@
+"""Options that several verbs share, and the smoke switch."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
+NewData = Annotated[
+    str,
+    typer.Argument(
+        metavar="FILE",
+        help="Table with SMILES, JSON lines of graphs, TU folder, or the name of a benchmark.",
+    ),
+]
+Device = Annotated[
+    str, typer.Option("--device", help="auto, cpu, cuda or cuda:1.", rich_help_panel="Machine")
+]
+Mirror = Annotated[
+    Path | None,
+    typer.Option(
+        "--data",
+        envvar="GRADFORMER_DATA",
+        help="Folder with raw files of benchmarks.",
+        rich_help_panel="Machine",
+    ),
+]
+BatchSize = Annotated[
+    int, typer.Option("--batch-size", min=1, help="Graphs at once.", rich_help_panel="Machine")
+]
+Smiles = Annotated[
+    str | None,
+    typer.Option(
+        help="Column of the SMILES (default: found by its name).", rich_help_panel="Your own data"
+    ),
+]
+Target = Annotated[
+    list[str] | None,
+    typer.Option(
+        help="Column to learn; repeat it for several.",
+        rich_help_panel="Your own data",
+    ),
+]
+Task = Annotated[
+    str | None,
+    typer.Option(
+        help="regression, binary, multiclass, multilabel or classification (default: found).",
+        rich_help_panel="Your own data",
+    ),
+]
+Level = Annotated[
+    str | None,
+    typer.Option(help="graph or node: what is predicted.", rich_help_panel="Your own data"),
+]
+SplitColumn = Annotated[
+    str | None,
+    typer.Option(
+        help="Column that says train, val or test; with --split column.",
+        rich_help_panel="Your own data",
+    ),
+]
+SkipInvalid = Annotated[
+    bool,
+    typer.Option(
+        "--skip-invalid",
+        help="Leave out rows that cannot be read, and list them.",
+        rich_help_panel="Your own data",
+    ),
+]
+Split = Annotated[
+    str | None,
+    typer.Option(
+        help="random, stratified, scaffold or column; of a benchmark also fixed or kfold.",
+        rich_help_panel="Your own data",
+    ),
+]
+Model = Annotated[
+    str | None, typer.Option("--model", "-m", help="A model, as `gradformer models` lists them.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        "-s",
+        metavar="NAME=VALUE",
+        help="Change one setting of the recipe; repeat it. For example: --set model.layers=6",
+    ),
+]
+RecipeFile = Annotated[
+    Path | None,
+    typer.Option("--recipe", help="YAML file to use in place of the package's recipe."),
+]
+
+
+def reading_options(
+    smiles: str | None,
+    target: list[str] | None,
+    task: str | None,
+    level: str | None,
+    split_column: str | None,
+    skip_invalid: bool,
+) -> dict[str, Any]:
+    """What the user said of their data; what was left out is found by the reader."""
+    given = {
+        "smiles": smiles,
+        "target": list(target) if target else None,
+        "task": task,
+        "level": level,
+        "split_column": split_column,
+        "skip_invalid": skip_invalid or None,
+    }
+    return {name: value for name, value in given.items() if value is not None}
+
+
+def smoke_settings() -> list[str]:
+    """Settings that make any training short where GRADFORMER_SMOKE=1: for tests of commands."""
+    if os.environ.get("GRADFORMER_SMOKE") != "1":
+        return []
+    return ["train.epochs=1", "data.fraction=0.1", "model.layers=1", "train.batch_size=8"]

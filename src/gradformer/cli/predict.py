@@ -1,0 +1,102 @@
+"""``gradformer predict``: what a run says of new graphs, row by row."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+
+from gradformer.cli.options import BatchSize, Device, Mirror, NewData, RunFolder
+
+
+def predict(
+    folder: RunFolder,
+    data: NewData,
+    out: Annotated[
+        Path | None, typer.Option("--out", "-o", help="CSV to write (default: standard output).")
+    ] = None,
+    batch_size: BatchSize = 64,
+    mirror: Mirror = None,
+    device: Device = "auto",
+) -> None:
+    """Predict: one row for each row of the file, in its order, with the file's own columns.
+
+    Classes come by name with their probabilities, values in your units. With several trials the
+    mean is given, and how far they differ. A row that cannot be read is reported and left empty.
+
+    Example: [bold]gradformer predict runs/mine new.csv -o predictions.csv[/bold]
+    """
+    from gradformer.training.distributed import find_device
+    from gradformer.training.files import replace_file
+    from gradformer.training.inference import open_data
+    from gradformer.training.run import Run
+    from gradformer.training.wording import columns
+
+    run = Run.load(folder)
+    store, user = open_data(run, data, mirror, **_tolerant(data))
+    predictions = run.predict(store, device=find_device(device), batch_size=batch_size)
+    by_column = columns(run, predictions)
+    answers = list(zip(*(map(_text, values) for values in by_column.values())))
+    rows = user.rows.tolist() if user is not None else list(range(store.num_graphs))
+    if run.schema.level == "node":
+        head, given, keys = _node_rows(rows, store.sizes.tolist())
+    elif user is not None and user.smiles is not None:
+        head, given = _table_rows(Path(data))
+        keys = rows
+    else:
+        skipped = [row for row, _ in user.skipped] if user is not None else []
+        given = [(row, [str(row)]) for row in sorted([*rows, *skipped])]
+        head, keys = ["row"], rows
+    answer_of = dict(zip(keys, answers))
+    empty = ("",) * len(by_column)
+    text = io.StringIO(newline="")
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow([*head, *by_column])
+    writer.writerows([*cells, *answer_of.get(key, empty)] for key, cells in given)
+    if out is None:
+        typer.echo(text.getvalue(), nl=False)
+    else:
+        replace_file(out, text.getvalue())
+    _tell(user, out, len(answers))
+
+
+def _tolerant(data: str) -> dict[str, Any]:
+    """Rows that cannot be read are left empty; a benchmark has none and takes no option."""
+    return {"skip_invalid": True} if Path(data).exists() else {}
+
+
+def _table_rows(path: Path) -> tuple[list[str], list[tuple[Any, list[str]]]]:
+    """The table as the user has it, each row as long as the header."""
+    from gradformer.graphs.tables import open_table
+
+    table = open_table(path)
+    width = len(table.header)
+    return table.header, [
+        (row, [*cells, *[""] * (width - len(cells))][:width]) for row, cells in table.rows
+    ]
+
+
+def _node_rows(
+    rows: list[int], sizes: list[int]
+) -> tuple[list[str], list[tuple[Any, list[str]]], list[Any]]:
+    keys = [(row, node) for row, size in zip(rows, sizes) for node in range(size)]
+    return ["row", "node"], [(key, [str(key[0]), str(key[1])]) for key in keys], keys
+
+
+def _text(value: Any) -> str:
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _tell(user: Any, out: Path | None, count: int) -> None:
+    """On standard error: where the predictions are, and every row that has none."""
+    console = Console(stderr=True)
+    if out is not None:
+        console.print(f"{count} predictions in {out}", highlight=False, soft_wrap=True)
+    for row, reason in user.skipped if user is not None else ():
+        console.print(
+            f"left empty, row {row}: {reason}", highlight=False, soft_wrap=True, markup=False
+        )

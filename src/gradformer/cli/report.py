@@ -1,0 +1,33 @@
+"""``gradformer report``: the page of a run, or of several beside each other."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def report(
+    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            "--out", "-o", help="File to write (default: RUN/report.html, or comparison.html)."
+        ),
+    ] = None,
+) -> None:
+    """Write one self-contained HTML page: results, curves, start points, attention, settings.
+
+    Several runs are compared, seed by seed where they share their data. A run that is not finished
+    shows what there is.
+
+    Example: [bold]gradformer report runs/mine[/bold]
+
+    Example: [bold]gradformer report runs/gradformer runs/gin -o gradformer-vs-gin.html[/bold]
+    """
+    from gradformer.report import write_report
+
+    if out is None:
+        out = folders[0] / "report.html" if len(folders) == 1 else Path("comparison.html")
+    typer.echo(write_report(folders, out))

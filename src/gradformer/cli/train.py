@@ -1,0 +1,157 @@
+"""``gradformer train``: from data to a run, or from a stopped run to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gradformer.cli.options import (
+    Device,
+    Level,
+    Mirror,
+    Model,
+    RecipeFile,
+    Settings,
+    SkipInvalid,
+    Smiles,
+    Split,
+    SplitColumn,
+    Target,
+    Task,
+    reading_options,
+    smoke_settings,
+)
+from gradformer.errors import ConfigError
+
+SAMPLE = "pattern-sample"
+
+
+def train(
+    ctx: typer.Context,
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="DATASET|FILE",
+            help=f"Benchmark (see `gradformer data list`), or your own file (default: {SAMPLE}).",
+            show_default=False,
+        ),
+    ] = None,
+    model: Model = None,
+    trials: Annotated[
+        int | None, typer.Option("--trials", "-n", min=1, help="Seeds, trained side by side.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(min=0, help="First seed.")] = None,
+    settings: Settings = None,
+    preset: Annotated[
+        str | None, typer.Option(help="A variant that the recipe names: paper, authors.")
+    ] = None,
+    recipe: RecipeFile = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder to make (default: runs/DATA-MODEL-TIME)."),
+    ] = None,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace a run that is there.")
+    ] = False,
+    resume: Annotated[
+        Path | None, typer.Option(metavar="RUN", help="Continue a run that was stopped.")
+    ] = None,
+    smiles: Smiles = None,
+    target: Target = None,
+    task: Task = None,
+    level: Level = None,
+    split: Split = None,
+    split_column: SplitColumn = None,
+    skip_invalid: SkipInvalid = False,
+    mirror: Mirror = None,
+    device: Device = "auto",
+    tensorboard: Annotated[
+        bool, typer.Option(help="Write curves for TensorBoard too.", rich_help_panel="Machine")
+    ] = True,
+    report: Annotated[bool, typer.Option(help="Write report.html at the end.")] = True,
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show the result only.", rich_help_panel="Machine")
+    ] = False,
+) -> None:
+    """Train a model; print the result and where the report is.
+
+    Without arguments it trains on a generated sample of PATTERN, in about a minute on two cores.
+    Ctrl-C saves the run and says how to continue it.
+
+    Example: [bold]gradformer train zinc --trials 10[/bold]
+
+    Example: [bold]gradformer train molecules.csv --smiles smiles --target y --split scaffold[/bold]
+
+    Example: [bold]gradformer train mutag --model gin --set model.layers=3 --out runs/gin[/bold]
+
+    Example: [bold]gradformer train --resume runs/gin[/bold]
+    """
+    from gradformer.training.fit import fit
+    from gradformer.training.fit import resume as continue_run
+
+    common: dict[str, Any] = {
+        "mirror": mirror,
+        "device": device,
+        "tensorboard": tensorboard,
+        "quiet": quiet,
+    }
+    if resume is not None:
+        _refuse_others(ctx)
+        _finish(continue_run(resume, **common), report)
+        return
+    changes = list(settings or [])
+    changes += [] if split is None else [f"data.split={split}"]
+    changes += [] if seed is None else [f"seed={seed}"]
+    changes += smoke_settings()
+    chosen = None
+    if recipe is not None:
+        from gradformer.training.recipe import load_recipe
+
+        chosen = load_recipe(str(recipe), model=model, preset=preset)
+        model = preset = None
+        data = data or chosen.dataset
+    options = reading_options(smiles, target, task, level, split_column, skip_invalid)
+    run = fit(
+        data or SAMPLE,
+        recipe=chosen,
+        model=model,
+        preset=preset,
+        settings=changes,
+        trials=trials,
+        out=out,
+        overwrite=overwrite,
+        **common,
+        **options,
+    )
+    _finish(run, report)
+
+
+def _finish(run: Any, report: bool) -> None:
+    """Result first, then the page: a report that fails costs nothing."""
+    import typer
+
+    from gradformer.cli.tables import print_results
+
+    print_results(run)
+    typer.echo(f"run      {run.folder}")
+    if report:
+        from gradformer.report import write_report
+
+        typer.echo(f"report   {write_report([run], run.folder / 'report.html')}")
+
+
+def _refuse_others(ctx: typer.Context) -> None:
+    """A run continues as it was begun: only options of the machine go with ``--resume``."""
+    allowed = {"resume", "mirror", "device", "tensorboard", "report", "quiet"}
+    for name in ctx.params.keys() - allowed:
+        source = ctx.get_parameter_source(name)
+        if source is not None and source.name == "COMMANDLINE":
+            option = {"data": "DATASET", "settings": "--set"}.get(
+                name, f"--{name.replace('_', '-')}"
+            )
+            raise ConfigError(
+                f"{option}: cannot go with --resume, which continues a run as it was begun; "
+                "leave it out, or train anew with another --out"
+            )

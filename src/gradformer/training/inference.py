@@ -1,0 +1,133 @@
+"""What a finished run is asked: scores on other data, and embeddings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from gradformer.errors import InputError
+from gradformer.graphs.cards import find_card, is_card
+from gradformer.graphs.datasets import open_card
+from gradformer.graphs.splits import Split
+from gradformer.graphs.store import Store
+from gradformer.graphs.targets import TargetScale
+from gradformer.graphs.user_data import UserData
+from gradformer.training.data import Part, TrainingData, benchmark, make_collator
+from gradformer.training.evaluation import predict
+from gradformer.training.files import read_json
+from gradformer.training.metrics import default_metric, scores
+from gradformer.training.run import Run
+
+
+@dataclass(frozen=True)
+class Embeddings:
+    """States of the model of one trial.
+
+    Shapes: graphs [graphs, ·] what enters the last map (for a model of nodes the mean of their
+    states); nodes [nodes, width] final states; node_ptr [graphs + 1] where each graph begins.
+    """
+
+    graphs: NDArray[np.float32]
+    nodes: NDArray[np.float32]
+    node_ptr: NDArray[np.int64]
+    data: UserData | None = None
+
+
+def open_data(
+    run: Run, data: Any, mirror: str | Path | None = None, **reading: Any
+) -> tuple[Store, UserData | None]:
+    """Graphs as the run's model takes them: all of a benchmark by name, or what ``Run.pack`` takes.
+
+    A file goes before a benchmark of the same name.
+    """
+    if isinstance(data, str) and is_card(data) and not Path(data).exists():
+        store = open_card(find_card(data), mirror, run.structure)
+        run.expect(store.schema, data)
+        return store, None
+    return run.pack(data, **reading)
+
+
+def evaluate(
+    run: Run,
+    on: Any = None,
+    part: Part = "test",
+    *,
+    mirror: str | Path | None = None,
+    device: str | torch.device = "cpu",
+    batch_size: int = 64,
+    **reading: Any,
+) -> list[dict[str, float]]:
+    """Every metric of every trial, on a part of the run's own data, of a benchmark, or on new data.
+
+    New data (a path, or objects as :meth:`Run.predict` takes them) are scored whole.
+    """
+    data = _labelled(run, on, mirror, reading)
+    collator = data.collator(device)
+    found = []
+    for trial in run.trials:
+        items = getattr(data.split(run.recipe.seed + trial), part)
+        model = run.model(trial).to(device)
+        graphs = data.graphs(items)
+        rows = predict(model, collator, graphs, batch_size, run.recipe.train.precision)
+        rows = rows[items] if data.over == "nodes" else rows
+        scale = read_json(run.folder / "trials" / str(trial) / "result.json")["scale"]
+        rows = rows if scale is None else TargetScale.from_dict(scale).invert(rows)
+        found.append(scores(rows, data.labels(items), run.schema.task))
+    if not found:
+        raise InputError(f"{run.folder}: no trial has finished, so nothing can be scored")
+    return found
+
+
+@torch.no_grad()
+def embed(
+    run: Run,
+    data: Any,
+    trial: int = 0,
+    *,
+    mirror: str | Path | None = None,
+    device: str | torch.device = "cpu",
+    batch_size: int = 64,
+    **reading: Any,
+) -> Embeddings:
+    """Embeddings of ``data`` by the model of one trial."""
+    store, user = open_data(run, data, mirror, **reading)
+    model = run.model(trial).to(device)
+    collator = make_collator(store, device)
+    graphs, nodes = [], []
+    for ids in torch.arange(store.num_graphs, device=device).split(batch_size):
+        batch = collator(ids)
+        states = model.states(batch)
+        own = states[: batch.num_nodes]  # models with graph tokens append rows
+        nodes.append(own.float().cpu().numpy())
+        if run.schema.level == "graph":
+            graphs.append(model.embedding(states, batch).float().cpu().numpy())
+        else:
+            sizes = batch.layout.node_ptr.diff().cpu().numpy()
+            first = batch.layout.node_ptr[:-1].cpu().numpy()
+            graphs.append(np.add.reduceat(nodes[-1], first) / sizes[:, None])
+    node_ptr = np.asarray(store.arrays["node_ptr"])
+    return Embeddings(np.concatenate(graphs), np.concatenate(nodes), node_ptr, user)
+
+
+def _labelled(
+    run: Run, on: Any, mirror: str | Path | None, reading: dict[str, Any]
+) -> TrainingData:
+    """The data to score on."""
+    from gradformer.training.fit import again
+
+    if on is None:
+        return again(run, mirror)
+    if isinstance(on, str) and is_card(on) and not Path(on).exists():
+        data = benchmark(replace(run.recipe, dataset=find_card(on).name), mirror)
+        run.expect(data.schema, on)
+        return data
+    store, _ = run.pack(on, **reading)
+    everything = np.arange(store.num_graphs)
+    none = np.zeros(0, np.int64)
+    whole = Split(train=none, val=none, test=everything)
+    return TrainingData(store, lambda seed: whole, default_metric(run.schema.task))

@@ -1,0 +1,55 @@
+"""Predictions in the user's words: named columns, classes by name, units as given."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradformer.graphs.labels import Labels
+from gradformer.training.run import Predictions, Run
+
+
+def columns(run: Run, predictions: Predictions) -> dict[str, list[Any]]:
+    """Column name → a value for each predicted row.
+
+    ``<target>_predicted`` is the value or the class; ``<target>_p_<class>`` the probability of a
+    class (of two, the second); with several trials ``<target>_spread`` is the standard deviation
+    between them, of the value or of the probability of the predicted class.
+    """
+    labels = _labels(run)
+    value, spread = predictions.value, predictions.spread
+    several = len(predictions.trials) > 1
+    found: dict[str, list[Any]] = {}
+    if labels.task == "multiclass":
+        (target,), (words,) = labels.targets, labels.classes
+        best = value.argmax(axis=1)
+        found[f"{target}_predicted"] = [words[k] for k in best]
+        for k, word in enumerate(words):
+            found[f"{target}_p_{word}"] = value[:, k].tolist()
+        if several:
+            found[f"{target}_spread"] = spread[np.arange(len(best)), best].tolist()
+        return found
+    for k, target in enumerate(labels.targets):
+        if labels.task == "regression":
+            found[f"{target}_predicted"] = value[:, k].tolist()
+        else:
+            negative, positive = labels.classes[k]
+            found[f"{target}_predicted"] = [positive if p > 0.5 else negative for p in value[:, k]]
+            found[f"{target}_p_{positive}"] = value[:, k].tolist()
+        if several:
+            found[f"{target}_spread"] = spread[:, k].tolist()
+    return found
+
+
+def _labels(run: Run) -> Labels:
+    """The names of targets and classes; numbers where a benchmark gives no names."""
+    if run.reading is not None:
+        return run.reading.labels
+    task, outputs = run.schema.task, run.schema.outputs
+    count = 1 if task == "multiclass" else outputs
+    targets = ("y",) if count == 1 else tuple(f"y{k}" for k in range(count))
+    if task == "regression":
+        return Labels(task, targets)
+    words = tuple(str(k) for k in range(outputs if task == "multiclass" else 2))
+    return Labels(task, targets, (words,) * count)
