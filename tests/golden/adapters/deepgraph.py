@@ -82,7 +82,7 @@ def subjects(case: Case) -> list[Subject]:
         table = model.distance().add.value.t()
         bias = table[rows.batch.distance.long()] + model.bias(batch, rows)
         found["hidden/attn_bias"] = bias[:pairs]
-        return found
+        return {key: value for key, value in found.items() if key in case}
 
     def train() -> dict[str, Tensor]:
         out = model(batch)

@@ -69,7 +69,7 @@ def subjects(case: Case) -> list[Subject]:
                 return_weights=True,
             )
             found["attn_bias_full"] = tables.add.value.t()[wide.distance.long()] + bias
-        return found
+        return {key: value for key, value in found.items() if key in case}
 
     def train() -> dict[str, Tensor]:
         out = model(batch)
