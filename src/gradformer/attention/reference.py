@@ -1,4 +1,4 @@
-"""The definition of decay attention in plain torch: any device, any float type, differentiable twice."""
+"""The definition of decay attention in plain torch: any device, any float type, any derivative."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Lookup(torch.autograd.Function):
         return table.index_select(1, byte.flatten()).view(-1, *byte.shape)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return _Tally.apply(grad, *ctx.saved_tensors), None
 
 
@@ -35,10 +35,10 @@ class _Tally(torch.autograd.Function):
         if values.is_cuda:  # index_add would use atomics: bits that change from run to run
             hot = torch.nn.functional.one_hot(byte.long(), 256).to(values.dtype)
             return flat @ hot
-        return flat.new_zeros(len(flat), 256).index_add_(1, byte, flat)
+        return flat.new_zeros(len(flat), 256).index_add_(1, byte.long(), flat)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return _Lookup.apply(grad, *ctx.saved_tensors), None
 
 
