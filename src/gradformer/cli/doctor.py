@@ -69,8 +69,8 @@ def why_not(engine: str, device: Any) -> str | None:
         return str(error)
     except Exception as error:  # a compiler that is missing has many faces
         return f"{type(error).__name__}: {error}".split("\n")[0]
-    error = float((found - expected).abs().max())
-    return None if error < 1e-4 else f"gives other results than the reference (by {error:.1e})"
+    gap = float((found - expected).abs().max())
+    return None if gap < 1e-4 else f"gives other results than the reference (by {gap:.1e})"
 
 
 def _installed(library: str) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch_geometric.data import Data
 
-from gradformer.errors import ConfigError, InputError, choice
+from gradformer.errors import ConfigError, GradformerWarning, InputError, choice
 from gradformer.graphs.arrays import GraphArrays, Schema
 from gradformer.graphs.cards import find_card
 from gradformer.graphs.collate import Collator
@@ -27,7 +29,7 @@ from gradformer.graphs.targets import TargetScale, is_labelled
 from gradformer.graphs.user_data import Reading, UserData
 from gradformer.graphs.user_splits import scaffold_split
 from gradformer.model.base import Needs
-from gradformer.training.metrics import check_metric, default_metric
+from gradformer.training.metrics import METRICS, check_metric, default_metric
 from gradformer.training.recipe import Recipe
 
 Part = Literal["train", "val", "test"]
@@ -163,11 +165,10 @@ def own_data(recipe: Recipe, user: UserData) -> TrainingData:
         parts = find(seed)
         return parts._replace(train=low_resource(parts.train, recipe.data.fraction, seed))
 
-    for name, part in split(recipe.seed)._asdict().items():
-        if not len(part):
-            raise InputError(f"split: nothing is left for {name}; give more graphs")
+    if user.skipped:
+        warnings.warn(_left_out(user), GradformerWarning, stacklevel=2)
     task = arrays.schema.task
-    return TrainingData(
+    data = TrainingData(
         store,
         split,
         default_metric(task),
@@ -175,10 +176,36 @@ def own_data(recipe: Recipe, user: UserData) -> TrainingData:
         scaled=task == "regression",
         about={"name": recipe.dataset, "reading": user.reading.to_dict()},
     )
+    for trial in range(recipe.trials):
+        _check_parts(data, split(recipe.seed + trial))
+    return data
+
+
+def _left_out(user: UserData) -> str:
+    total = len(user.rows) + len(user.skipped)
+    reasons = "; ".join(f"row {row}: {reason}" for row, reason in user.skipped)
+    return f"{len(user.skipped)} of {total} rows are left out: {reasons}"
+
+
+def _check_parts(data: TrainingData, split: Split) -> None:
+    """Raise, before anything is trained, if a part is empty or cannot be scored."""
+    for name, part in split._asdict().items():
+        if not len(part):
+            raise InputError(f"split: nothing is left for {name}; give more graphs")
+        if name == "train":
+            continue
+        y = data.labels(part)
+        nothing = np.zeros((len(y), data.schema.outputs))
+        if math.isnan(METRICS[data.metric](nothing, y)):
+            raise InputError(
+                f"split: the {data.metric} of the {name} part is not defined, it holds one class "
+                "only; give more graphs, or another split"
+            )
 
 
 def _own_split(kind: str, user: UserData, arrays: GraphArrays) -> Callable[[int], Split]:
-    """Seed → split of a user's graphs; ``auto`` is the column where there is one, else random.
+    """Seed → split of a user's graphs; ``auto`` is the column where there is one, else stratified
+    where there are classes, else random.
 
     A single graph with labels for its nodes is split by nodes. What has no label takes no part.
     """
@@ -195,9 +222,10 @@ def _own_split(kind: str, user: UserData, arrays: GraphArrays) -> Callable[[int]
             raise ConfigError("data.split: scaffold needs molecules; use random")
         smiles = [user.smiles[graph] for graph in labelled]
         return lambda seed: _numbered(fixed_split(scaffold_split(smiles, seed=seed)), labelled)
-    if kind == "stratified":
-        whole_graphs = arrays.schema.level == "graph" or _one_graph(arrays)
-        if not whole_graphs or arrays.schema.task not in ("multiclass", "binary"):
+    whole_graphs = arrays.schema.level == "graph" or _one_graph(arrays)
+    has_classes = whole_graphs and arrays.schema.task in ("multiclass", "binary")
+    if kind == "stratified" or (kind == "auto" and has_classes):
+        if not has_classes:
             raise ConfigError("data.split: stratified needs one class for each item; use random")
         assert arrays.y is not None
         classes = arrays.y.reshape(len(arrays.y), -1)[labelled, 0].astype(np.int64)

@@ -185,7 +185,11 @@ def outcome(trial: Trial, answers: Answers | None) -> dict[str, Any]:
 def summary(results: list[dict[str, Any]], metric: str) -> dict[str, Any]:
     """Mean and standard deviation (of the sample) over the trials that ended well, and the list."""
     values = {
-        part: [result[part][metric] for result in results if result["test"] is not None]
+        part: [
+            result[part][metric]
+            for result in results
+            if result["test"] is not None and result["test"][metric] is not None
+        ]
         for part in ("val", "test")
     }
     return {
