@@ -22,17 +22,13 @@ def interpreting() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def why_no_triton(device: torch.device) -> str | None:
+def why_no_triton(device: torch.device, *, interpret: bool = False) -> str | None:
     """Why Triton kernels cannot run on ``device``, or None if they can.
 
-    The interpreter is for tests and never chosen by itself: see :func:`gradformer.use_engine`.
+    ``interpret`` accepts Triton's interpreter, which is for tests: slow, and on any device.
     """
     if error := _triton_error():
         return error
-    if device.type == "cuda":
-        return None
-    from gradformer.attention import operation
-
-    if interpreting() and operation.current_engine() == "fused":
+    if device.type == "cuda" or (interpret and interpreting()):
         return None
     return f"Triton kernels need a CUDA device, the tensors are on {device.type}"

@@ -1,4 +1,4 @@
-r"""The decay: two tables per head that turn a distance byte into a factor and a summand of the score."""
+"""The decay: tables per head that turn a distance byte into a factor and a summand of a score."""
 
 from __future__ import annotations
 
@@ -95,9 +95,9 @@ class Decay(nn.Module):
         if slope and shape == "linear":
             raise ConfigError("slope: the linear decay has none; leave it at 0")
         if slope and decay == 0.0:
-            raise ConfigError("slope: λ = 0 needs slope 0, or the decay below the start is infinite")
+            raise ConfigError("slope: must be 0 at λ = 0, or M below the start is infinite")
         if learn_decay and (decay in (0.0, 1.0) or shape != "exponential"):
-            raise ConfigError("learn_decay: needs the exponential shape and an initial λ inside (0, 1)")
+            raise ConfigError("learn_decay: needs the exponential shape and 0 < λ < 1 at first")
         if shape == "free" and on == "weight" and decay == 0.0:
             raise ConfigError("decay: a free profile on the weight cannot begin at λ = 0 (log 0)")
         if shape == "linear" and end <= start + spread:
@@ -146,9 +146,7 @@ class Decay(nn.Module):
             add = Table(full)
         if self.unreachable == "blocked":
             mul, add = self._blocked(mul, add)
-        return [
-            Tables(_one_set(mul, number), _one_set(add, number)) for number in range(self.sets)
-        ]
+        return [Tables(_one_set(mul, number), _one_set(add, number)) for number in range(self.sets)]
 
     def _shape_tables(self) -> tuple[Table | None, Table | None]:
         if self.free is not None:
@@ -182,7 +180,9 @@ class Decay(nn.Module):
             if self.raw_decay is not None:
                 # ∂/∂raw = ∂/∂λ · λ(1 − λ): λ^f → f λ^f (1 − λ), f ln λ → f (1 − λ)
                 columns.append(ramp * outer * (1 - decay))
-        own = [self.start] + ([self.raw_decay] if self.raw_decay is not None else [])
+        own: list[Tensor] = [self.start]
+        if self.raw_decay is not None:
+            own.append(self.raw_decay)
         return Table(value, torch.stack(own, dim=-1), torch.stack(columns))
 
     def _linear(self) -> Table:

@@ -40,7 +40,7 @@ def _leading(x: Tensor) -> Tensor:
 
 
 def mix(x: Tensor) -> Tensor:
-    """m: a bijection of 32-bit integers in which every input bit flips every output bit half the time."""
+    """m: a bijection of 32-bit integers; an input bit flips each output bit half the time."""
     x = _leading(x)
     return x ^ _shift(x, 16)
 
@@ -69,7 +69,7 @@ def keep(row_key: Tensor, column: Tensor, p: float) -> Tensor:
 
 
 def drop(x: Tensor, p: float, rows: Rows, seed: Tensor) -> Tensor:
-    """Dropout on ``x`` [rows, channels]: entries are zeroed with probability p, others grow by 1/(1−p)."""
+    """``x`` [rows, channels] with entries zeroed with probability p, others times 1/(1 − p)."""
     keys = row_keys(seed, rows.graph_id, 0, rows.index)
     columns = torch.arange(x.shape[1], device=x.device, dtype=torch.int32)
     return x * keep(keys[:, None], columns, p) / (1.0 - p)
@@ -96,6 +96,6 @@ def number_sites(model: nn.Module) -> int:
 
 
 def site_seeds(seed: Tensor, sites: int) -> Tensor:
-    """Seeds (trial seed, step, site) of all sites of a model, [sites, 3], from (trial, step) [2]."""
+    """Seeds (trial seed, step, site) of all sites, [sites, 3], from (trial seed, step) [2]."""
     numbers = torch.arange(sites, device=seed.device, dtype=seed.dtype)
     return torch.cat([seed.expand(sites, 2), numbers[:, None]], dim=1)

@@ -208,7 +208,7 @@ def _backward(
         return q.new_empty(heads, slots, programs if count else 0, dtype=torch.float32)
 
     partial_mul, partial_add = partial(mul_count), partial(add_count)
-    tables = (
+    tables: tuple[Tensor, ...] = (
         q if mul is None else mul,
         q if add is None else add,
         q if mul_jacobian is None else mul_jacobian,
@@ -270,13 +270,12 @@ _backward.register_autograd(_no_second_backward)
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     (q, k, v, node_ptr, pair_ptr, graph_id, distance, mul, add,
-     mul_parameters, mul_jacobian, add_parameters, add_jacobian, seed, *numbers) = inputs  # fmt: skip
+     _, mul_jacobian, _, add_jacobian, seed, *ctx.numbers) = inputs  # fmt: skip
     out, lse = output
     ctx.save_for_backward(
         q, k, v, out, lse, node_ptr, pair_ptr, graph_id, distance, mul, add,
         mul_jacobian, add_jacobian, seed,
     )  # fmt: skip
-    ctx.numbers = numbers
     ctx.mark_non_differentiable(lse)
 
 
@@ -339,12 +338,12 @@ def fused_attention(
 
 def _values(*tables: Table | None) -> list[Tensor | None]:
     """Values of the tables, without a graph where parameters take the gradient."""
-    return [
-        None
-        if table is None
-        else (table.value if table.parameters is None else table.value.detach()).float().contiguous()
-        for table in tables
-    ]
+
+    def value(table: Table) -> Tensor:
+        bare = table.value if table.parameters is None else table.value.detach()
+        return bare.float().contiguous()
+
+    return [None if table is None else value(table) for table in tables]
 
 
 def _parameters(table: Table | None) -> tuple[Tensor | None, Tensor | None]:

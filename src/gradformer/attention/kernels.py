@@ -10,11 +10,13 @@ da = p·(dp − δ) with δ = Σ do·o, ds = da·mul[byte]·scale; lse is kept i
 
 Distance rows have no alignment (n is any number), so the tiled kernels fetch four bytes at a time
 from the two words they straddle, and take keys four (or two) apart: byte j of the words belongs to
-keys start + 4c + j. Lookups and word loads are written in PTX because a plain load would move the whole
-tile into another register layout and back; in Triton's interpreter they are plain loads.
+keys start + 4c + j. Lookups and word loads are written in PTX because a plain load would move the
+whole tile into another register layout and back; in Triton's interpreter they are plain loads.
 """
 
 # mypy: ignore-errors
+# Triton drops the branch of a constant ``if`` that is not taken, so both are written out:
+# ruff: noqa: RET505, SIM108
 from __future__ import annotations
 
 import triton
@@ -141,9 +143,7 @@ def _tally(table, x, place, diameter):
 
 
 @triton.jit
-def _store_shares(
-    partial, program, programs, head, table, first, second, COUNT: tl.constexpr
-):
+def _store_shares(partial, program, programs, head, table, first, second, COUNT: tl.constexpr):
     """This program's share of a decay gradient: a table, or the sums of one or two vectors.
 
     partial is [heads, slots, programs], so that the sum over programs runs along memory.
@@ -157,7 +157,7 @@ def _store_shares(
         tl.store(place + programs, tl.sum(second))
 
 
-# --- graphs of one tile ----------------------------------------------------------------------------
+# --- graphs of one tile --------------------------------------------------------------------------
 
 
 @triton.jit
@@ -215,7 +215,7 @@ def small_backward_kernel(
     HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
     MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr, INTERPRET: tl.constexpr,
 ):  # fmt: skip
-    """All gradients; grid (heads, graphs). ``*_COUNT``: parameters to contract with, 256 = table."""
+    """All gradients; grid (heads, graphs). ``*_COUNT``: parameters to contract, 256 = a table."""
     head = tl.program_id(0)
     graph = tl.program_id(1)
     first = tl.load(node_ptr + graph).to(tl.int64)
@@ -479,9 +479,8 @@ def query_gradient_kernel(
         rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
         channel = tl.arange(0, BLOCK_D)
         row_in = (rows < n)[:, None] & (channel < D)[None, :]
-        query = tl.load(
-            q + (first + rows)[:, None] * q_row + head * q_head + channel[None, :], row_in, other=0.0
-        )
+        q += first * q_row + head * q_head
+        query = tl.load(q + rows[:, None] * q_row + channel[None, :], row_in, other=0.0)
         at = (first + rows) * heads + head
         slot = at[:, None] * D + channel[None, :]
         do = tl.load(grad + slot, row_in, other=0.0)
@@ -515,8 +514,8 @@ def query_gradient_kernel(
         acc = acc * (1.0 / LOG2E if HAS_MUL else scale)
         tl.store(dq + slot, acc.to(dq.dtype.element_ty), row_in)
     _store_shares(
-        partial_mul, program, tl.num_programs(1), head, mul_table * scale, mul_one * scale, mul_two * scale,
-        MUL_COUNT,
+        partial_mul, program, tl.num_programs(1), head,
+        mul_table * scale, mul_one * scale, mul_two * scale, MUL_COUNT,
     )  # fmt: skip
     _store_shares(
         partial_add, program, tl.num_programs(1), head, add_table, add_one, add_two, ADD_COUNT

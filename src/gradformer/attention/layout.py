@@ -1,4 +1,4 @@
-"""Where each graph of a packed batch lies: nodes, pairs, and the identity that keys random draws."""
+"""Where each graph of a packed batch lies: nodes, pairs, and the identity that keys its draws."""
 
 from __future__ import annotations
 
@@ -56,7 +56,8 @@ class Layout:
     ``graph_id`` numbers the graphs in their dataset. ``capacity`` (node rows, real and padded) and
     ``largest`` (an upper bound on the size of a graph) are host integers, so that nothing has to
     be read back from a device to choose a kernel; ``diameter`` bounds the distances that occur
-    (bytes other than 255), and with them the work of a free table's gradient. Rows from ``node_ptr[-1]`` on are padding.
+    (bytes other than 255), and with them the work of a free table's gradient. Rows from
+    ``node_ptr[-1]`` on are padding.
 
     Shapes: node_ptr [graphs + 1] int32; pair_ptr [graphs] int64; graph_id [graphs] int32.
     """

@@ -1,4 +1,4 @@
-r"""``decay_attention``: the one operation of the package, and the choice of the engine that runs it."""
+"""``decay_attention``: the one operation of the package, and the choice of its engine."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
+from gradformer.attention.availability import why_no_triton
 from gradformer.attention.decay import Table
 from gradformer.attention.layout import Layout
 from gradformer.attention.reference import reference_attention
@@ -42,8 +43,6 @@ def use_engine(name: str) -> Iterator[None]:
 
 def why_not_fused(q: Tensor, bias: Tensor | None = None, weights: bool = False) -> str | None:
     """Why the fused engine cannot take this call, or None if it can."""
-    from gradformer.attention import availability
-
     if weights:
         return "it does not return weights"
     if bias is not None:
@@ -52,7 +51,7 @@ def why_not_fused(q: Tensor, bias: Tensor | None = None, weights: bool = False) 
         return "it computes in float32 at most"
     if not 4 <= q.shape[-1] <= 128:
         return f"it takes head widths 4 to 128, not {q.shape[-1]}"
-    return availability.why_no_triton(q.device)
+    return why_no_triton(q.device, interpret=_engine == "fused")
 
 
 @overload

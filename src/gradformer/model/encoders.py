@@ -23,8 +23,8 @@ class CategoryEncoder(nn.Module):
     def __init__(self, sizes: tuple[int, ...], width: int) -> None:
         super().__init__()
         self.tables = nn.ModuleList(nn.Embedding(size, width) for size in sizes)
-        for table in self.tables:
-            nn.init.xavier_uniform_(table.weight)
+        for weight in self.parameters():
+            nn.init.xavier_uniform_(weight)
 
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() != 2 or x.shape[1] != len(self.tables) or x.is_floating_point():
@@ -77,7 +77,9 @@ class FeatureEncoder(nn.Module):
             return y
         if batch.x is None:
             raise InputError("x: this model was built for graphs with node features")
-        x = batch.x.to(self.encoder.weight.dtype) if isinstance(self.encoder, nn.Linear) else batch.x
+        x = batch.x
+        if isinstance(self.encoder, nn.Linear):
+            x = x.to(self.encoder.weight.dtype)
         z: Tensor = self.encoder(x)
         return z
 
@@ -96,9 +98,8 @@ class EdgeEncoder(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         if self.constant:
-            table = self.encoder.tables[0].weight  # type: ignore[union-attr,index]
-            row: Tensor = table.expand(batch.edges.num_edges, -1)  # type: ignore[operator]
-            return row
+            (row,) = self.encoder.parameters()  # [1, width]
+            return row.expand(batch.edges.num_edges, -1)
         if batch.edge_attr is None:
             raise InputError("edge_attr: this model was built for graphs with edge features")
         value = batch.edge_attr
@@ -121,7 +122,7 @@ class PositionEncoder(nn.Module):
         """The encoding as it enters the linear map (normalised if asked for)."""
         if self.name not in batch.encodings:
             raise InputError(
-                f"{self.name}: the graphs carry no such encoding; add it with gradformer's transforms"
+                f"{self.name}: the graphs carry no such encoding; add it with a transform"
             )
         value = batch.encodings[self.name].to(self.linear.weight.dtype)
         if value.shape[1] != self.linear.in_features:

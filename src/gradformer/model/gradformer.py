@@ -112,9 +112,11 @@ class Gradformer(GraphModel):
         super().__init__(schema, config, options)
         c = self.config
         concat = choice("pe_join", c.pe_join, ("concat", "add")) == "concat"
-        pe_width = 0 if choice("pe", c.pe, ENCODINGS) == "none" else c.pe_width if concat else c.width
+        pe_width = c.pe_width if concat else c.width
+        if choice("pe", c.pe, ENCODINGS) == "none":
+            pe_width = 0
         if concat and pe_width >= c.width:
-            raise ConfigError(f"pe_width: {pe_width} leaves no room for features in width {c.width}")
+            raise ConfigError(f"pe_width: {pe_width} leaves no room for features in {c.width}")
         self.node = FeatureEncoder(schema.node, c.width - (pe_width if concat else 0), c.degree)
         self.position = PositionEncoder(c.pe, c.pe_steps, pe_width, c.pe_norm) if pe_width else None
         if c.position_gate and (self.position is None or c.local != "gatedgcn"):
@@ -177,7 +179,7 @@ class Gradformer(GraphModel):
         return batch.nodes.zero_padding(x), e, position
 
     def walk(self, batch: Batch) -> list[tuple[Tensor, Tables]]:
-        """Node states that enter each layer, with its tables; the last entry is the final states."""
+        """Node states that enter each layer, with its tables; the last are the final states."""
         x, e, position = self.encode(batch)
         sets = self.decay()
         seen = []
@@ -199,13 +201,14 @@ class Gradformer(GraphModel):
 
     @torch.no_grad()
     def attention(self, data: Batch | Any) -> list[LayerAttention]:
-        """Per layer the raw score, the decay and the weight of every pair and head, in eval mode."""
+        """Per layer the raw score, decay and weight of every pair and head, in eval mode."""
         was_training = self.training
         self.eval()
         batch = self.prepare(data)
         assert batch.distance is not None
         found = []
         for (x, tables), layer in zip(self.walk(batch), self.layers):
+            assert isinstance(layer, GradformerLayer)
             q, k, v = layer.attention.project(x)
             _, weight = decay_attention(
                 q, k, v, batch.layout, batch.distance, tables.mul, tables.add, return_weights=True

@@ -27,7 +27,7 @@ Local = tuple[Tensor, Tensor | None]
 
 
 class GIN(nn.Module):
-    r"""x'_t = MLP((1 + ε) x_t + Σ_{s→t} x_s), MLP = Linear – ReLU – Linear; ε fixed at 0 or learned."""
+    r"""x'_t = MLP((1 + ε) x_t + Σ_{s→t} x_s), MLP = Linear – ReLU – Linear; ε 0 or learned."""
 
     uses_edges = False
     residual = False
@@ -210,7 +210,7 @@ LOCALS: dict[str, type[nn.Module]] = {
 
 
 def make_local(name: str, width: int, **options: Any) -> nn.Module | None:
-    """A local module by name: one of ours, ``none``, or a convolution class of PyG (``SAGEConv``)."""
+    """A local module by name: one of ours, ``none``, or a convolution of PyG (``SAGEConv``)."""
     if name == "none":
         return None
     if name in LOCALS:

@@ -17,7 +17,7 @@ LOCAL_MODULES = {"GIN": "gin", "GINE": "gine", "GCN": "gatedgcn", "GatedGCN": "g
 
 
 def official_model(config: Mapping[str, Any]) -> Gradformer:
-    """Our model for the authors' arguments (``channels``, ``nhead``, ``mpnn``, ``node_method`` …)."""
+    """Our model for the authors' arguments (``channels``, ``nhead``, ``mpnn``, …)."""
     method, edge_method = config["node_method"], config.get("edge_method")
     local = LOCAL_MODULES.get(config["mpnn"])
     if local is None:

@@ -42,8 +42,8 @@ class _Total(torch.autograd.Function):
         return y
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> Tensor:  # type: ignore[override]
-        summed: Tensor = _Total.apply(grad)  # type: ignore[no-untyped-call]
+    def backward(ctx: Any, grad: Tensor) -> Tensor:
+        summed: Tensor = _Total.apply(grad)
         return summed
 
 
@@ -51,5 +51,5 @@ def total(x: Tensor) -> Tensor:
     """The sum of ``x`` over all processes that share the batch; differentiable."""
     if not _sharing:
         return x
-    summed: Tensor = _Total.apply(x)  # type: ignore[no-untyped-call]
+    summed: Tensor = _Total.apply(x)
     return summed

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import fields
+from dataclasses import fields, replace
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -10,7 +11,7 @@ from torch import Tensor, nn
 
 from gradformer.attention.draws import Site, drop, drop_rows
 from gradformer.attention.layout import Rows
-from gradformer.errors import ConfigError
+from gradformer.errors import ConfigError, suggest
 from gradformer.model.parallel import is_shared, total
 
 
@@ -92,9 +93,7 @@ class MLP(nn.Module):
 
     def __init__(self, *widths: int, bias: bool = True) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(
-            nn.Linear(a, b, bias=bias) for a, b in zip(widths[:-1], widths[1:])
-        )
+        self.layers = nn.ModuleList(nn.Linear(a, b, bias=bias) for a, b in pairwise(widths))
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers[:-1]:
@@ -118,15 +117,11 @@ class NormMLP(nn.Module):
 
 
 def make_config(kind: type[Any], config: Any | None, options: dict[str, Any]) -> Any:
-    """A config of class ``kind`` from a ready one or from keyword options; unknown names are errors."""
-    from gradformer.errors import suggest
-
+    """A config of class ``kind`` from a ready one or options; unknown names are errors."""
     names = {field.name for field in fields(kind)}
     for name in options:
         if name not in names:
             raise ConfigError(f"{name}: unknown model option; {suggest(name, names)}")
     if config is None:
         return kind(**options)
-    from dataclasses import replace
-
     return replace(config, **options)
