@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from gradformer.report.markup import Content, Markup, figure, grid, join, note, 
 from gradformer.report.plots import confusion_plot, parity_plot
 from gradformer.training.keepsakes import Answers, load_answers
 
+Values = NDArray[Any]
 _MOST_TARGETS = 6
 _MOST_POINTS = 1500
 _MOST_CLASSES = 40
@@ -20,67 +22,64 @@ _MOST_CLASSES = 40
 
 def answers_section(histories: Sequence[History]) -> Markup:
     """Test answers of the selected weights, all trials together."""
-    parts: list[Content] = []
+    figures: list[Content] = []
+    remarks: list[Content] = []
     for history in histories:
         found = [load_answers(history.run.folder / "trials" / str(t)) for t in history.run.trials]
         kept = [answers for answers in found if answers is not None]
-        if len(histories) > 1:
-            parts.append(tag("h3", history.label))
+        schema = history.run.schema
+        name = "" if len(histories) == 1 else f"{history.label}, "
         if not kept:
-            parts.append(note(f"{history.label}: no answers on the test set were kept."))
-        elif history.run.schema.task == "regression":
-            parts.append(_parity(history, kept))
+            remarks.append(note(f"{history.label}: no answers on the test set were kept."))
+        elif schema.task == "regression":
+            figures += [_parity(name, *one) for one in _by_target(history, kept)]
+        elif schema.task != "multiclass":
+            for k, (target, truth, answer) in enumerate(_by_target(history, kept)):
+                words = _class_names(history, k, 2)
+                figures.append(_matrix(name + target, truth, answer > 0, words))
+        elif schema.outputs <= _MOST_CLASSES:
+            truth = np.concatenate([a.target for a in kept])
+            answer = np.concatenate([a.prediction.argmax(axis=1) for a in kept])
+            words = _class_names(history, 0, schema.outputs)
+            figures.append(_matrix(f"{name}all classes", truth, answer, words))
         else:
-            parts.append(_confusion(history, kept))
-    return join(parts)
+            remarks.append(note(f"{history.label}: {schema.outputs} classes are too many to draw."))
+        if schema.task != "multiclass" and schema.outputs > _MOST_TARGETS:
+            text = f"{history.label}: the first {_MOST_TARGETS} of {schema.outputs} targets."
+            remarks.append(note(text))
+    return join([grid(*figures) if figures else None, *remarks])
 
 
-def _parity(history: History, kept: Sequence[Answers]) -> Markup:
-    names = _target_names(history)
-    figures = []
-    for target, name in list(enumerate(names))[:_MOST_TARGETS]:
-        truth = np.concatenate([a.target[:, target] for a in kept]).astype(np.float64)
-        answer = np.concatenate([a.prediction[:, target] for a in kept]).astype(np.float64)
-        known = is_labelled(truth) & np.isfinite(answer)
-        truth, answer = truth[known], answer[known]
-        error = np.abs(truth - answer).mean() if len(truth) else np.nan
-        shown = _evenly(len(truth), _MOST_POINTS)
-        plot = parity_plot(f"Prediction over true value of {name}", truth[shown], answer[shown])
-        points = f"{len(truth):,} answers" + (
-            f", {len(shown):,} drawn" if len(shown) < len(truth) else ""
+def _by_target(history: History, kept: Sequence[Answers]) -> list[tuple[str, Values, Values]]:
+    """Name, true values and answers of the first targets, all trials end to end."""
+    names = enumerate(_target_names(history)[:_MOST_TARGETS])
+    return [
+        (
+            name,
+            np.concatenate([a.target[:, k] for a in kept]),
+            np.concatenate([a.prediction[:, k] for a in kept]),
         )
-        figures.append(figure(plot, join([tag("b", name), f": {points}; MAE {error:.4g}"])))
-    return join([grid(*figures), _left_out(len(names))])
+        for k, name in names
+    ]
 
 
-def _confusion(history: History, kept: Sequence[Answers]) -> Markup:
-    schema = history.run.schema
-    if schema.task == "multiclass":
-        if schema.outputs > _MOST_CLASSES:
-            return note(f"{schema.outputs} classes are too many for a matrix.")
-        pairs = [(a.target, a.prediction.argmax(axis=1)) for a in kept]
-        names = _class_names(history, 0, schema.outputs)
-        return grid(_matrix(pairs, names, "all classes"))
-    figures = []
-    targets = _target_names(history)
-    for target, name in list(enumerate(targets))[:_MOST_TARGETS]:
-        pairs = [(a.target[:, target], (a.prediction[:, target] > 0)) for a in kept]
-        figures.append(_matrix(pairs, _class_names(history, target, 2), name))
-    return join([grid(*figures), _left_out(len(targets))])
+def _parity(before: str, name: str, truth: Values, answer: Values) -> Markup:
+    known = is_labelled(truth) & np.isfinite(answer)
+    truth, answer = truth[known].astype(np.float64), answer[known].astype(np.float64)
+    error = np.abs(truth - answer).mean() if len(truth) else np.nan
+    shown = _evenly(len(truth), _MOST_POINTS)
+    plot = parity_plot(f"Prediction over true value, {before}{name}", truth[shown], answer[shown])
+    count = f"{len(truth):,} answers"
+    if len(shown) < len(truth):
+        count += f", {len(shown):,} drawn"
+    return figure(plot, join([tag("b", before + name), f": {count}; MAE {error:.4g}."]))
 
 
-def _matrix(
-    pairs: Sequence[tuple[NDArray[np.generic], NDArray[np.generic]]],
-    names: Sequence[str],
-    title: str,
-) -> Markup:
-    classes = len(names)
-    counts = np.zeros((classes, classes))
-    for truth, answer in pairs:
-        known = is_labelled(truth)
-        place = truth[known].astype(np.int64) * classes + answer[known].astype(np.int64)
-        counts += np.bincount(place, minlength=classes**2).reshape(classes, classes)
-    plot = confusion_plot(f"Confusion matrix of {title}", counts, names)
+def _matrix(title: str, truth: Values, answer: Values, names: Sequence[str]) -> Markup:
+    known, classes = is_labelled(truth), len(names)
+    cell = truth[known].astype(np.int64) * classes + answer[known].astype(np.int64)
+    counts = np.bincount(cell, minlength=classes**2).reshape(classes, classes).astype(np.float64)
+    plot = confusion_plot(f"Confusion matrix, {title}", counts, names)
     right = np.trace(counts) / max(counts.sum(), 1.0)
     text = f": {counts.sum():,.0f} answers, {100 * right:.1f} % right. Shares are of each row."
     return figure(plot, join([tag("b", title), text]))
@@ -99,12 +98,6 @@ def _class_names(history: History, target: int, classes: int) -> list[str]:
     if reading is not None and target < len(reading.labels.classes):
         return list(reading.labels.classes[target])
     return [str(k) for k in range(classes)]
-
-
-def _left_out(targets: int) -> Markup | None:
-    if targets <= _MOST_TARGETS:
-        return None
-    return note(f"The first {_MOST_TARGETS} of {targets} targets are shown.")
 
 
 def _evenly(length: int, most: int) -> NDArray[np.int64]:

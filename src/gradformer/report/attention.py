@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradformer.graphs.store import Store
-from gradformer.report.markup import Markup, join, tag
+from gradformer.report.markup import Markup, tag
 from gradformer.report.plots import matrix_cells, place, svg
 from gradformer.structure.codebook import UNREACHABLE
 
@@ -18,11 +18,12 @@ Array = NDArray[np.float64]
 SIZE = 220.0
 _EDGE = 14.0
 _LINKS_PER_NODE = 1.5
+_FULL = 3.0
 
 
 @dataclass(frozen=True)
 class Sketch:
-    """A graph on the plane: ``places`` [n, 2] in [0, 1]², ``bonds`` each once, ``hops`` [n, n].
+    """A graph on the plane: ``places`` [n, 2] from 0 to 1, ``bonds`` each once, ``hops`` [n, n].
 
     ``hops`` is None where the pair index of the store counts no hops; unreachable pairs are NaN.
     """
@@ -51,7 +52,7 @@ def sketch(store: Store, graph: int) -> Sketch:
 
 
 def lay_out(nodes: int, bonds: list[tuple[int, int]]) -> Array:
-    """Places [n, 2] in [0, 1]²: Kamada–Kawai for each component, components side by side."""
+    """Places [n, 2], as wide as 1: Kamada–Kawai for each component, components side by side."""
     graph = nx.Graph()
     graph.add_nodes_from(range(nodes))
     graph.add_edges_from(bonds)
@@ -65,35 +66,31 @@ def lay_out(nodes: int, bonds: list[tuple[int, int]]) -> Array:
         own -= own.min(axis=0)
         places[members] = own + np.array([right, 0.0])
         right += np.ptp(own[:, 0]) + 0.6
-    places -= places.min(axis=0)
-    spread = np.ptp(places, axis=0)
-    return (places + (spread.max() - spread) / 2) / max(spread.max(), 1e-9)
+    return places / max(float(places.max()), 1e-9)
 
 
-def draw_graph(title: str, graph: Sketch, weight: Array, peak: float | None = None) -> Markup:
+def draw_graph(title: str, graph: Sketch, weight: Array, full: float | None = None) -> Markup:
     """The graph; nodes filled by the attention they receive, arcs for the strongest links.
 
-    ``weight`` [n, n] has a row for each query; ``peak`` is the link weight drawn in full, to show
-    several pictures on one scale.
+    ``weight`` [n, n] has a row for each query. A link is drawn by how far it is above the even
+    share 1/n, up to ``full``: the same for pictures that are to be compared.
     """
     at = _EDGE + graph.places * (SIZE - 2 * _EDGE)
-    radius = float(np.clip(26.0 / np.sqrt(graph.nodes), 2.2, 7.0))
-    bonds = "".join(_straight(at[i], at[j]) for i, j in graph.bonds)
-    parts = [tag("path", d=bonds, class_="bond")]
-    parts += _links(graph, at, weight, peak)
-    received = weight.mean(axis=0)
-    shade = received / max(received.max(), 1e-12)
-    circle = {"r": place(radius)}
-    for (x, y), share in zip(at, shade):
+    full = full_weight(weight) if full is None else full
+    parts = [tag("path", d="".join(_straight(at[i], at[j]) for i, j in graph.bonds), class_="bond")]
+    parts += _links(graph, at, weight, full)
+    received = np.minimum(weight.mean(axis=0) * graph.nodes / _FULL, 1.0)
+    circle = {"r": place(float(np.clip(26.0 / np.sqrt(graph.nodes), 2.2, 7.0)))}
+    for (x, y), share in zip(at, received):
         centre = {"cx": place(x), "cy": place(y), **circle}
         parts.append(tag("circle", class_="node", **centre))
         parts.append(tag("circle", class_="heat", opacity=f"{share:.2f}", **centre))
-    return svg(title, *parts, width=SIZE, height=SIZE)
+    return svg(title, *parts, width=SIZE, height=float(at[:, 1].max()) + _EDGE)
 
 
 def draw_matrix(title: str, values: Array, low: float = 0.0, high: float | None = None) -> Markup:
     """All pairs [n, n] as a matrix, query by row; ``low`` is blank and ``high`` full colour."""
-    top = float(values.max()) if high is None else high
+    top = full_weight(values) if high is None else high
     share = (values - low) / max(top - low, 1e-12)
     size = (SIZE - 4) / len(values)
     border = f"M2 2H{place(SIZE - 2)}V{place(SIZE - 2)}H2Z"
@@ -117,34 +114,32 @@ def focus(weight: Array, hops: Array | None) -> str:
     return f"{text}, {reach:.1f} hops away"
 
 
-def link_peak(weight: Array) -> float:
-    """The largest weight between two different nodes, both directions taken together."""
-    both = (weight + weight.T) / 2
-    return float(both[~np.eye(len(both), dtype=bool)].max(initial=0.0))
+def full_weight(*weights: Array) -> float:
+    """The weight shown in full: the largest, or three even shares 1/n where all are nearly even."""
+    return max(max(float(w.max()), _FULL / len(w)) for w in weights)
 
 
-def _links(graph: Sketch, at: Array, weight: Array, peak: float | None) -> list[Markup]:
-    both = (weight + weight.T) / 2
+def _links(graph: Sketch, at: Array, weight: Array, full: float) -> list[Markup]:
     i, j = np.triu_indices(graph.nodes, 1)
-    strength = both[i, j]
+    strength = ((weight + weight.T) / 2)[i, j] - 1.0 / graph.nodes
     strongest = np.argsort(-strength, kind="stable")[: round(_LINKS_PER_NODE * graph.nodes)]
-    full = peak or link_peak(weight) or 1.0
     bonds = set(graph.bonds)
     parts = []
     for k in strongest[::-1]:
-        share = min(float(strength[k]) / full, 1.0)
+        share = float(strength[k]) / (full - 1.0 / graph.nodes)
+        if share < 0.02:
+            continue
         a, b = int(i[k]), int(j[k])
-        shape = _straight(at[a], at[b]) if (a, b) in bonds else _arc(at[a], at[b])
         parts.append(
             tag(
                 "path",
-                d=shape,
+                d=_straight(at[a], at[b]) if (a, b) in bonds else _arc(at[a], at[b]),
                 class_="link",
-                opacity=f"{0.1 + 0.8 * share:.2f}",
-                stroke_width=f"{0.6 + 3.4 * share:.1f}",
+                opacity=f"{0.15 + 0.75 * share:.2f}",
+                stroke_width=f"{0.6 + 4.4 * share:.1f}",
             )
         )
-    return [join(parts)]
+    return parts
 
 
 def _straight(a: Array, b: Array) -> str:

@@ -1,10 +1,12 @@
-"""How training went: learning curves, the start points of the heads, and the decays they mean."""
+"""How training went: learning curves, start points of the heads, and the decays they mean."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from gradformer.report.history import Curve, History
@@ -22,28 +24,27 @@ def learning_section(histories: Sequence[History]) -> Markup:
     wanted: list[tuple[str, tuple[str, ...], bool]] = [("training loss", ("loss",), True)]
     wanted += [(f"validation {metric_name(m)}", ("val", m), False) for m in metrics]
     wanted.append(("learning rate", ("lr",), False))
-    figures = []
+    figures, single = [], len(histories) == 1
     for name, path, log in wanted:
         found = [(k, h, h.curve(*path)) for k, h in enumerate(histories)]
-        lines = [_line(k, h, curve, path) for k, h, curve in found if curve is not None]
+        lines = [_line(k, h, curve, path, single) for k, h, curve in found if curve is not None]
         if lines:
             plot = line_plot(f"{name} over epochs", lines, Axes("epoch", name, log_y=log))
-            figures.append(figure(plot, tag("b", name)))
+            figures.append(figure(plot))
     if not figures:
         return note("No epoch has been recorded yet.")
     spread = any(len(history.epochs) > 1 for history in histories)
     text = "Line: mean over the trials. " + ("Band: ± one standard deviation. " if spread else "")
-    if len(histories) == 1:
+    if single:
         text += "Dots: the epochs that were selected. "
         text += "Thin lines: single trials." if spread else ""
     return join([grid(*figures), note(text)])
 
 
-def _line(place: int, history: History, curve: Curve, path: Sequence[str]) -> Line:
+def _line(place: int, history: History, curve: Curve, path: Sequence[str], single: bool) -> Line:
     alone = len(curve.trials) == 1
-    faint = [] if alone or place else curve.trials
     marks = []
-    if path[0] == "val":
+    if path[0] == "val" and single:
         marks = [
             (r["best_epoch"], r["val"][path[1]])
             for r in history.results
@@ -56,98 +57,93 @@ def _line(place: int, history: History, curve: Curve, path: Sequence[str]) -> Li
         colour=place,
         low=[] if alone else curve.low.tolist(),
         high=[] if alone else curve.high.tolist(),
-        faint=faint,  # type: ignore[arg-type]
+        faint=curve.trials if single and not alone else [],  # type: ignore[arg-type]
         marks=marks,
     )
 
 
-def starts_section(histories: Sequence[History]) -> Markup:
-    """Start point of every head over the epochs, trial by trial (right of the paper's Figure 4)."""
+def decay_section(histories: Sequence[History]) -> Markup:
+    """The paper's Figure 4 for every trial: the decay M over the distance for the selected weights,
+    and the start point of every head over the epochs."""
     parts: list[Content] = []
     for history in histories:
-        shown = [(trial, history.starts(trial)) for trial in history.epochs]
-        known = [(trial, starts) for trial, starts in shown if starts is not None]
-        if not known:
-            parts.append(note(f"{history.label} has no start points."))
+        shown = [figures for trial in history.epochs if (figures := _heads_of(history, trial))]
+        if not shown:
+            parts.append(note(f"{history.label} has no decay: every distance counts alike."))
             continue
-        first, *others = [_starts_of(history, trial, *starts) for trial, starts in known]
+        first, *others = (grid(*figures) for figures in shown)
         parts += [tag("h3", history.label) if len(histories) > 1 else None, first]
         if others:
-            parts.append(fold(f"The other {len(others)} trials", *others))
+            parts.append(fold(f"The other trials ({len(others)})", *others))
     return join(parts)
 
 
-def _starts_of(
-    history: History, trial: int, epochs: NDArray[np.float64], values: NDArray[np.float64]
-) -> Markup:
-    unit = "hops" if history.run.codebook.name == "hops" else history.run.codebook.name
+def _heads_of(history: History, trial: int) -> list[Markup]:
+    """Decay and start points of a trial, figures for each set of heads."""
+    tables = decay_tables(history.run.model(trial)) if trial in history.run.trials else {}
+    starts = history.starts(trial) if decays(history) else None
+    counts = [len(table) for table in tables.values()]
+    counts += [] if starts is None else [starts[1].shape[1]]
+    sets = max(counts, default=0)
     figures = []
-    for number in _some(values.shape[1]):
-        heads = values[:, number].T
-        lines = [
-            Line(f"head {head + 1}", epochs.tolist(), start.tolist(), colour=head)
-            for head, start in enumerate(heads)
-        ]
-        where = f"trial {trial}" + (f", layer {number + 1}" if values.shape[1] > 1 else "")
-        axes = Axes("epoch", f"start point sp ({unit})")
-        plot = line_plot(f"Start points of {history.label}, {where}", lines, axes)
-        figures.append(figure(plot, tag("b", where)))
-    return grid(*figures)
-
-
-def decay_section(histories: Sequence[History]) -> Markup:
-    """The decay M over the distance for the selected weights (left of the paper's Figure 4)."""
-    parts: list[Content] = []
-    for history in histories:
-        trials = history.run.trials
-        figures = [f for trial in trials[:1] for f in _decays_of(history, trial)]
-        if not figures:
-            reason = "no decay" if trials else "no finished trial, so no decay to show"
-            parts.append(note(f"{history.label} has {reason}."))
-            continue
-        parts.append(tag("h3", history.label) if len(histories) > 1 else None)
-        parts.append(grid(*figures))
-        if others := [f for trial in trials[1:] for f in _decays_of(history, trial)]:
-            parts.append(fold(f"The other {len(trials) - 1} trials", grid(*others)))
-    return join(parts)
-
-
-def _decays_of(history: History, trial: int) -> list[Markup]:
-    sets = decay_tables(history, trial)
-    if sets is None:
-        return []
-    codebook = history.run.codebook
-    unit = "hops" if codebook.name == "hops" else codebook.name
-    figures = []
-    for number in _some(len(sets)):
-        psi, tables = _visible(codebook.values, sets[number])
-        on = history.run.recipe.model.config.decay_on  # type: ignore[attr-defined]
-        lines = [
-            Line(f"head {head + 1}", psi.tolist(), m.tolist(), colour=head, dots=len(psi) < 30)
-            for head, m in enumerate(tables)
-        ]
-        where = f"trial {trial}" + (f", layer {number + 1}" if len(sets) > 1 else "")
-        top = max(1.0, float(tables.max()))
-        axes = Axes(f"distance ψ ({unit})", f"decay M of the {on}", y_range=(0.0, top * 1.05))
-        plot = line_plot(f"Decay of {history.label}, {where}", lines, axes)
-        figures.append(figure(plot, tag("b", where)))
+    for number in _some(sets):
+        where = f"trial {trial}" + (f", layer {number + 1}" if sets > 1 else "")
+        for name, table in tables.items():
+            figures.append(figure(_decay_plot(history, name, table[number], where), where))
+        if starts is not None:
+            epochs, values = starts
+            figures.append(figure(_starts_plot(history, epochs, values[:, number], where), where))
     return figures
 
 
-def decay_tables(history: History, trial: int) -> NDArray[np.float64] | None:
-    """M of every set, head and byte of a trial's selected weights, [sets, heads, 256]."""
-    decay = getattr(history.run.model(trial), "decay", None)
+def decays(history: History) -> bool:
+    """Whether anything falls with the distance: λ below 1, or a linear decay."""
+    config = history.run.recipe.model.config
+    return getattr(config, "decay", 1.0) < 1.0 or getattr(config, "decay_shape", "") == "linear"
+
+
+def decay_tables(model: Any) -> dict[str, NDArray[np.float64]]:
+    """What a model does at each distance byte, [sets, heads, 256] by name.
+
+    ``decay M of the logit`` multiplies the score, ``factor of the weight`` the weight before it is
+    normalised; one that is 1 everywhere is left out.
+    """
+    decay = getattr(model, "decay", None)
     if decay is None:
-        return None
-    tables = []
-    for pair in decay():
-        factor = np.ones((decay.heads, 256))
-        if pair.mul is not None:
-            factor = factor * pair.mul.value.detach().double().numpy()
-        if pair.add is not None:
-            factor = factor * np.exp(pair.add.value.detach().double().numpy())
-        tables.append(factor)
-    return np.stack(tables)
+        return {}
+    found = {}
+    with torch.no_grad():
+        for name, table in (("decay M of the logit", "mul"), ("factor of the weight", "add")):
+            parts = [getattr(tables, table) for tables in decay()]
+            if parts[0] is not None:
+                values = np.stack([part.value.double().cpu().numpy() for part in parts])
+                found[name] = values if table == "mul" else np.exp(values)
+    return {name: values for name, values in found.items() if not np.allclose(values, 1.0)}
+
+
+def _starts_plot(
+    history: History, epochs: NDArray[np.float64], values: NDArray[np.float64], where: str
+) -> Markup:
+    lines = [
+        Line(f"head {head + 1}", epochs.tolist(), start.tolist(), colour=head)
+        for head, start in enumerate(values.T)
+    ]
+    axes = Axes("epoch", f"start point sp ({history.run.codebook.name})")
+    return line_plot(f"Start points of {history.label}, {where}", lines, axes)
+
+
+def _decay_plot(history: History, name: str, table: NDArray[np.float64], where: str) -> Markup:
+    psi, visible = _visible(history.run.codebook.values, table)
+    lines = [
+        Line(f"head {head + 1}", psi.tolist(), m.tolist(), colour=head, dots=len(psi) < 30)
+        for head, m in enumerate(visible)
+    ]
+    axes = Axes(
+        f"distance ψ ({history.run.codebook.name})",
+        name,
+        y_range=(0.0, 1.05 * max(1.0, float(visible.max()))),
+    )
+    return line_plot(f"{name.capitalize()} in {history.label}, {where}", lines, axes)
 
 
 def _visible(

@@ -84,8 +84,8 @@ def fold(title: str, *content: Content) -> Markup:
     return tag("details", tag("summary", title), *content)
 
 
-def figure(picture: Content, caption: Content) -> Markup:
-    return tag("figure", picture, tag("figcaption", caption))
+def figure(picture: Content, caption: Content = None) -> Markup:
+    return tag("figure", picture, None if caption is None else tag("figcaption", caption))
 
 
 def grid(*figures: Content) -> Markup:

@@ -6,8 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gradformer.report.history import History
-from gradformer.report.markup import Content, Markup, facts, fold, join, note, table, tag
+from gradformer.report.markup import (
+    Content,
+    Markup,
+    facts,
+    figure,
+    fold,
+    grid,
+    join,
+    note,
+    table,
+    tag,
+)
 from gradformer.report.pairs import comparable, paired_difference
+from gradformer.report.plots import strip_plot
 from gradformer.report.scales import decimals, number, plus_minus
 
 METRIC_NAMES = {
@@ -57,7 +69,7 @@ def headline(history: History) -> Markup:
     cards.append((f"{done} of {history.run.recipe.trials}", "trials that ended well"))
     if history.results:
         cards.append((f"{history.results[0]['parameters']:,}", "parameters"))
-    cards.append((duration(history.seconds), "in epochs, all trials"))
+    cards.append((duration(history.seconds), "training time, all trials"))
     items = (
         tag("div", tag("b", value), tag("span", name), class_="card first" if not k else "card")
         for k, (value, name) in enumerate(cards)
@@ -81,12 +93,11 @@ def result_section(histories: Sequence[History]) -> Markup:
     if len(histories) == 1:
         parts.append(_metrics_table(histories[0]))
     else:
-        parts += [_comparison_table(histories), _paired_table(histories)]
+        parts += [_comparison_table(histories), _strips(histories), _paired_table(histories)]
     for history in histories:
         title = "Every trial" if len(histories) == 1 else f"Every trial of {history.label}"
         parts.append(fold(title, _trials_table(history)))
-    parts += [_protocol(history, len(histories) > 1) for history in histories]
-    return join(parts)
+    return join([*parts, *_protocols(histories)])
 
 
 def _metrics_table(history: History) -> Markup:
@@ -134,6 +145,20 @@ def _comparison_table(histories: Sequence[History]) -> Markup:
     head = ["run", "data", "metric", "test", "validation", "trials", "parameters", "time"]
     caption = "Mean ± standard deviation over trials. The best mean on each dataset is bold."
     return table(caption, head, rows, names=3)
+
+
+def _strips(histories: Sequence[History]) -> Markup:
+    """The test values of all trials, runs on the same data above each other."""
+    groups: dict[tuple[str, str | None], list[History]] = {}
+    for history in histories:
+        if history.outcome["test"]["values"]:
+            groups.setdefault((dataset_name(history), history.metric), []).append(history)
+    figures = []
+    for (data, metric), members in groups.items():
+        label = f"test {metric_name(metric)} on {data}"
+        rows = [(h.label, h.outcome["test"]["values"]) for h in members]
+        figures.append(figure(strip_plot(f"Every trial: {label}", label, rows)))
+    return grid(*figures)
 
 
 def _is_best(history: History, histories: Sequence[History]) -> bool:
@@ -197,11 +222,21 @@ def _trials_table(history: History) -> Markup:
     return table(f"{metric_name(metric)} of every trial", head, rows)
 
 
-def _protocol(history: History, several: bool) -> Markup:
+def _protocols(histories: Sequence[History]) -> list[Markup]:
+    """The protocol of each run, said once for all that share it."""
+    shared: dict[tuple[tuple[str, str], ...], list[str]] = {}
+    for history in histories:
+        shared.setdefault(_protocol(history), []).append(history.label)
+    if len(shared) == 1:
+        return [facts("Protocol", rows) for rows in shared]
+    return [facts(f"Protocol of {', '.join(names)}", rows) for rows, names in shared.items()]
+
+
+def _protocol(history: History) -> tuple[tuple[str, str], ...]:
     recipe, about = history.run.recipe, history.header.get("data", {})
     seeds = f"{recipe.seed} to {recipe.seed + recipe.trials - 1}"
     chosen = metric_name(history.metric if recipe.train.select == "auto" else recipe.train.select)
-    rows: list[tuple[str, Content]] = [
+    rows = [
         ("data", dataset_name(history)),
         ("task", f"{history.run.schema.task} of a {history.run.schema.level}"),
         ("benchmark protocol", about.get("protocol")),
@@ -213,8 +248,7 @@ def _protocol(history: History, several: bool) -> Markup:
         ("test", "evaluated once a trial, with the weights of the selected epoch"),
         ("spread", "sample standard deviation (n − 1) over trials that ended well"),
     ]
-    caption = f"Protocol of {history.label}" if several else "Protocol"
-    return facts(caption, ((name, value) for name, value in rows if value))
+    return tuple((name, str(value)) for name, value in rows if value)
 
 
 def _split(history: History) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gradformer.errors import InputError
 from gradformer.report.answers import answers_section
-from gradformer.report.curves import decay_section, learning_section, starts_section
+from gradformer.report.curves import decay_section, learning_section
 from gradformer.report.history import History, open_histories
 from gradformer.report.markup import Content, Markup, join, tag
 from gradformer.report.outcome import dataset_name, headline, result_section
@@ -39,8 +39,7 @@ def report_page(histories: Sequence[History]) -> str:
     sections = [
         ("result", "Result", result_section(histories)),
         ("learning", "Learning curves", learning_section(histories)),
-        ("starts", "Start points of the heads", starts_section(histories)),
-        ("decay", "Decay over distance", decay_section(histories)),
+        ("decay", "Decay and start points of the heads", decay_section(histories)),
         ("attention", "Attention patterns", patterns_section(histories)),
         ("answers", "Answers on the test set", answers_section(histories)),
         ("settings", "Configuration and environment", settings_section(histories)),

@@ -16,16 +16,17 @@ from gradformer.report.attention import (
     draw_graph,
     draw_matrix,
     focus,
-    link_peak,
+    full_weight,
     sketch,
 )
 from gradformer.report.history import History
-from gradformer.report.markup import Content, Markup, figure, fold, join, note, tag
+from gradformer.report.markup import Content, Markup, figure, join, note, tag
 from gradformer.training.data import make_collator
 from gradformer.training.keepsakes import load_examples
 
 Array = NDArray[np.float64]
 KINDS = ("plain", "PE", "bias", "decay")
+_MOST_HEADS = 8
 
 
 @dataclass(frozen=True)
@@ -89,14 +90,13 @@ def patterns_section(histories: Sequence[History]) -> Markup:
     parts: list[Content] = []
     for (_, name), row in rows.items():
         parts += [tag("h3", f"Graph {name} of the test set"), _side_by_side(row)]
-    if len(rows) and len(histories) == 1:
-        parts.append(_by_head(*next(iter(reversed(rows.values())))[0]))
     if rows:
         parts.append(
             note(
-                "Mean over all layers and heads of the first trial. Above: blue nodes receive "
-                "attention, orange links carry the most of it (bent where there is no edge). "
-                "Below: the weight of every pair, a row for each node that looks."
+                "First trial, mean over all layers (and over the heads, unless one is named). "
+                "Drawing: the bluer a node, the more attention it receives; orange links get more "
+                "than an even share and are bent where there is no edge. Matrix: the weight of "
+                "every pair, a row for each node that looks."
             )
         )
     if silent:
@@ -110,33 +110,25 @@ def patterns_section(histories: Sequence[History]) -> Markup:
 
 
 def _side_by_side(row: Sequence[tuple[History, PairAttention, Sketch]]) -> Markup:
-    columns: list[tuple[str, Array, Sketch]] = []
-    for history, found, graph in sorted(row, key=lambda item: KINDS.index(kind_of(item[0]))):
+    """All runs on one graph; a single one with the decay taken away, and head by head."""
+    columns: list[tuple[str, Array]] = []
+    for history, found, _ in sorted(row, key=lambda item: KINDS.index(kind_of(item[0]))):
         kind = kind_of(history)
-        name = kind if len(row) == 1 else f"{kind}: {history.label}"
         if len(row) == 1 and kind == "decay":
-            off = found.without_decay.mean(axis=(0, 1))
-            columns.append(("same weights, decay off", off, graph))
-        columns.append((name, found.weight.mean(axis=(0, 1)), graph))
-    links = max(link_peak(weight) for _, weight, _ in columns)
-    cells = max(float(weight.max()) for _, weight, _ in columns)
+            columns.append(("same weights, decay off", found.without_decay.mean(axis=(0, 1))))
+        name = kind if len(row) == 1 else f"{kind}: {history.label}"
+        columns.append((name, found.weight.mean(axis=(0, 1))))
+        if len(row) == 1:
+            heads = found.weight.mean(axis=0)[:_MOST_HEADS]
+            columns += [(f"head {k + 1}", weight) for k, weight in enumerate(heads)]
+    graph = row[0][2]
+    full = full_weight(*(weight for _, weight in columns))
     figures = []
-    for name, weight, graph in columns:
+    for name, weight in columns:
         pictures = [
-            draw_graph(f"Graph with attention, {name}", graph, weight, links),
-            draw_matrix(f"Attention of all pairs, {name}", weight, high=cells),
+            draw_graph(f"Graph with attention, {name}", graph, weight, full),
+            draw_matrix(f"Attention of all pairs, {name}", weight, high=full),
         ]
         caption = join([tag("b", name), f": {focus(weight, graph.hops)}"])
         figures.append(figure(join(pictures), caption))
     return tag("div", *figures, class_="patterns")
-
-
-def _by_head(history: History, found: PairAttention, graph: Sketch) -> Markup:
-    weights = found.weight.mean(axis=0)
-    figures = []
-    for head, weight in enumerate(weights):
-        title = f"Attention of head {head + 1}"
-        pictures = [draw_graph(title, graph, weight), draw_matrix(title, weight)]
-        caption = join([tag("b", f"head {head + 1}"), f": {focus(weight, graph.hops)}"])
-        figures.append(figure(join(pictures), caption))
-    return fold("The last graph head by head", tag("div", *figures, class_="patterns"))

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradformer.report.markup import Markup, join, tag
-from gradformer.report.scales import Scale, fit_scale, number, wants_logarithm
+from gradformer.report.scales import Scale, fit_scale, tick_labels, wants_logarithm
 
 WIDTH, HEIGHT = 400.0, 250.0
-LEFT, RIGHT, TOP, BOTTOM = 50.0, 12.0, 12.0, 40.0
+LEFT, RIGHT, TOP, BOTTOM = 54.0, 12.0, 28.0, 40.0
 COLOURS = 8
 LEVELS = 10
 
@@ -49,7 +49,6 @@ class Axes:
     y: str
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
-    whole_x: bool = False
     log_y: bool = False
 
 
@@ -111,6 +110,29 @@ def parity_plot(title: str, truth: NDArray[np.float64], answer: NDArray[np.float
     )
 
 
+def strip_plot(title: str, label: str, rows: Sequence[tuple[str, Sequence[float]]]) -> Markup:
+    """A row of dots for each name; the stroke is their mean, the line ± one standard deviation."""
+    left, step = 120.0, 34.0
+    bottom = TOP + step * len(rows)
+    x = fit_scale([v for _, values in rows for v in values], left, WIDTH - RIGHT)
+    parts = [_text(label, 2, TOP - 14, "start", "label")]
+    ticks = x.ticks(5)
+    for value, words in zip(ticks, tick_labels(ticks)):
+        parts.append(tag("path", d=f"M{place(x(value))} {TOP}V{place(bottom)}", class_="gridline"))
+        parts.append(_text(words, x(value), bottom + 17, "middle"))
+    for number, (name, values) in enumerate(rows):
+        y = TOP + step * (number + 0.5)
+        style = f"c{number % COLOURS}"
+        parts.append(_text(_shorten(name, 17), left - 8, y + 4, "end", "label"))
+        mean, std = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0
+        ends = (place(x(min(max(v, x.low), x.high))) for v in (mean - std, mean + std))
+        parts.append(tag("path", d="M{} {y}H{}".format(*ends, y=place(y)), class_=f"range {style}"))
+        dots = "".join(f"M{place(x(v))} {place(y)}h0" for v in values)
+        parts.append(tag("path", d=dots, class_=f"cloud {style}"))
+        parts.append(tag("path", d=f"M{place(x(mean))} {place(y - 8)}v16", class_="mean"))
+    return svg(title, *parts, height=bottom + 26)
+
+
 def matrix_cells(share: NDArray[np.float64], x: float, y: float, size: float) -> Markup:
     """A matrix of shares in [0, 1] as squares of ``size``, darker for more; 0 is left blank."""
     level = np.ceil(np.clip(share, 0.0, 1.0) * LEVELS - 1e-9).astype(int)
@@ -146,7 +168,7 @@ def confusion_plot(title: str, counts: NDArray[np.float64], names: Sequence[str]
         for i in range(classes):
             for j in range(classes):
                 x, y = left + (j + 0.5) * size, top + (i + 0.5) * size
-                shade = "on-dark" if share[i, j] > 0.55 else "value"
+                shade = "on-dark" if share[i, j] > 0.6 else "value"
                 text = f"{100 * share[i, j]:.0f} %"
                 parts.append(_text(text, x, y + (0 if size > 40 else 4), "middle", shade))
                 if size > 40:
@@ -188,18 +210,18 @@ def _frame(axes: Axes, x: Scale, y: Scale) -> Markup:
     """Grid, ticks and labels."""
     parts = []
     bottom, left = y.first, x.first
-    for value in y.ticks():
+    heights = y.ticks()
+    for value, words in zip(heights, tick_labels(heights)):
         at = place(y(value))
         parts.append(tag("path", d=f"M{place(left)} {at}H{place(x.last)}", class_="gridline"))
-        parts.append(_text(number(value), left - 6, y(value) + 4, "end"))
-    for value in x.ticks(6):
-        if axes.whole_x and abs(value - round(value)) > 1e-9:
-            continue
+        parts.append(_text(words, left - 6, y(value) + 4, "end"))
+    widths = x.ticks(6)
+    for value, words in zip(widths, tick_labels(widths)):
         parts.append(tag("path", d=f"M{place(x(value))} {place(bottom)}v4", class_="axis"))
-        parts.append(_text(number(value, 6), x(value), bottom + 17, "middle"))
+        parts.append(_text(words, x(value), bottom + 17, "middle"))
     parts.append(tag("path", d=f"M{place(left)} {place(bottom)}H{place(x.last)}", class_="axis"))
     parts.append(_text(axes.x, (left + x.last) / 2, bottom + 34, "middle", "label"))
-    parts.append(_turned(axes.y, 12, (y.first + y.last) / 2))
+    parts.append(_text(axes.y, 2, TOP - 14, "start", "label"))
     return join(parts)
 
 

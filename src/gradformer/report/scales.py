@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ def fit_scale(
     if logarithmic:
         factor = (high / low) ** margin if high > low else 2.0
         return Scale(low / factor, high * factor, first, last, True)
-    room = (high - low) * margin or abs(high) * 0.05 or 0.5
+    room = (high - low) * margin or abs(high) * 0.5 or 0.5
     return Scale(low - room, high + room, first, last)
 
 
@@ -54,6 +55,20 @@ def wants_logarithm(values: Sequence[float]) -> bool:
     """Whether positive values span so much that small ones would lie on the axis."""
     finite = [v for v in values if math.isfinite(v)]
     return bool(finite) and min(finite) > 0 and max(finite) > 30 * min(finite)
+
+
+def tick_labels(values: Sequence[float]) -> list[str]:
+    """Ticks as text with just the decimals that tell them apart.
+
+    >>> tick_labels([0.9975, 1.0, 1.0025]), tick_labels([0.0, 2e-8])
+    (['0.9975', '1', '1.0025'], ['0', '2×10⁻⁸'])
+    """
+    gaps = [b - a for a, b in pairwise(values) if b > a]
+    if not gaps or max(map(abs, values)) < 1e-4 or max(map(abs, values)) >= 1e6:
+        return [number(value) for value in values]
+    places = max(0, 2 - math.floor(math.log10(min(gaps))))
+    texts = [f"{value:.{places}f}" for value in values]
+    return [(t.rstrip("0").rstrip(".") if "." in t else t).replace("-", "−") for t in texts]
 
 
 def number(value: float | None, digits: int = 4) -> str:

@@ -26,11 +26,11 @@ def _differences(values: Sequence[Mapping[str, str]], histories: Sequence[Histor
     names = dict.fromkeys(name for one in values for name in one)
     rows = []
     for name in names:
-        cells = [one.get(name, "–") for one in values]
-        if len(set(cells)) > 1:
-            rows.append([name, *cells])
+        having = [one[name] for one in values if name in one]
+        if len(set(having)) > 1:
+            rows.append([name, *(one.get(name, "–") for one in values)])
     head = ["option", *(history.label for history in histories)]
-    return table("Where the runs differ", head, rows)
+    return table("Where the runs differ", head, rows, names=len(head))
 
 
 def _environment(history: History) -> dict[str, str]:

@@ -1,0 +1,119 @@
+"""Why a prediction: score, decay and weight of every head on the drawn graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from gradformer.errors import InputError
+from gradformer.report.attention import draw_graph, draw_matrix, focus, sketch
+from gradformer.report.markup import Content, Markup, figure, join, note, tag
+from gradformer.report.page import page
+from gradformer.report.patterns import PairAttention, pair_attention, shows_attention
+from gradformer.report.scales import number
+from gradformer.training.files import replace_file
+from gradformer.training.keepsakes import LARGEST
+from gradformer.training.run import Predictions, Run
+
+
+def write_explanation(
+    run: Run,
+    data: Any,
+    out: Path,
+    *,
+    trial: int = 0,
+    layer: int | None = None,
+    most: int = 10,
+    **reading: Any,
+) -> Path:
+    """Write a page that shows what every head looks at in the graphs of ``data``; gives its path.
+
+    Args:
+        run: a run of a model that gives its attention.
+        data: a path, PyG, NetworkX or SMILES, as :meth:`Run.predict` takes it.
+        out: the HTML file.
+        trial: whose weights.
+        layer: which layer, from 1; the mean over all layers if not given.
+        most: graphs to show; larger ones than can be drawn are passed over.
+        reading: how to read ``data``.
+    """
+    model = run.model(trial)
+    if not shows_attention(model):
+        raise InputError(f"{run.folder}: {run.recipe.model.name} has no attention to explain")
+    layers = run.recipe.model.config.layers
+    if layer is not None and not 1 <= layer <= layers:
+        raise InputError(f"layer: got {layer}, expected 1 to {layers}")
+    store, user = run.pack(data, **reading)
+    graphs = [g for g in range(store.num_graphs) if 1 < store.sizes[g] <= LARGEST][:most]
+    if not graphs:
+        raise InputError(f"data: no graph has 2 to {LARGEST} nodes, so none can be drawn")
+    predicted = run.predict(store)
+    sections: list[tuple[str, str, Content]] = []
+    for graph in graphs:
+        name = f"Graph {graph if user is None else int(user.rows[graph])}"
+        if user is not None and user.smiles is not None:
+            name += f": {user.smiles[graph]}"
+        answer = None if run.schema.level == "node" else _answer(run, predicted, graph)
+        found = pair_attention(model, store, graph)
+        heads = _heads(found, sketch(store, graph), layer)
+        sections.append((f"graph-{graph}", name, join([answer, heads])))
+    which = "mean over all layers" if layer is None else f"layer {layer}"
+    text = (
+        f"Trial {trial}, {which}. Score: what query and key say. Decay: what the distance leaves "
+        "of it. Weight: the attention that results; a row for each node that looks."
+    )
+    title = f"What {run.recipe.model.name} looks at"
+    out = Path(out)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    replace_file(out, page(title, f"Run {run.folder.resolve().name}", note(text), sections))
+    return out
+
+
+def _answer(run: Run, predicted: Predictions, graph: int) -> Markup:
+    """The prediction for one graph, in words."""
+    value, spread = predicted.value[graph], predicted.spread[graph]
+    reading = run.reading
+    names = [f"output {k + 1}" for k in range(len(value))]
+    if reading is not None:
+        labels = reading.labels
+        names = list(labels.classes[0] if labels.task == "multiclass" else labels.targets)
+    several = len(predicted.trials) > 1
+    texts = [
+        f"{name} {number(float(v))}" + (f" ± {number(float(s), 2)}" if several else "")
+        for name, v, s in zip(names, value, spread)
+    ]
+    return tag("p", "Prediction: ", tag("b", ", ".join(texts)))
+
+
+def _heads(found: PairAttention, graph: Any, layer: int | None) -> Markup:
+    chosen = slice(None) if layer is None else slice(layer - 1, layer)
+    score, decay, weight = (
+        part[chosen].mean(axis=0) for part in (found.score, found.decay, found.weight)
+    )
+    rows = []
+    for head in range(len(weight)):
+        name = f"head {head + 1}"
+        low, high = float(score[head].min()), float(score[head].max())
+        pictures = [
+            figure(
+                draw_graph(f"Attention of {name} on the graph", graph, weight[head]),
+                focus(weight[head], graph.hops),
+            ),
+            figure(
+                draw_matrix(f"Score of {name}", score[head], low, max(high, low + 1e-9)),
+                f"score from {number(low, 3)} to {number(high, 3)}",
+            ),
+            figure(
+                draw_matrix(f"Decay of {name}", decay[head], 0.0, max(1.0, float(decay.max()))),
+                f"decay from {number(float(decay[head].min()), 2)} to "
+                f"{number(float(decay[head].max()), 2)}",
+            ),
+            figure(
+                draw_matrix(f"Weight of {name}", weight[head]),
+                f"weight up to {number(float(np.max(weight[head])), 2)}",
+            ),
+        ]
+        rows += [tag("h3", name.capitalize()), tag("div", *pictures, class_="patterns")]
+    return join(rows)
