@@ -88,7 +88,7 @@ def test_padding_changes_rounding_only() -> None:
 
 def test_a_loss_that_is_not_finite_stops_one_trial_only(alone: str) -> None:
     trials = make(0, 1)
-    train_epoch(trials[0], Stop())
+    train_epoch(trials[:1], Stop())
     trials[0].close_epoch()
     trials[0].weights.vector[0] = np.nan
     seen = []

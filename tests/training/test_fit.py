@@ -1,0 +1,169 @@
+"""From names, files and objects to runs; what is shown and written on the way."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+from torch_geometric.data import Data
+
+from gradformer.errors import ConfigError, InputError
+from gradformer.training.data import TrainingData
+from gradformer.training.fit import fit, resume
+from gradformer.training.loop import Stop, train
+from gradformer.training.progress import Display
+from gradformer.training.records import Recorder
+from gradformer.training.run import Run
+from gradformer.training.trial import Trial
+from tests.training import toy
+
+SMALL = [
+    "model.layers=1",
+    "model.width=8",
+    "model.heads=2",
+    "model.pe_steps=3",
+    "model.pe_width=2",
+    "train.epochs=2",
+    "train.warmup_epochs=0",
+]
+
+
+def some_graphs(count: int = 30) -> list[nx.Graph]:
+    rng = np.random.default_rng(0)
+    return [nx.gnp_random_graph(int(n), 0.5, seed=int(n)) for n in rng.integers(3, 9, count)]
+
+
+def test_a_benchmark_by_name_and_its_resumption(data_mirror: Path, tmp_path: Path) -> None:
+    run = fit(
+        "MUTAG", settings=SMALL, trials=2, mirror=data_mirror, out=tmp_path / "run", **toy.QUIET
+    )
+    assert run.recipe.dataset == "mutag"
+    assert run.results["metric"] == "accuracy"
+    assert len(run.results["test"]["values"]) == 2
+    bytes_before = (tmp_path / "run" / "results.json").read_bytes()
+    (tmp_path / "run" / "results.json").unlink()
+    (tmp_path / "run" / "trials" / "1" / "result.json").unlink()
+    resume(tmp_path / "run", **toy.QUIET)
+    assert (tmp_path / "run" / "results.json").read_bytes() == bytes_before
+
+
+def test_a_benchmark_of_one_graph_is_split_by_nodes(data_mirror: Path, tmp_path: Path) -> None:
+    settings = [*SMALL[:2], "model.heads=1", "train.epochs=1", "model.attention_dropout=0"]
+    out = tmp_path / "run"
+    run = fit("cora", settings=settings, trials=1, mirror=data_mirror, out=out, **toy.QUIET)
+    share = run.results["test"]["mean"] * 1000  # of 1,000 nodes
+    assert 0 < share < 1000
+    assert share == pytest.approx(round(share))
+
+
+def test_networkx_graphs_with_a_regression(tmp_path: Path) -> None:
+    graphs = some_graphs()
+    y = [100.5 + graph.number_of_edges() for graph in graphs]
+    run = fit(graphs, y=y, settings=SMALL, out=tmp_path / "run", **toy.QUIET)
+    assert run.results["metric"] == "mae"
+    found = run.predict(graphs[:5])
+    assert found.value.shape == (5, 1)
+    assert (np.abs(found.value - 110) < 30).all()  # in the units of y
+    again = Run.load(tmp_path / "run").predict(graphs[:5])
+    np.testing.assert_array_equal(again.value, found.value)
+    with pytest.raises(InputError, match="SMILES"):
+        run.predict(["CCO"])
+
+
+def test_a_file_of_graphs_and_its_resumption(tmp_path: Path) -> None:
+    path = tmp_path / "graphs.jsonl"
+    lines = [
+        {"num_nodes": len(g), "edges": list(g.edges), "y": "even" if len(g) % 2 else "odd"}
+        for g in some_graphs()
+    ]
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    run = fit(
+        str(path), settings=[*SMALL, "data.split=stratified"], out=tmp_path / "run", **toy.QUIET
+    )
+    assert run.reading is not None
+    assert run.reading.labels.classes == (("even", "odd"),)
+    assert resume(tmp_path / "run", **toy.QUIET).results == run.results
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines[1:]))
+    with pytest.raises(InputError, match="not those that the run began with"):
+        resume(tmp_path / "run", **toy.QUIET)
+
+
+def test_nodes_of_one_pyg_graph(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    y = torch.from_numpy(rng.integers(0, 3, 60))
+    edges = torch.from_numpy(np.argwhere(rng.random((60, 60)) < 0.1).T)
+    graph = Data(x=torch.nn.functional.one_hot(y, 3).float(), edge_index=edges, y=y)
+    settings = [*SMALL, "train.epochs=20", "train.lr=0.03", "model.local=gcn"]
+    run = fit([graph], level="node", settings=settings, out=tmp_path / "run", **toy.QUIET)
+    assert run.results["test"]["mean"] > 0.5
+    assert run.predict([graph]).value.shape == (60, 3)
+
+
+def test_wrong_names_and_options_are_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'zinc'"):
+        fit("zinк", out=tmp_path / "run")
+    with pytest.raises(ConfigError, match="smiles: not an option of the benchmark"):
+        fit("pattern-sample", smiles="x", out=tmp_path / "run")
+    with pytest.raises(InputError, match="expected PyG Data"):
+        fit([3.0], out=tmp_path / "run")
+    graphs, scaffold = some_graphs(), ["data.split=scaffold"]
+    with pytest.raises(ConfigError, match="scaffold needs molecules"):
+        fit(graphs, y=range(30), settings=scaffold, out=tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def trained(console: Console, epochs: int = 3) -> Trial:
+    recipe = toy.RECIPE.change(f"train.epochs={epochs}")
+    data: TrainingData = toy.data(recipe)
+    trial = Trial(0, recipe, data, data.collator("cpu"))
+    with Display([trial], console=console) as display:
+        train([trial], display.epoch, Stop())
+    return trial
+
+
+def test_plain_lines_where_there_is_no_terminal() -> None:
+    text = io.StringIO()
+    trained(Console(file=text, force_terminal=False))
+    lines = text.getvalue().splitlines()
+    assert lines[0].startswith("trial 0  epoch 1/3  loss ")
+    assert "graphs/s" in lines[0]
+    assert lines[0].endswith("left")
+    assert lines[-1].startswith("trial 0  epoch 3/3")
+    assert "\x1b" not in text.getvalue()
+
+
+def test_bars_in_a_terminal() -> None:
+    text = io.StringIO()
+    trained(Console(file=text, force_terminal=True, width=150))
+    shown = text.getvalue()
+    assert "3/3" in shown
+    assert "val accuracy" in shown
+
+
+def test_curves_for_tensorboard(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    recorder = Recorder(tmp_path / "record.jsonl", tensorboard=True)
+    for epoch in (1, 2):
+        values = {"epoch": epoch, "loss": 0.5, "val": {"mae": 0.25}, "starts": [[2.0, 3.0]]}
+        recorder.epoch(0, values)
+    recorder.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard" / "trial-0"))
+    events.Reload()
+    assert [(e.step, e.value) for e in events.Scalars("val/mae")] == [(1, 0.25), (2, 0.25)]
+    assert [e.value for e in events.Scalars("start/0/1")] == [3.0, 3.0]
+
+
+def test_bfloat16_trains_too() -> None:
+    recipe = toy.RECIPE.change("train.precision=bf16")
+    data = toy.data(recipe)
+    trial = Trial(0, recipe, data, data.collator("cpu"))
+    train([trial], lambda *_: None, Stop())
+    assert trial.progress.status == "finished"
+    assert trial.weights.vector.dtype == torch.float32
