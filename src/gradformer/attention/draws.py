@@ -56,11 +56,16 @@ def row_keys(seed: Tensor, graph_id: Tensor, head: Tensor | int, row: Tensor) ->
     return mix(mix(site_key(seed) + graph_id.int()) + (head << 24) + row.int())
 
 
-def threshold(p: float) -> int:
-    """The least u (signed) that is kept when a share ``p`` is dropped."""
+def share(p: float) -> float:
+    """``p`` if it can be the share that dropout zeroes."""
     if not 0.0 <= p < 1.0:
         raise ConfigError(f"dropout: got {p}, expected a share in [0, 1)")
-    return round(p * (1 << 32)) - (1 << 31)
+    return p
+
+
+def threshold(p: float) -> int:
+    """The least u (signed) that is kept when a share ``p`` is dropped."""
+    return round(share(p) * (1 << 32)) - (1 << 31)
 
 
 def keep(row_key: Tensor, column: Tensor, p: float) -> Tensor:

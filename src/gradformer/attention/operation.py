@@ -11,6 +11,7 @@ from torch import Tensor
 
 from gradformer.attention.availability import why_no_triton
 from gradformer.attention.decay import Table
+from gradformer.attention.draws import share
 from gradformer.attention.layout import Layout
 from gradformer.attention.reference import reference_attention
 from gradformer.errors import ConfigError, InputError, choice
@@ -139,7 +140,7 @@ def decay_attention(
     torch.Size([3, 1, 4])
     """
     _check(q, k, v, layout, distance, bias)
-    if dropout > 0.0 and (seed is None or seed.shape != (3,)):
+    if share(dropout) > 0.0 and (seed is None or seed.shape != (3,)):
         raise InputError("seed: dropout needs an integer tensor (trial seed, step, site)")
     mul_table, add_table = _table("mul", mul, q), _table("add", add, q)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
@@ -209,5 +210,8 @@ def _check(
         need = int((layout.pair_ptr + sizes * sizes).max())
         if distance.numel() < need:
             raise InputError(f"distance: has {distance.numel()} bytes, the layout needs {need}")
+        pairs = int(layout.packed_ptr[-1])
+        if bias is not None and len(bias) < pairs:
+            raise InputError(f"bias: has {len(bias)} rows, but there are {pairs} pairs")
     if bias is not None and bias.shape[1:] != q.shape[1:2]:
         raise InputError(f"bias: expected [pairs, {q.shape[1]} heads], got {list(bias.shape)}")

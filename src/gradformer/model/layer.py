@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from gradformer.attention import Tables, decay_attention
-from gradformer.attention.draws import Site
+from gradformer.attention.draws import Site, share
 from gradformer.errors import ConfigError
 from gradformer.graphs.batch import Batch
 from gradformer.model.local import GatedGCN
@@ -19,7 +19,7 @@ class Attention(Site):
         super().__init__()
         if width % heads:
             raise ConfigError(f"heads: {heads} does not divide the width {width}")
-        self.heads, self.dropout = heads, dropout
+        self.heads, self.dropout = heads, share(dropout)
         self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -117,13 +117,13 @@ class GradformerLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         nodes, seeds = batch.nodes, batch.seeds
         y = self.attention_out_dropout(self.attention(x, tables, batch), nodes, seeds)
-        y = self.attention_norm(x + self.attention_path(y, nodes, seeds), nodes)
+        y = self.attention_norm(self.attention_path(y, nodes, seeds), nodes, add=x)
         if self.local is not None and self.local_norm is not None:
             if isinstance(self.local, GatedGCN) and self.local.gate is not None:
                 z, e = self.local(x, e, batch, position)
             else:
                 z, e = self.local(x, e, batch)
             z = self.local_path(self.local_dropout(z, nodes, seeds), nodes, seeds)
-            y = y + self.local_norm(x + z if self.add_residual else z, nodes)
+            y = y + self.local_norm(z, nodes, add=x if self.add_residual else None)
         change = self.path(self.feed_forward(y, batch), nodes, seeds)
-        return self.norm(y + change, nodes), e
+        return self.norm(change, nodes, add=y), e

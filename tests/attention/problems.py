@@ -1,0 +1,92 @@
+"""Random packed graphs with queries, keys, values, distances, and what an engine makes of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from gradformer.attention import Decay, Layout, Table, decay_attention, use_engine
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Inputs in float64; ``cotangent`` [nodes, heads, d] weighs the outputs in the loss."""
+
+    layout: Layout
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    distance: Tensor
+    cotangent: Tensor
+
+    def to(self, device: str) -> Problem:
+        layout = self.layout
+        layout = replace(
+            layout,
+            node_ptr=layout.node_ptr.to(device),
+            pair_ptr=layout.pair_ptr.to(device),
+            graph_id=layout.graph_id.to(device),
+        )
+        tensors = (t.to(device) for t in (self.q, self.k, self.v, self.distance, self.cotangent))
+        return Problem(layout, *tensors)
+
+
+def random_problem(
+    sizes: Sequence[int],
+    heads: int = 2,
+    width: int = 4,
+    *,
+    diameter: int = 6,
+    unreachable: float = 0.1,
+    saturated: float = 0.0,
+    seed: int = 0,
+) -> Problem:
+    """Distances 0..diameter at random, some of them 255 (unreachable) and 254 (saturated)."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.arange(len(sizes)) * 7 + 3
+    layout = Layout.from_sizes(sizes, graph_id=ids)
+    layout = replace(layout, diameter=254 if saturated else diameter)
+    pairs = sum(n * n for n in sizes)
+    distance = torch.randint(0, diameter + 1, (pairs,), generator=generator).byte()
+    chance = torch.rand(pairs, generator=generator)
+    distance[chance < unreachable + saturated] = 254
+    distance[chance < unreachable] = 255
+    shape = (layout.capacity, heads, width)
+    q, k, v, cotangent = torch.randn(4, *shape, generator=generator, dtype=torch.float64)
+    return Problem(layout, q, k, v, distance, cotangent)
+
+
+def solve(
+    problem: Problem,
+    decay: Decay | None,
+    engine: str,
+    dtype: torch.dtype,
+    dropout: float = 0.0,
+) -> dict[str, Tensor]:
+    """Output, and gradients of q, k, v and the decay's parameters, of one engine in one type.
+
+    The tables are float32 where the engine computes in float32 or less.
+    """
+    q, k, v = (t.to(dtype, copy=True).requires_grad_() for t in (problem.q, problem.k, problem.v))
+    mul: Table | None = None
+    add: Table | None = None
+    if decay is not None:
+        decay = decay.to(torch.float64 if dtype == torch.float64 else torch.float32)
+        decay.zero_grad()
+        (tables,) = decay()
+        mul, add = tables.mul, tables.add
+    seed = torch.tensor([5, 6, 7], device=q.device)
+    with use_engine(engine):
+        out = decay_attention(
+            q, k, v, problem.layout, problem.distance, mul, add, dropout=dropout, seed=seed
+        )
+    (out * problem.cotangent.to(dtype)).sum().backward()
+    found = {"out": out.detach(), "q": q.grad, "k": k.grad, "v": v.grad}
+    if decay is not None:
+        found |= {name: p.grad for name, p in decay.named_parameters()}
+    missing = [name for name, value in found.items() if value is None]
+    assert not missing, f"no gradient: {missing}"
+    return {name: value.clone() for name, value in found.items() if value is not None}
