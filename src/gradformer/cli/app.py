@@ -14,9 +14,12 @@ from gradformer.cli.data import data_app
 from gradformer.cli.doctor import doctor
 from gradformer.cli.embed import embed
 from gradformer.cli.evaluate import evaluate
+from gradformer.cli.explain import explain
+from gradformer.cli.export import export
 from gradformer.cli.models import models
 from gradformer.cli.predict import predict
 from gradformer.cli.report import report
+from gradformer.cli.search import search
 from gradformer.cli.train import train
 from gradformer.errors import GradformerError, GradformerWarning
 
@@ -94,7 +97,7 @@ def main() -> None:
     app()
 
 
-for verb in (train, evaluate, predict, embed, report, models, doctor):
+for verb in (train, evaluate, predict, embed, explain, report, search, models, doctor, export):
     app.command()(verb)
 app.add_typer(data_app, name="data")
 

@@ -63,18 +63,19 @@ def fit(
         reading: how to read ``data``: ``smiles``, ``target``, ``y``, ``task``, ``skip_invalid`` …
     """
     if recipe is None:
-        recipe = load_recipe(_recipe_name(data), model=model, preset=preset, settings=settings)
-        if isinstance(data, str | Path) and not _is_benchmark(data):
-            recipe = replace(recipe, dataset=str(data))
+        recipe = load_recipe(recipe_name(data), model=model, preset=preset, settings=settings)
     elif model is not None or preset is not None:
         raise ConfigError("recipe: give either a recipe, or a model and a preset")
     else:
         recipe = recipe.change(*settings)
     if trials is not None:
         recipe = replace(recipe, trials=trials)
+    if isinstance(data, str | Path) and not (_is_benchmark(data) and not is_card(str(data))):
+        name = find_card(str(data)).name if _is_benchmark(data) else str(data)
+        recipe = replace(recipe, dataset=name)
     where = find_device(device)
     with joined(where), _precision(recipe.train.precision):
-        material, origin = _material(data, recipe, mirror, reading)
+        material, origin = prepare(data, recipe, mirror, reading)
         folder = Path(from_first(_new_name(recipe, out)))
         if is_first():
             _make(folder, overwrite)
@@ -115,7 +116,7 @@ def again(run: Run, mirror: str | Path | None = None, data: Any = None) -> Train
             raise InputError(f"{run.folder}: was trained on Python objects; give them as data")
         data = origin["path"] if origin["kind"] == "file" else run.recipe.dataset
     reading = origin.get("options", {})
-    material, _ = _material(data, run.recipe, mirror or origin.get("mirror"), reading)
+    material, _ = prepare(data, run.recipe, mirror or origin.get("mirror"), reading)
     if material.store.content != origin["content"]:
         raise InputError(f"{run.folder}: the data are not those that the run began with")
     return material
@@ -139,7 +140,7 @@ def _train(
     return Run.load(folder)
 
 
-def _material(
+def prepare(
     data: Any, recipe: Recipe, mirror: str | Path | None, reading: dict[str, Any]
 ) -> tuple[TrainingData, dict[str, Any]]:
     """The data to train on, and how to find them again."""
@@ -170,7 +171,7 @@ def _is_benchmark(data: Any) -> bool:
     return (name in recipe_names() and name != OWN) or (is_card(name) and not Path(name).exists())
 
 
-def _recipe_name(data: Any) -> str:
+def recipe_name(data: Any) -> str:
     if not _is_benchmark(data):
         if isinstance(data, str) and not Path(data).exists():
             find_card(data)  # raises with the nearest name

@@ -116,8 +116,7 @@ class Run:
     def trials(self) -> list[int]:
         """Trials that have weights to predict with."""
         folder = self.folder / "trials"
-        found = [int(p.name) for p in folder.iterdir() if (p / "model.safetensors").is_file()]
-        return sorted(found)
+        return sorted(int(path.parent.name) for path in folder.glob("*/model.safetensors"))
 
     def model(self, trial: int = 0) -> GraphModel:
         """The model of a trial with its selected weights, in eval mode."""

@@ -1,0 +1,63 @@
+"""``gradformer explain``: what every head looks at."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from gradformer.cli.options import Mirror, RunFolder
+
+
+def explain(
+    folder: RunFolder,
+    data: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE",
+            help="Your graphs, or the name of a benchmark (default: the run's example graphs).",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="HTML file to write (default: RUN/attention.html)."),
+    ] = None,
+    most: Annotated[int, typer.Option(min=1, help="Graphs to show.")] = 5,
+    layer: Annotated[
+        int | None, typer.Option(min=1, help="One layer (default: the mean over all).")
+    ] = None,
+    trial: Annotated[int, typer.Option(min=0, help="Trial whose model is shown.")] = 0,
+    mirror: Mirror = None,
+) -> None:
+    """Draw the attention of every head on the graph: score, decay, and the weight that results.
+
+    One self-contained HTML page.
+
+    Example: [bold]gradformer explain runs/mine new.csv -o attention.html[/bold]
+    """
+    from gradformer.errors import InputError
+    from gradformer.report import write_explanation
+    from gradformer.training.keepsakes import load_examples
+    from gradformer.training.run import Run
+
+    run = Run.load(folder)
+    graphs = load_examples(folder) if data is None else _graphs(run, data, most, mirror)
+    if graphs is None:
+        raise InputError(f"{folder}: kept no example graph; name a FILE with graphs to draw")
+    out = out or folder / "attention.html"
+    typer.echo(write_explanation(run, graphs, out, trial=trial, layer=layer, most=most))
+
+
+def _graphs(run: Any, data: str, most: int, mirror: Path | None) -> Any:
+    """A file as it is; of a benchmark the first graphs that can be drawn."""
+    import numpy as np
+
+    from gradformer.training.inference import open_data
+    from gradformer.training.keepsakes import LARGEST, take
+
+    if Path(data).exists():
+        return data
+    store, _ = open_data(run, data, mirror)
+    drawable = np.flatnonzero((store.sizes > 1) & (store.sizes <= LARGEST))
+    return take(store, drawable[:most]) if len(drawable) else store

@@ -1,0 +1,35 @@
+"""``gradformer export``: a trained model to give away."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gradformer.cli.options import RunFolder
+
+
+def export(
+    folder: RunFolder,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="Folder to make (default: RUN-export)."),
+    ] = None,
+    trial: Annotated[
+        int | None, typer.Option(min=0, help="Which trial (default: the best by validation).")
+    ] = None,
+) -> None:
+    """Write one model as a small folder: weights (safetensors), recipe, what its inputs look like.
+
+    The folder is a run of its own: predict, evaluate, embed and explain take it.
+
+    Example: [bold]gradformer export runs/mine -o mine-model[/bold]
+    """
+    from gradformer.training.export import best_trial
+    from gradformer.training.export import export as write
+    from gradformer.training.run import Run
+
+    run = Run.load(folder)
+    out = out or folder.with_name(f"{folder.resolve().name}-export")
+    typer.echo(write(run, out, best_trial(run) if trial is None else trial).folder)

@@ -1,0 +1,57 @@
+"""A trained model as a folder of its own, to be given away."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+from gradformer.errors import InputError
+from gradformer.training.files import read_json, replace_file, replace_json, writing
+from gradformer.training.run import Run
+from gradformer.training.trials import summary
+
+
+def export(run: Run, out: str | Path, trial: int = 0) -> Run:
+    """Write the model of one trial into the new folder ``out``.
+
+    It holds ``recipe.yaml``, ``data.json`` (what the inputs look like), ``results.json`` and
+    ``trials/0`` with ``model.safetensors``: a run of one trial that :meth:`Run.load` opens and that
+    predicts, without checkpoints, records or any path of this machine.
+    """
+    out = Path(out)
+    run.model(trial)  # raises where there is none
+    with writing(out):
+        if out.exists() and any(out.iterdir()):
+            raise InputError(f"{out}: exists already; choose another folder")
+        (out / "trials" / "0").mkdir(parents=True, exist_ok=True)
+        weights = Path("trials", str(trial), "model.safetensors")
+        shutil.copyfile(run.folder / weights, out / "trials" / "0" / "model.safetensors")
+    result = {**read_json(run.folder / "trials" / str(trial) / "result.json"), "trial": 0}
+    recipe = replace(
+        run.recipe,
+        dataset=Path(run.recipe.dataset).name,
+        trials=1,
+        seed=run.recipe.seed + trial,
+    )
+    stored = read_json(run.folder / "data.json")
+    stored["origin"] |= {"kind": "objects"}
+    for place in ("path", "mirror", "options"):
+        stored["origin"].pop(place, None)
+    stored["origin"]["name"] = recipe.dataset
+    replace_json(out / "data.json", stored)
+    replace_json(out / "trials" / "0" / "result.json", result)
+    replace_json(out / "results.json", summary([result], result["metric"]))
+    replace_file(out / "recipe.yaml", recipe.to_yaml())
+    return Run.load(out)
+
+
+def best_trial(run: Run) -> int:
+    """The trial with the best validation score."""
+    results = run.results
+    sign = 1 if results["lower_is_better"] else -1
+    good = [trial for trial in results["trials"] if trial["test"] is not None]
+    if not good:
+        raise InputError(f"{run.folder}: no trial ended well, so there is nothing to export")
+    best = min(good, key=lambda trial: sign * trial["val"][results["metric"]])
+    return int(best["trial"])

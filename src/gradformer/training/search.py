@@ -1,0 +1,256 @@
+"""Search over the ranges that a recipe states: random, or with successive halving.
+
+Halving begins with many candidates and few epochs; the best third by validation goes on with three
+times as many, until one has been trained in full. The test part stays closed: to a candidate it is
+replaced by the validation part, so that no file of a search knows a test score.
+
+``<folder>/plan.json`` what is searched · ``record.jsonl`` a line for each attempt ·
+``attempts/<rung>-<candidate>/`` its run · ``best.yaml`` the winner, for ``train --recipe``.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from gradformer.errors import ConfigError, InputError, choice
+from gradformer.graphs.splits import Split
+from gradformer.training.data import TrainingData, structure_for
+from gradformer.training.files import read_json, replace_file, replace_json, writing
+from gradformer.training.fit import fit, prepare, resume
+from gradformer.training.loop import StoppedError
+from gradformer.training.recipe import Recipe
+from gradformer.training.run import Run
+
+METHODS = ("halving", "random")
+REDUCTION = 3
+"""Of the candidates of a rung one in so many goes on, with so many times the epochs."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides a search; ``data`` is a name or a path, read with ``reading``."""
+
+    data: str
+    recipe: Recipe
+    space: Mapping[str, Sequence[Any]]
+    method: str = "halving"
+    samples: int = 9
+    seed: int = 0
+    reading: Mapping[str, Any] | None = None
+    mirror: str | None = None
+
+    def __post_init__(self) -> None:
+        choice("method", self.method, METHODS)
+        if not self.space:
+            raise ConfigError(
+                "space: the recipe states no ranges to search; give some, as in "
+                "--range model.decay=0.4,0.6,0.8"
+            )
+        for name, values in self.space.items():
+            if not values:
+                raise ConfigError(f"{name}: the range holds no value")
+            for value in values:  # an impossible value is said before anything is trained
+                self.recipe.change(f"{name}={value}")
+        if self.samples < 1:
+            raise ConfigError(f"samples: got {self.samples}, expected at least 1")
+
+    def candidates(self) -> list[tuple[str, ...]]:
+        """Different settings, drawn from ``seed``; all there are if they are no more than asked."""
+        names, lists = list(self.space), list(self.space.values())
+        total = math.prod(len(values) for values in lists)
+        drawn = random.Random(self.seed).sample(range(total), min(self.samples, total))
+        found = []
+        for number in drawn:
+            settings = []
+            for name, values in zip(names, lists):
+                number, place = divmod(number, len(values))
+                settings.append(f"{name}={values[place]}")
+            found.append(tuple(settings))
+        return found
+
+    def rungs(self) -> list[tuple[int, int]]:
+        """(candidates, epochs) of each rung.
+
+        >>> from gradformer.training.recipe import load_recipe
+        >>> Plan("own", load_recipe("own"), {"model.width": [32, 48, 64]}).rungs()
+        [(3, 20), (1, 60)]
+        """
+        count, epochs = len(self.candidates()), self.recipe.train.epochs
+        if self.method == "random":
+            return [(count, epochs)]
+        counts = [count]
+        while counts[-1] > 1:
+            counts.append(max(counts[-1] // REDUCTION, 1))
+        last = len(counts) - 1
+        return [
+            (number, max(round(epochs / REDUCTION ** (last - rung)), 1))
+            for rung, number in enumerate(counts)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        return {
+            "data": self.data,
+            "recipe": self.recipe.to_dict(),
+            "space": {name: list(values) for name, values in self.space.items()},
+            "method": self.method,
+            "samples": self.samples,
+            "seed": self.seed,
+            "reading": dict(self.reading or {}),
+            "mirror": self.mirror,
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Plan:
+        return cls(**{**values, "recipe": Recipe.from_dict(values["recipe"])})
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A candidate on a rung: its settings and validation scores, None where it diverged."""
+
+    rung: int
+    candidate: int
+    settings: tuple[str, ...]
+    epochs: int
+    metric: str
+    val: float | None
+    std: float | None
+
+
+@dataclass(frozen=True)
+class Found:
+    """The end of a search: the best recipe, what it changes, and every attempt in order."""
+
+    folder: Path
+    best: Recipe
+    settings: tuple[str, ...]
+    attempts: list[Attempt]
+
+
+def search(
+    plan: Plan,
+    folder: str | Path,
+    *,
+    device: str = "auto",
+    tell: Callable[[Attempt], None] = lambda attempt: None,
+) -> Found:
+    """Carry out ``plan`` in ``folder``; a search that was stopped there goes on where it was."""
+    folder = Path(folder)
+    _begin(plan, folder)
+    open_data = _Opened(plan)
+    candidates = plan.candidates()
+    alive = list(range(len(candidates)))
+    attempts: list[Attempt] = []
+    for rung, (count, epochs) in enumerate(plan.rungs()):
+        alive = alive[:count]
+        made = []
+        for candidate in alive:
+            recipe = _shortened(plan.recipe.change(*candidates[candidate]), epochs)
+            place = folder / "attempts" / f"{rung}-{candidate}"
+            run = _attempt(place, recipe, open_data, device, folder)
+            outcome = run.results
+            made.append(
+                Attempt(
+                    rung,
+                    candidate,
+                    candidates[candidate],
+                    epochs,
+                    outcome["metric"],
+                    outcome["val"]["mean"],
+                    outcome["val"]["std"],
+                )
+            )
+            attempts.append(made[-1])
+            _record(folder, attempts)
+            tell(made[-1])
+        sign = 1 if outcome["lower_is_better"] else -1
+        ranked = sorted(made, key=lambda a: math.inf if a.val is None else sign * a.val)
+        alive = [attempt.candidate for attempt in ranked]
+    if ranked[0].val is None:
+        raise InputError(f"{folder}: every candidate diverged; try lower rates (train.lr)")
+    settings = candidates[alive[0]]
+    best = plan.recipe.change(*settings)
+    replace_file(folder / "best.yaml", best.to_yaml())
+    return Found(folder, best, settings, attempts)
+
+
+def load_plan(folder: str | Path) -> Plan:
+    """The plan of a search that was begun."""
+    path = Path(folder) / "plan.json"
+    if not path.is_file():
+        raise InputError(f"{folder}: not a search (there is no plan.json)")
+    return Plan.from_dict(read_json(path))
+
+
+def _begin(plan: Plan, folder: Path) -> None:
+    path = folder / "plan.json"
+    if path.is_file():
+        if read_json(path) != json.loads(json.dumps(plan.to_dict())):
+            raise InputError(
+                f"{folder}: holds a search with another plan; choose another folder, or continue "
+                f"that one: gradformer search --resume {folder}"
+            )
+        return
+    with writing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise InputError(f"{folder}: exists already and is no search; choose another folder")
+    replace_json(path, plan.to_dict())
+
+
+def _attempt(place: Path, recipe: Recipe, open_data: _Opened, device: str, folder: Path) -> Run:
+    """The finished run of one attempt: as it is there, continued, or trained."""
+    if (place / "results.json").is_file():
+        return Run.load(place)
+    options: dict[str, Any] = {"device": device, "tensorboard": False, "quiet": True}
+    try:
+        if (place / "recipe.yaml").is_file():
+            return resume(place, open_data(recipe), **options)
+        return fit(open_data(recipe), recipe=recipe, out=place, **options)
+    except StoppedError as stopped:
+        raise StoppedError(
+            f"stopped and saved; continue: gradformer search --resume {folder}", stopped.signal
+        ) from None
+
+
+class _Opened:
+    """The data of a plan with the test part closed, opened once for each structure they need."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._known: dict[Any, TrainingData] = {}
+
+    def __call__(self, recipe: Recipe) -> TrainingData:
+        key = (structure_for(recipe.model.config.needs()), recipe.data)
+        if key not in self._known:
+            plan = self._plan
+            data, _ = prepare(plan.data, recipe, plan.mirror, dict(plan.reading or {}))
+            self._known[key] = closed(data)
+        return self._known[key]
+
+
+def closed(data: TrainingData) -> TrainingData:
+    """The same data with the validation part in the place of the test part."""
+
+    def split(seed: int) -> Split:
+        parts = data.split(seed)
+        return parts._replace(test=parts.val)
+
+    return replace(data, split=split)
+
+
+def _shortened(recipe: Recipe, epochs: int) -> Recipe:
+    """The recipe with fewer epochs, its warm-up as much shorter."""
+    warmup = recipe.train.warmup_epochs * epochs / recipe.train.epochs
+    return recipe.change(f"train.epochs={epochs}", f"train.warmup_epochs={warmup}")
+
+
+def _record(folder: Path, attempts: Sequence[Attempt]) -> None:
+    lines = (json.dumps({"kind": "attempt", **vars(attempt)}) for attempt in attempts)
+    replace_file(folder / "record.jsonl", "".join(line + "\n" for line in lines))
