@@ -9,7 +9,7 @@ import pytest
 from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.cards import card_names
-from gradformer.model.base import create_model, model_class
+from gradformer.model.base import MODELS, create_model, model_class
 from gradformer.training.recipe import Recipe, load_recipe, presets, recipe_names, search_space
 
 SCHEMA = Schema(node=(5,), edge=(3,), level="graph", task="regression", outputs=1)
@@ -48,6 +48,18 @@ def test_another_model_brings_its_own_defaults() -> None:
     assert recipe.model.config == model_class("gt").Config(layers=3)
     assert recipe.train == load_recipe("zinc").train
     assert create_model("gt", SCHEMA, layers=3).config == recipe.model.config
+
+
+@pytest.mark.parametrize("name", card_names())
+def test_every_model_has_a_recipe_for_every_dataset(name: str) -> None:
+    for model in (*MODELS, "gradformer"):
+        assert load_recipe(name, model=model).model.name == model
+
+
+def test_baselines_take_what_they_have() -> None:
+    config = load_recipe("nci1", model="gcn").model.config
+    assert config == model_class("gcn").Config(layers=4, width=64, dropout=0.0, pool="add")  # type: ignore[call-arg]
+    assert load_recipe("cluster", model="graphgps").model.config.layers == 16
 
 
 @pytest.mark.parametrize(

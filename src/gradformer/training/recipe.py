@@ -1,14 +1,15 @@
 """A recipe: everything that decides a training run, in one typed, frozen value.
 
 A recipe file is YAML with the sections of :class:`Recipe`. Files of the package may also have
-``base`` (another recipe that this one changes), ``presets`` (small changes by name) and ``search``
-(lists of values for options, which ``gradformer search`` draws from).
+``base`` (another recipe that this one changes), ``presets`` (small changes by name), ``baselines``
+(options for any other model, as far as it has them) and ``search`` (lists of values for options,
+which ``gradformer search`` draws from).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from gradformer.training.schedule import SCHEDULES
 PRECISIONS = ("float32", "tf32", "bf16")
 DEFAULT_MODEL = "gradformer"
 _SECTIONS = ("dataset", "model", "data", "train", "trials", "seed")
-_EXTRA = ("base", "presets", "search")
+_EXTRA = ("base", "presets", "baselines", "search")
 
 
 def _option(default: Any, text: str) -> Any:
@@ -167,7 +168,8 @@ def load_recipe(
     Args:
         name: a dataset (``zinc``), a recipe (``cluster-16``), or the path of a YAML file.
         model: another model; its own recipe ``<name>-<model>`` is used where there is one, else
-            the model's defaults with the dataset's way of training.
+            the model's defaults, with the options under ``baselines`` that it has, and the
+            dataset's way of training.
         preset: one of the presets in the file.
         settings: changes as ``a.b=c``, applied last.
 
@@ -197,7 +199,11 @@ def _find(name: str, model: str | None, preset: str | None) -> dict[str, Any]:
     values = {key: value for key, value in raw.items() if key not in _EXTRA}
     if preset is not None:
         values = merge(values, known[preset] or {})
-    return values if model is None else merge(values, {"model": {"name": model}})
+    if model is None or _section(values, "model").get("name", DEFAULT_MODEL) == model:
+        return values
+    own = {option.name for option in fields(model_class(model).Config)}
+    shared = {n: v for n, v in _section(raw, "baselines").items() if n in own}
+    return merge(values, {"model": {"name": model, **shared}})
 
 
 def _raw(name: str) -> dict[str, Any]:
@@ -212,7 +218,12 @@ def _raw(name: str) -> dict[str, Any]:
         text = files("gradformer.recipes").joinpath(f"{name}.yaml").read_text
         values = _read(text, f"{name}.yaml")
     base = values.pop("base", None)
-    return values if base is None else merge(_raw(str(base)), values)
+    if base is None:
+        return values
+    under = _raw(str(base))
+    if "name" in _section(values, "model"):  # what is said of one model is not said of another
+        under = {name: value for name, value in under.items() if name not in _EXTRA}
+    return merge(under, values)
 
 
 def _read(text: Any, where: str) -> dict[str, Any]:
