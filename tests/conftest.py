@@ -6,8 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+import torch
 
-os.environ.setdefault("TRITON_INTERPRET", "1")
+DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+if DEVICE == "cpu":  # Triton reads it when it is imported: kernels run in its interpreter
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("GRADFORMER_SHARED", ROOT.parent / "shared"))
 
@@ -21,6 +24,12 @@ def shared_path(*parts: str) -> Path:
 
 
 @pytest.fixture
+def device() -> str:
+    """Where Triton kernels run: on the GPU, or on the CPU in Triton's interpreter."""
+    return DEVICE
+
+
+@pytest.fixture
 def data_mirror() -> Path:
     """The mirror of raw dataset files."""
     return shared_path("data")
@@ -30,3 +39,12 @@ def data_mirror() -> Path:
 def golden_folder() -> Path:
     """The reference numbers of the models."""
     return shared_path("golden")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests marked ``gpu`` are skipped where there is none."""
+    if DEVICE == "cuda":
+        return
+    for item in items:
+        if item.get_closest_marker("gpu"):
+            item.add_marker(pytest.mark.skip(reason="needs a CUDA device"))
