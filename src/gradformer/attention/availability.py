@@ -6,6 +6,7 @@ import os
 from functools import cache
 
 import torch
+from torch import Tensor
 
 
 @cache
@@ -32,3 +33,16 @@ def why_no_triton(device: torch.device, *, interpret: bool = False) -> str | Non
     if device.type == "cuda" or (interpret and interpreting()):
         return None
     return f"Triton kernels need a CUDA device, the tensors are on {device.type}"
+
+
+def runs_kernels(x: Tensor) -> bool:
+    """Whether Triton kernels take ``x`` in place of plain torch code.
+
+    They compute in float32 at most, and stand back when the reference engine is asked for.
+    """
+    from gradformer.attention import operation
+
+    engine = operation.current_engine()
+    if engine == "reference" or x.dtype == torch.float64 or not x.numel():
+        return False
+    return why_no_triton(x.device, interpret=engine == "fused") is None

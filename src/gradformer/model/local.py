@@ -13,8 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gradformer.attention.availability import runs_kernels
 from gradformer.errors import ConfigError, suggest
-from gradformer.graphs.batch import Batch
+from gradformer.graphs.batch import Batch, Edges
+from gradformer.model import fused_messages
 from gradformer.model.parts import MLP, BatchNorm, Dropout
 from gradformer.model.segments import (
     from_source,
@@ -41,6 +43,8 @@ class GIN(nn.Module):
         return x if self.eps is None else (1.0 + self.eps) * x
 
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
+        if runs_kernels(x):
+            return self.mlp(fused_messages.gin(x, self.eps, batch.edges)), e
         y = self.own(x) + sum_to_target(from_source(x, batch.edges), batch.edges)
         return self.mlp(y), e
 
@@ -52,6 +56,8 @@ class GINE(GIN):
 
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
         assert e is not None
+        if runs_kernels(x):
+            return self.mlp(fused_messages.gine(x, e, self.eps, batch.edges)), e
         message = (from_source(x, batch.edges) + e).relu()
         return self.mlp(self.own(x) + sum_to_target(message, batch.edges)), e
 
@@ -101,20 +107,35 @@ class GatedGCN(nn.Module):
     ) -> Local:
         assert e is not None
         edges = batch.edges
-        u = from_target(self.D(x), edges) + from_source(self.E(x), edges) + self.C(e)
-        gate = u.sigmoid()
+        r = None
         if self.gate is not None:
             assert position is not None
             apart = from_target(position, edges) - from_source(position, edges)
-            gate = gate * self.gate(apart.square().sum(1, keepdim=True)).sigmoid()
-        total = sum_to_target(gate * from_source(self.B(x), edges), edges)
-        mean = total / (sum_to_target(gate, edges) + 1e-6)
-        y = self.norm(self.A(x) + mean, batch.nodes).relu()
+            r = self.gate(apart.square().sum(1, keepdim=True)).sigmoid()
+        messages = self._fused if runs_kernels(x) else self._plain
+        u, h = messages(x, e, r, edges)
+        y = self.norm(h, batch.nodes, relu=True)
         y = self.dropout(y, batch.nodes, batch.seeds)
         if self.edge_norm is not None:
-            change = self.edge_norm(u, edges.rows).relu()
+            change = self.edge_norm(u, edges.rows, relu=True)
             e = e + self.edge_dropout(change, edges.rows, batch.seeds)
         return (x + y if self.residual else y), e
+
+    def _plain(self, x: Tensor, e: Tensor, r: Tensor | None, edges: Edges) -> tuple[Tensor, Tensor]:
+        """u [edges, out] and what is normalised [nodes, out]."""
+        u = from_target(self.D(x), edges) + from_source(self.E(x), edges) + self.C(e)
+        gate = u.sigmoid() if r is None else u.sigmoid() * r
+        total = sum_to_target(gate * from_source(self.B(x), edges), edges)
+        return u, self.A(x) + total / (sum_to_target(gate, edges) + 1e-6)
+
+    def _fused(self, x: Tensor, e: Tensor, r: Tensor | None, edges: Edges) -> tuple[Tensor, Tensor]:
+        """The same; the four maps of x are one product."""
+        maps = self.A, self.D, self.B, self.E
+        weight, bias = torch.cat([m.weight for m in maps]), torch.cat([m.bias for m in maps])
+        terms = nn.functional.linear(x, weight, bias)
+        same = e.stride(0) == 0  # one row for all edges
+        c = self.C(e[:1]).expand(len(e), -1) if same else self.C(e)
+        return fused_messages.gated(terms, c, r, edges)
 
 
 class GCN(nn.Module):

@@ -1,7 +1,8 @@
 """Sums and gathers along edges, in a fixed order: the same input gives the same bits twice.
 
-Each of the two functions is the other's derivative, so they can be differentiated any number of
-times. Plain torch; edges are sorted (see :class:`gradformer.graphs.batch.Edges`).
+A gather's derivative is a sum and a sum's a gather, so they can be differentiated any number of
+times. Edges are sorted (see :class:`gradformer.graphs.batch.Edges`). Plain torch, or one kernel
+for each sum and each gather that skips padding where Triton runs.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gradformer.attention.availability import runs_kernels
 from gradformer.graphs.batch import Edges
+from gradformer.model.fused_messages import gather_real, segment_sum
 
 
 class _Gather(torch.autograd.Function):
@@ -35,6 +38,8 @@ class _Sum(torch.autograd.Function):
         ctx: Any, values: Tensor, index: Tensor, ptr: Tensor, order: Tensor | None
     ) -> Tensor:
         ctx.indices = index, ptr, order
+        if runs_kernels(values):
+            return segment_sum(values, ptr, order)
         if values.is_cuda:
             ordered = values if order is None else values.index_select(0, order)
             return torch.segment_reduce(ordered, "sum", offsets=ptr.long(), axis=0, unsafe=True)
@@ -49,13 +54,27 @@ class _Sum(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
-        index, ptr, _ = ctx.indices
-        gathered = _Gather.apply(grad.contiguous(), *ctx.indices)
-        if not grad.is_cuda and int(ptr[-1]) == len(index):
-            return gathered, None, None, None
-        place = torch.arange(len(index), device=grad.device)
-        real = (place < ptr[-1]).view(-1, *(1,) * (grad.dim() - 1))
-        return torch.where(real, gathered, 0.0), None, None, None  # padding took no part
+        return _Spread.apply(grad, *ctx.indices), None, None, None
+
+
+class _Spread(torch.autograd.Function):
+    """x [nodes, c] → x[index] [edges, c], zero at padded edges, which take no part in sums."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor, ptr: Tensor, order: Tensor | None) -> Tensor:
+        ctx.indices = index, ptr, order
+        if runs_kernels(x):
+            return gather_real(x, index, ptr)
+        gathered = x.index_select(0, index)
+        if not x.is_cuda and int(ptr[-1]) == len(index):
+            return gathered
+        place = torch.arange(len(index), device=x.device)
+        real = (place < ptr[-1]).view(-1, *(1,) * (x.dim() - 1))
+        return torch.where(real, gathered, 0.0)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
+        return _Sum.apply(grad, *ctx.indices), None, None, None
 
 
 def from_source(x: Tensor, edges: Edges) -> Tensor:
