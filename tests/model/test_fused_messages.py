@@ -7,10 +7,11 @@ import torch
 from torch import Tensor, nn
 
 from gradformer import use_engine
+from gradformer.attention.availability import runs_kernels
 from gradformer.attention.layout import Layout, Rows
 from gradformer.errors import ConfigError
 from gradformer.graphs.batch import Batch, Edges, sort_edges
-from gradformer.model import local, segments
+from gradformer.model import fused_messages, local, segments
 
 pytest.importorskip("triton")
 
@@ -23,7 +24,7 @@ LOOSE = [(6, 6), (6, 7), (7, 7), (7, 7)]
 def graphs(padding: tuple[int, int] | None = None, few: bool = False) -> Batch:
     """The graphs, with padded rows of nodes and edges; ``few`` leaves most edges of the hub out."""
     layout = Layout.from_sizes(SIZES)
-    edges, _ = sort_edges(torch.tensor((HUB[::20] if few else HUB) + LOOSE).T, layout)
+    edges, _ = sort_edges(torch.tensor((HUB[::17] if few else HUB) + LOOSE).T, layout)
     if padding is None:
         return Batch(layout, edges)
     more, free = padding
@@ -37,7 +38,9 @@ def graphs(padding: tuple[int, int] | None = None, few: bool = False) -> Batch:
         return torch.cat([ptr, ptr[-1:].expand(more)])
 
     rows = Rows(
-        longer(edges.rows.graph_id, 0), longer(edges.rows.index, 0), torch.arange(real + free) < real
+        longer(edges.rows.graph_id, 0),
+        longer(edges.rows.index, 0),
+        torch.arange(real + free) < real,
     )
     padded = Edges(
         longer(edges.source, 0),
@@ -92,6 +95,8 @@ def _weighted(y: Tensor) -> Tensor:
 def compare(module: nn.Module, batch: Batch, *given: Tensor, tolerance: float = 2e-5) -> None:
     """The kernels in float32 against the plain code in float64."""
     module.eval()  # running statistics of a batch norm must not move between two runs
+    with use_engine("fused"):
+        assert runs_kernels(given[0])
     fused = gradients(module, "fused", torch.float32, batch, *given)
     plain = gradients(module, "reference", torch.float64, batch, *given)
     assert fused.keys() == plain.keys()
@@ -99,9 +104,6 @@ def compare(module: nn.Module, batch: Batch, *given: Tensor, tolerance: float = 
         scale = max(float(want.abs().max()), 1.0)
         gap = float((fused[name].double() - want).abs().max())
         assert gap <= tolerance * scale, f"{name}: {gap} of {scale}"
-
-
-PADDINGS = (None, (0, 7), (3, 40))
 
 
 @pytest.mark.parametrize(("width", "padding"), [(1, None), (6, (3, 40)), (64, (0, 7))])
@@ -126,8 +128,13 @@ def test_gine(width: int, padding: tuple[int, int] | None) -> None:
 
 @pytest.mark.parametrize(
     ("width", "padding", "gate", "carry"),
-    [(1, None, True, True), (6, (3, 40), True, True), (48, (0, 7), False, True), (64, None, False, False)],
-)  # fmt: skip
+    [
+        (1, None, True, True),
+        (6, (3, 40), True, True),
+        (48, (0, 7), False, True),
+        (64, None, False, False),
+    ],
+)
 def test_gatedgcn(width: int, padding: tuple[int, int] | None, gate: bool, carry: bool) -> None:
     torch.manual_seed(0)
     batch = graphs(padding)
@@ -136,3 +143,124 @@ def test_gatedgcn(width: int, padding: tuple[int, int] | None, gate: bool, carry
     if gate:
         given = (*given, states(batch, 3, seed=1)[0])
     compare(module, batch, *given)
+
+
+def test_one_row_for_all_edges() -> None:
+    torch.manual_seed(0)
+    batch = graphs((2, 9), few=True)
+    x, _ = states(batch, 6)
+    row = torch.randn(1, 6)
+    for module in (local.GINE(6), local.GatedGCN(6)):
+        found = {}
+        for engine, dtype in (("fused", torch.float32), ("reference", torch.float64)):
+            leaf = row.detach().to(dtype, copy=True).requires_grad_()
+            with use_engine(engine):
+                y, _ = module.eval().to(dtype)(
+                    x.to(dtype), leaf.expand(batch.edges.num_edges, -1), batch
+                )
+                _weighted(batch.nodes.zero_padding(y)).backward()
+            assert leaf.grad is not None
+            found[engine] = y.detach().double(), leaf.grad.double()
+        torch.testing.assert_close(found["fused"], found["reference"], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_short_floats_are_summed_in_float32(dtype: torch.dtype) -> None:
+    batch = graphs()
+    x, e = (t.to(dtype) for t in states(batch, 6))
+    edges = batch.edges
+    _, h = fused_messages.gated(torch.cat([x, x, x, x], dim=1), e, None, edges)
+    y = fused_messages.gine(x, e, None, edges)
+    assert h.dtype == y.dtype == dtype
+    source, target = edges.edge_index
+    sums = torch.zeros_like(x, dtype=torch.float64)
+    sums.index_add_(0, target, (x.double()[source] + e.double()).relu())
+    want = (x.double() + sums).to(dtype)  # the hub sums 100 messages: rounding each would show
+    torch.testing.assert_close(y, want, rtol=torch.finfo(dtype).eps, atol=1e-2)
+
+
+def test_edge_states_and_gradients_of_padding_are_zero() -> None:
+    batch = graphs((1, 40), few=True)
+    x, e = states(batch, 6)
+    e, r = e.requires_grad_(), torch.rand(len(e), 1, requires_grad=True)
+    real = int(batch.edges.target_ptr[-1])
+    u, h = fused_messages.gated(x.repeat(1, 4), e, r, batch.edges)
+    assert (u[real:] == 0.0).all()
+    (u.sum() + h.sum()).backward()
+    assert e.grad is not None
+    assert r.grad is not None
+    assert (e.grad[real:] == 0.0).all()
+    assert (r.grad[real:] == 0.0).all()
+    e.grad = None
+    fused_messages.gine(x, e, None, batch.edges).sum().backward()
+    assert e.grad is not None
+    assert (e.grad[real:] == 0.0).all()
+
+
+@pytest.mark.parametrize("few", [False, True])
+def test_sums_and_gathers(few: bool) -> None:
+    batch = graphs((2, 9), few=few)
+    x, e = states(batch, 6)
+    ptr = torch.tensor([0, 1, 1, 6, 10], dtype=torch.int32)  # the second graph is empty
+
+    def outcome(engine: str, dtype: torch.dtype) -> list[Tensor]:
+        nodes, values = (t.to(dtype).requires_grad_() for t in (x, e))
+        with use_engine(engine):
+            outputs = [
+                segments.sum_to_target(values, batch.edges),
+                segments.sum_to_source(values, batch.edges),
+                segments.sum_to_target(segments.from_source(nodes, batch.edges), batch.edges),
+                segments.pool(nodes, ptr, "add"),
+                segments.pool(nodes, ptr, "mean"),
+            ]
+            loss = sum((_weighted(y.square()) for y in outputs), nodes.new_zeros(()))
+            first = torch.autograd.grad(loss, (nodes, values), create_graph=True)
+            second = torch.autograd.grad(sum(map(_weighted, first)), (nodes, values))  # type: ignore[arg-type]
+        return [t.detach().double() for t in (*outputs, *first, *second)]
+
+    fused, plain = outcome("fused", torch.float32), outcome("reference", torch.float64)
+    for found, want in zip(fused, plain, strict=True):
+        torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-5 * float(want.abs().max()))
+
+
+def test_graphs_without_edges() -> None:
+    layout = Layout.from_sizes([2])
+    edges, _ = sort_edges(torch.empty(2, 0, dtype=torch.long), layout)
+    x, e = torch.randn(2, 6, requires_grad=True), torch.randn(0, 6)
+    assert torch.equal(fused_messages.gin(x, None, edges), x)
+    assert torch.equal(fused_messages.gine(x, e, None, edges), x)
+    u, h = fused_messages.gated(x.repeat(1, 4), e, None, edges)
+    assert u.shape == (0, 6)
+    assert torch.equal(h, x)
+    with use_engine("fused"):
+        assert torch.equal(segments.sum_to_target(e, edges), torch.zeros(2, 6))
+
+
+def test_two_runs_give_the_same_bits() -> None:
+    batch = graphs((2, 9), few=True)
+    given = states(batch, 48)
+    module = local.GatedGCN(48).eval()
+    runs = [gradients(module, "fused", torch.float32, batch, *given) for _ in range(2)]
+    for name, value in runs[0].items():
+        assert torch.equal(value, runs[1][name]), name
+
+
+def test_a_state_that_is_no_number_reaches_the_sum() -> None:
+    batch = graphs(few=True)
+    x, e = states(batch, 1)
+    x[2] = torch.nan  # points at the hub, node 1
+    assert fused_messages.gine(x, e, None, batch.edges)[1].isnan().all()
+
+
+def test_second_derivatives_are_refused() -> None:
+    batch = graphs(few=True)
+    x, e = (t.requires_grad_() for t in states(batch, 1))
+    outputs = (
+        fused_messages.gin(x, None, batch.edges),
+        fused_messages.gine(x, e, None, batch.edges),
+        fused_messages.gated(x.repeat(1, 4), e, None, batch.edges)[1],
+    )
+    for y in outputs:
+        (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+        with pytest.raises(ConfigError, match="reference"):
+            torch.autograd.grad(first.sum(), x)
