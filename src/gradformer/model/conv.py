@@ -111,11 +111,11 @@ class GradformerConv(nn.Module):
         nodes, seeds = packed.nodes, packed.seeds
         tables = self.decay()[0]
         y = self.dropout2(self.attention(x, tables, packed), nodes, seeds)
-        y = self.norm2(x + y, nodes)
+        y = self.norm2(y, nodes, add=x)
         if self.conv is not None and self.norm1 is not None:
             z = self.dropout1(self.conv(x, edge_index, **kwargs), nodes, seeds)
-            y = y + self.norm1(x + z, nodes)
-        return self.norm3(y + self.mlp(y, packed), nodes)
+            y = y + self.norm1(z, nodes, add=x)
+        return self.norm3(self.mlp(y, packed), nodes, add=y)
 
     def __repr__(self) -> str:
         return f"GradformerConv({self.channels}, conv={self.conv}, heads={self.heads})"

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradformer.attention.draws import Site, drop, drop_rows
+from gradformer.attention.availability import runs_kernels
+from gradformer.attention.draws import Site, drop, drop_rows, share
 from gradformer.attention.layout import Rows
 from gradformer.errors import ConfigError, suggest
 from gradformer.model.parallel import is_shared, total
@@ -22,7 +23,19 @@ class BatchNorm(nn.BatchNorm1d):
     variance: it is normalised by the running statistics.
     """
 
-    def forward(self, x: Tensor, rows: Rows) -> Tensor:  # type: ignore[override]
+    def forward(  # type: ignore[override]
+        self, x: Tensor, rows: Rows, *, add: Tensor | None = None, relu: bool = False
+    ) -> Tensor:
+        """The norm of x (of x + add), and a ReLU after it if asked for; kernels do all at once."""
+        alone = not (self.training and is_shared())
+        if alone and runs_kernels(x) and self.weight.dtype == torch.float32:
+            from gradformer.model.fused_norm import fused_batch_norm
+
+            return fused_batch_norm(x, add, relu, self, rows)
+        y = self._plain(x if add is None else add + x, rows)
+        return y.relu() if relu else y
+
+    def _plain(self, x: Tensor, rows: Rows) -> Tensor:
         if self.training and (rows.mask is not None or is_shared()):
             mask = x.new_ones(len(x), dtype=torch.bool) if rows.mask is None else rows.mask
             return self._masked(x, mask[:, None])
@@ -62,17 +75,22 @@ class BatchNorm(nn.BatchNorm1d):
 class Dropout(Site):
     """Dropout on [rows, c], drawn by the hash of :mod:`gradformer.attention.draws`."""
 
+    whole_graphs = False
+
     def __init__(self, p: float = 0.0) -> None:
         super().__init__()
-        if not 0.0 <= p < 1.0:
-            raise ConfigError(f"dropout: got {p}, expected a share in [0, 1)")
-        self.p = p
+        self.p = share(p)
 
     def forward(self, x: Tensor, rows: Rows, seeds: Tensor | None) -> Tensor:
         if not self.training or self.p == 0.0:
             return x
         assert seeds is not None
-        return drop(x, self.p, rows, seeds[self.site])
+        seed = seeds[self.site]
+        if runs_kernels(x):
+            from gradformer.model.fused_drop import fused_drop
+
+            return fused_drop(x, self.p, rows, seed, self.whole_graphs)
+        return (drop_rows if self.whole_graphs else drop)(x, self.p, rows, seed)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
@@ -81,11 +99,7 @@ class Dropout(Site):
 class DropPath(Dropout):
     """Stochastic depth: the branch is left out for whole graphs at a time."""
 
-    def forward(self, x: Tensor, rows: Rows, seeds: Tensor | None) -> Tensor:
-        if not self.training or self.p == 0.0:
-            return x
-        assert seeds is not None
-        return drop_rows(x, self.p, rows, seeds[self.site])
+    whole_graphs = True
 
 
 class MLP(nn.Module):
@@ -112,7 +126,7 @@ class NormMLP(nn.Module):
         self.second = nn.Linear(inner, out or width)
 
     def forward(self, x: Tensor, rows: Rows) -> Tensor:
-        y: Tensor = self.second(self.norm(self.first(x), rows).relu())
+        y: Tensor = self.second(self.norm(self.first(x), rows, relu=True))
         return y
 
 

@@ -1,0 +1,87 @@
+"""The dropout kernel, in Triton's interpreter, against the plain draws."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradformer.attention import Layout, Rows, use_engine
+from gradformer.attention.draws import drop, drop_rows
+from gradformer.model.fused_drop import fused_drop
+from gradformer.model.parts import Dropout, DropPath
+
+pytest.importorskip("triton")
+
+SEED = torch.tensor([2**40 + 7, 123_456, 5])
+
+
+def _rows(count: int) -> Rows:
+    """``count`` rows of a batch of graphs of sizes 1, 2, 3, … with scattered numbers."""
+    sizes: list[int] = []
+    while sum(sizes) < count:
+        sizes.append(min(len(sizes) + 1, count - sum(sizes)))
+    numbers = torch.arange(len(sizes)) * 7919 + 11
+    return Layout.from_sizes(sizes, numbers).rows
+
+
+@pytest.mark.parametrize("whole_graphs", [False, True])
+@pytest.mark.parametrize(("rows", "channels"), [(1, 1), (50, 6), (130, 64), (70, 100)])
+@pytest.mark.parametrize("p", [0.1, 0.5, 0.93])
+def test_same_draws(rows: int, channels: int, p: float, whole_graphs: bool) -> None:
+    plain = drop_rows if whole_graphs else drop
+    x = torch.randn(rows, channels, generator=torch.Generator().manual_seed(1))
+    slope = torch.randn(rows, channels, generator=torch.Generator().manual_seed(2))
+    results: list[tuple[Tensor, Tensor]] = []
+    for dropped in (
+        lambda x: fused_drop(x, p, _rows(rows), SEED, whole_graphs),
+        lambda x: plain(x, p, _rows(rows), SEED),
+    ):
+        x = x.detach().requires_grad_()
+        y = dropped(x)
+        results.append((y.detach(), torch.autograd.grad(y, x, slope)[0]))
+    (y, dx), (y_plain, dx_plain) = results
+    assert torch.equal(y == 0, y_plain == 0)
+    assert torch.equal(dx == 0, dx_plain == 0)
+    torch.testing.assert_close(y, y_plain, rtol=3e-7, atol=0.0)
+    torch.testing.assert_close(dx, dx_plain, rtol=3e-7, atol=0.0)
+
+
+@pytest.mark.parametrize("module", [Dropout(0.4), DropPath(0.4)])
+def test_modules_take_the_kernel(module: Dropout, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, seeds = torch.randn(60, 8), SEED[None]
+    plain = module(x, _rows(60), seeds)
+    calls = []
+    monkeypatch.setattr(
+        "gradformer.model.fused_drop.fused_drop",
+        lambda *arguments: calls.append(1) or fused_drop(*arguments),
+    )
+    with use_engine("fused"):
+        fused = module(x, _rows(60), seeds)
+    assert calls
+    torch.testing.assert_close(fused, plain, rtol=3e-7, atol=0.0)
+    with use_engine("reference"):
+        assert torch.equal(module(x, _rows(60), seeds), plain)
+    assert len(calls) == 1
+
+
+def test_bfloat16() -> None:
+    x = torch.randn(40, 12).bfloat16()
+    y = fused_drop(x, 0.3, _rows(40), SEED, False)
+    assert y.dtype == torch.bfloat16
+    torch.testing.assert_close(y, drop(x, 0.3, _rows(40), SEED), rtol=1e-2, atol=0.0)
+
+
+def test_a_tensor_that_is_not_contiguous() -> None:
+    x = torch.randn(12, 40).T
+    y = fused_drop(x, 0.3, _rows(40), SEED, False)
+    torch.testing.assert_close(y, drop(x, 0.3, _rows(40), SEED), rtol=3e-7, atol=0.0)
+
+
+def test_second_derivative() -> None:
+    x = torch.randn(9, 3, dtype=torch.float32, requires_grad=True)
+    y = fused_drop(x, 0.5, _rows(9), SEED, False)
+    (dx,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
+    (second,) = torch.autograd.grad(dx.sum(), x)
+    kept = drop(torch.ones_like(x), 0.5, _rows(9), SEED)
+    torch.testing.assert_close(second, 2.0 * kept.square())
