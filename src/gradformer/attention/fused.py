@@ -93,9 +93,9 @@ def _slack(distance: Tensor) -> bool:
     return distance.untyped_storage().nbytes() - end >= 8
 
 
-def _total(partial: Tensor) -> Tensor:
-    """Sum over programs in a fixed order; nothing is launched when there is nothing to sum."""
-    return partial.sum(2) if partial.shape[2] else partial.new_empty(partial.shape[:2])
+def _total(partial: Tensor, count: int) -> Tensor:
+    """Sum over programs in a fixed order; nothing is launched when nobody asked for it."""
+    return partial.sum(2) if count else partial.new_empty(partial.shape[:2])
 
 
 def _rows(tensor: Tensor) -> Tensor:
@@ -244,7 +244,7 @@ def _backward(
             BLOCK_M=key_tile.m, BLOCK_N=key_tile.n,
             num_warps=key_tile.warps, num_stages=key_tile.stages, **flags,
         )  # fmt: skip
-    return gradients, _total(partial_mul), _total(partial_add)
+    return gradients, _total(partial_mul, mul_count), _total(partial_add, add_count)
 
 
 @_backward.register_fake

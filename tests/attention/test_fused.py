@@ -1,0 +1,355 @@
+"""The fused engine is the reference engine: outputs, all gradients, draws, bits.
+
+On a machine without a GPU the kernels run in Triton's interpreter, slowly: sizes are small. Graphs
+of up to 64 nodes take the one-tile kernels; a batch with a larger one takes the tiled kernels.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from gradformer.attention import Decay, Layout, decay_attention, use_engine
+from gradformer.attention.fused import SMALL, _forward, fused_attention
+from gradformer.errors import ConfigError
+from tests.attention.problems import Problem, random_problem, solve
+
+TILED = SMALL + 5  # one graph of this size sends the batch to the tiled kernels
+LEARNED = {"learn_decay": True, "slope": 0.1, "spread": 0.6}
+
+
+def compare(
+    problem: Problem,
+    decay: Decay | None,
+    dropout: float,
+    dtype: torch.dtype = torch.float32,
+    tolerance: float = 3e-5,
+) -> dict[str, torch.Tensor]:
+    """Hold one call of the fused engine to the reference in float64; returns what it found."""
+    rounded = replace(
+        problem, **{name: getattr(problem, name).to(dtype).double() for name in "qkv"}
+    )
+    rounded = replace(rounded, cotangent=problem.cotangent.to(dtype).double())
+    expected = solve(rounded, decay, "reference", torch.float64, dropout)
+    found = solve(rounded, decay, "fused", dtype, dropout)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        error = (found[name].double() - value).abs().max()
+        allowed = tolerance * max(1.0, float(value.abs().max()))
+        assert error <= allowed, f"{name}: off by {error:.1e}, allowed {allowed:.1e}"
+    return found
+
+
+def decay_of(options: dict[str, Any] | None, heads: int, device: str) -> Decay | None:
+    if options is None:
+        return None
+    return Decay(heads, **({"decay": 0.7, "start": 2.3} | options)).to(device)
+
+
+KINDS: dict[str, dict[str, Any] | None] = {
+    "plain": None,
+    "start": {},
+    "start and λ": LEARNED,
+    "weight": {"on": "weight", "learn_decay": True},
+    "linear": {"shape": "linear", "end": 5.0},
+    "free": {"shape": "free"},
+    "free weight": {"shape": "free", "on": "weight", "decay": 0.9},
+    "blocked": {"unreachable": "blocked"},
+    "blocked profile": {"unreachable": "blocked", "profile": True},
+    "weight blocked": {"unreachable": "blocked", "on": "weight"},
+    "step": {"decay": 0.0, "start": 2.0, "on": "weight"},
+}
+
+
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+@pytest.mark.parametrize("kind", KINDS)
+def test_graphs_of_one_tile(kind: str, dropout: float, device: str) -> None:
+    problem = random_problem((3, 1, 5, 9), heads=2, width=6).to(device)
+    compare(problem, decay_of(KINDS[kind], 2, device), dropout)
+
+
+@pytest.mark.parametrize("kind", ["plain", "start and λ", "weight", "free", "blocked profile"])
+def test_larger_graphs(kind: str, device: str) -> None:
+    problem = random_problem((TILED,), heads=1, width=4, diameter=3).to(device)
+    compare(problem, decay_of(KINDS[kind], 1, device), dropout=0.2)
+
+
+@pytest.mark.parametrize(("sizes", "heads"), [((20, TILED + 1, 1, 3), 1), ((SMALL, 2), 2)])
+def test_mixed_sizes_in_one_batch(sizes: Sequence[int], heads: int, device: str) -> None:
+    problem = random_problem(sizes, heads=heads, width=8).to(device)
+    compare(problem, decay_of(LEARNED, heads, device), dropout=0.0)
+
+
+@pytest.mark.parametrize("width", [4, 6, 16, 33, 64, 128])
+def test_head_widths(width: int, device: str) -> None:
+    problem = random_problem((7, 2), heads=2, width=width).to(device)
+    compare(problem, decay_of(LEARNED, 2, device), dropout=0.0)
+
+
+def test_a_wide_head_in_tiles(device: str) -> None:
+    problem = random_problem((TILED + 2,), heads=1, width=33).to(device)
+    compare(problem, decay_of({}, 1, device), dropout=0.0)
+
+
+def test_one_head_of_a_spread_differs_from_another(device: str) -> None:
+    """Every head has a table of its own."""
+    problem = random_problem((6, 4), heads=5, width=4).to(device)
+    compare(problem, decay_of({"spread": 2.0, "learn_decay": True}, 5, device), dropout=0.0)
+
+
+@pytest.mark.parametrize("kind", ["start and λ", "free"])
+def test_saturated_and_unreachable_distances(kind: str, device: str) -> None:
+    problem = random_problem((6, 3), unreachable=0.3, saturated=0.3).to(device)
+    assert {254, 255} <= set(problem.distance.tolist())
+    # λ so near to 1 that distance 254 still counts
+    decay = Decay(2, decay=0.995, **{k: v for k, v in (KINDS[kind] or {}).items() if k != "decay"})
+    found = compare(problem, decay.to(device), dropout=0.0)
+    if kind == "free":
+        assert found["free"][..., 254].abs().min() > 0.0
+
+
+@pytest.mark.parametrize("sizes", [(5, 1), (TILED, 1)])
+def test_rows_at_minus_infinity(sizes: Sequence[int], device: str) -> None:
+    problem = random_problem(sizes, heads=1)
+    n = sizes[0]
+    problem.distance[2 * n : 3 * n] = 255  # row 2 of the first graph
+    problem.distance[-1] = 255  # the graph of one node
+    problem = problem.to(device)
+    decay = decay_of({"unreachable": "blocked", "profile": True}, 1, device)
+    found = compare(problem, decay, dropout=0.0)
+    dead = torch.tensor([2, n])
+    assert found["out"][dead].abs().sum() == 0.0
+    assert found["q"][dead].abs().sum() == 0.0
+
+
+def test_a_given_table_gets_its_gradient(device: str) -> None:
+    """Plain tensors for both tables at once, with a scale of one's own."""
+    p = random_problem((4, 2, 5), heads=2, width=5).to(device)
+    torch.manual_seed(1)
+    mul, add = torch.rand(2, 256, dtype=torch.float64), torch.randn(2, 256, dtype=torch.float64)
+    found = []
+    for engine, dtype in (("reference", torch.float64), ("fused", torch.float32)):
+        both = [t.to(device, dtype).requires_grad_() for t in (mul, add)]
+        q, k, v = (t.to(dtype) for t in (p.q, p.k, p.v))
+        with use_engine(engine):
+            out = decay_attention(q, k, v, p.layout, p.distance, *both, scale=0.9)
+        found.append(torch.autograd.grad((out * p.cotangent.to(dtype)).sum(), both))
+    for exact, fused in zip(*found):
+        torch.testing.assert_close(fused.double(), exact, atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize("n", [16, TILED])
+def test_dropout_takes_the_same_pairs(n: int, device: str) -> None:
+    """Values are unit vectors, so that the output is the matrix of kept weights itself."""
+    problem = random_problem((n,), heads=1, width=16 if n == 16 else 128).to(device)
+    unit = torch.eye(n, problem.v.shape[2], dtype=torch.float64, device=device)
+    problem = replace(problem, v=unit[:, None])
+    kept = [
+        solve(problem, None, engine, dtype, dropout=0.4)["out"][..., :n] != 0.0
+        for engine, dtype in (("reference", torch.float64), ("fused", torch.float32))
+    ]
+    assert torch.equal(*kept)
+    assert 0.5 < kept[0].double().mean() < 0.7
+
+
+@pytest.mark.parametrize("sizes", [(9, 4, 1), (TILED, 3)])
+def test_the_same_bits_twice(sizes: Sequence[int], device: str) -> None:
+    problem = random_problem(sizes, heads=1, diameter=3).to(device)
+    decay = decay_of(KINDS["free"] if len(sizes) == 2 else LEARNED, 1, device)
+    first, second = (solve(problem, decay, "fused", torch.float32, 0.3) for _ in range(2))
+    for name, value in first.items():
+        assert torch.equal(value, second[name]), name
+
+
+def test_views_of_one_projection(device: str) -> None:
+    """q, k and v as slices of one matrix, and with channels that are not contiguous."""
+    p = random_problem((7, 5), heads=2, width=6).to(device)
+    decay = decay_of(LEARNED, 2, device)
+    assert decay is not None
+    (tables,) = decay()
+    joined = torch.stack([p.q, p.k, p.v], dim=1).float().requires_grad_()  # [nodes, 3, heads, d]
+    plain = [t.float().requires_grad_() for t in (p.q, p.k, p.v)]
+    swapped = [t.float().transpose(1, 2).contiguous().requires_grad_() for t in (p.q, p.k, p.v)]
+    with use_engine("fused"):
+        calls = [
+            decay_attention(*inputs, p.layout, p.distance, tables.mul, tables.add)
+            for inputs in (plain, joined.unbind(1), [t.transpose(1, 2) for t in swapped])
+        ]
+    cotangent = p.cotangent.float()
+    expected = torch.autograd.grad((calls[0] * cotangent).sum(), plain, retain_graph=True)
+    (by_slices,) = torch.autograd.grad((calls[1] * cotangent).sum(), joined, retain_graph=True)
+    by_strides = torch.autograd.grad((calls[2] * cotangent).sum(), swapped)
+    assert torch.equal(calls[0], calls[1])
+    assert torch.equal(calls[0], calls[2])
+    for number, value in enumerate(expected):
+        assert torch.equal(by_slices[:, number], value)
+        assert torch.equal(by_strides[number].transpose(1, 2), value)
+
+
+@pytest.mark.parametrize("sizes", [(5, 9, 2), (3, TILED)])
+def test_distances_inside_a_larger_array(sizes: Sequence[int], device: str) -> None:
+    """Blocks at odd places, in another order, in a slice that ends where its memory ends."""
+    problem = random_problem(sizes, heads=1).to(device)
+    blocks = problem.distance.split([n * n for n in sizes])
+    pieces, starts, place = [], [0] * len(sizes), 3
+    for graph in reversed(range(len(sizes))):
+        starts[graph] = place
+        pieces.append(blocks[graph])
+        place += len(blocks[graph])
+    array = torch.cat([torch.full((7,), 99, dtype=torch.uint8, device=device), *pieces])[4:]
+    layout = replace(problem.layout, pair_ptr=torch.tensor(starts, device=device))
+    moved = replace(problem, layout=layout, distance=array)
+    decay = decay_of({}, 1, device)
+    expected = solve(problem, decay, "fused", torch.float32)
+    found = solve(moved, decay, "fused", torch.float32)
+    for name, value in expected.items():
+        assert torch.equal(found[name], value), name
+
+
+@pytest.mark.parametrize(("sizes", "largest"), [((5, 1, 3), 11), ((5, 3), TILED)])
+def test_padding_is_zero_and_changes_nothing(
+    sizes: Sequence[int], largest: int, device: str
+) -> None:
+    p = random_problem(sizes, heads=1)
+    last = p.layout.node_ptr[-1:]
+    layout = Layout(
+        torch.cat([p.layout.node_ptr, last]),
+        torch.cat([p.layout.pair_ptr, torch.zeros(1, dtype=torch.int64)]),
+        torch.cat([p.layout.graph_id, torch.tensor([-1], dtype=torch.int32)]),
+        capacity=p.layout.capacity + 4,
+        largest=largest,
+        padded=True,
+        diameter=p.layout.diameter,
+    )
+    junk = torch.full((4, 1, 4), math.nan, dtype=torch.float64)
+    padded = Problem(
+        layout, *(torch.cat([t, junk]) for t in (p.q, p.k, p.v)), p.distance,
+        torch.cat([p.cotangent, torch.zeros_like(junk)]),
+    )  # fmt: skip
+    decay = decay_of({"learn_decay": True, "profile": True}, 1, device)
+    expected = solve(p.to(device), decay, "reference", torch.float64, 0.3)
+    found = solve(padded.to(device), decay, "fused", torch.float32, 0.3)
+    for name, value in expected.items():
+        rows = found[name][:-4] if name in ("out", "q", "k", "v") else found[name]
+        torch.testing.assert_close(rows.double(), value, atol=3e-5, rtol=3e-5)
+    for name in ("out", "q", "k", "v"):
+        assert torch.equal(found[name][-4:], torch.zeros_like(found[name][-4:])), name
+
+
+def test_half_precision(device: str) -> None:
+    """fp16; Triton's interpreter cannot do bf16, so that is tested on a GPU."""
+    problem = random_problem((9, 4), heads=2, width=16).to(device)
+    compare(problem, decay_of(LEARNED, 2, device), 0.2, torch.float16, tolerance=4e-3)
+
+
+def test_nothing_to_do(device: str) -> None:
+    for sizes in ((), (0, 0)):
+        problem = random_problem(sizes).to(device)
+        found = solve(problem, decay_of(LEARNED, 2, device), "fused", torch.float32)
+        assert found["out"].shape == (0, 2, 4)
+        assert found["start"].abs().sum() == 0.0
+
+
+def test_empty_graphs_among_others(device: str) -> None:
+    problem = random_problem((4, 0, 3)).to(device)
+    compare(problem, decay_of(LEARNED | {"profile": True}, 2, device), dropout=0.0)
+
+
+def test_a_second_derivative_names_the_reference_engine(device: str) -> None:
+    p = random_problem((3, 2)).to(device)
+    q = p.q.float().requires_grad_()
+    with use_engine("fused"):
+        out = decay_attention(q, p.k.float(), p.v.float(), p.layout, p.distance, None, None)
+    (first,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
+    with pytest.raises(ConfigError, match="reference engine"):
+        first.sum().backward()
+
+
+def operator_arguments(device: str) -> tuple[Any, ...]:
+    p = random_problem((3, 2)).to(device)
+    (tables,) = Decay(2, decay=0.7, learn_decay=True, profile=True).to(device)()
+    assert tables.mul is not None
+    assert tables.add is not None
+    assert tables.mul.parameters is not None
+    q, k, v = (t.float().requires_grad_() for t in (p.q, p.k, p.v))
+    layout = p.layout
+    return (
+        q, k, v, layout.node_ptr, layout.pair_ptr, layout.graph_id, p.distance,
+        tables.mul.value.detach(), tables.add.value.detach().requires_grad_(),
+        tables.mul.parameters.detach().requires_grad_(), tables.mul.jacobian, None, None,
+        torch.tensor([1, 2, 3], device=device), 0.5, 0.2, layout.largest, layout.diameter, False,
+    )  # fmt: skip
+
+
+def test_the_operator_is_registered_as_torch_expects(device: str) -> None:
+    torch.library.opcheck(
+        _forward,
+        operator_arguments(device),
+        test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
+    )
+
+
+def test_it_compiles_into_one_graph(device: str) -> None:
+    p = random_problem((5, 2)).to(device)
+    q, k, v = (t.float().requires_grad_() for t in (p.q, p.k, p.v))
+    (tables,) = Decay(2, decay=0.7).to(device)()
+
+    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
+        out = fused_attention(
+            2.0 * q, k, v, p.layout, p.distance, tables.mul, tables.add, 0.5, 0.0, None
+        )
+        return out.square().sum()
+
+    compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
+    expected = torch.autograd.grad(attend(q, k, v), (q, k, v), retain_graph=True)
+    found = torch.autograd.grad(compiled(q, k, v), (q, k, v))
+    for a, b in zip(expected, found):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("case", range(12))
+def test_random_layouts(case: int, device: str) -> None:
+    generator = torch.Generator().manual_seed(case)
+
+    def pick(low: int, high: int) -> int:
+        return int(torch.randint(low, high, (1,), generator=generator))
+
+    largest = (40, 64, 65, 200, 300, 700)[case % 6]
+    sizes = [pick(1, largest + 1) for _ in range(pick(1, 20))]
+    heads, width = pick(1, 5), pick(4, 65)
+    kinds = list(KINDS.values())
+    problem = random_problem(sizes, heads, width, diameter=12, seed=case).to(device)
+    decay = decay_of(kinds[case % len(kinds)], heads, device)
+    compare(problem, decay, (0.0, 0.3)[case % 2], tolerance=2e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("sizes", [(23, 9, 1), (300, 77)])
+def test_bf16(sizes: Sequence[int], device: str) -> None:
+    problem = random_problem(sizes, heads=2, width=32).to(device)
+    compare(problem, decay_of(LEARNED, 2, device), 0.2, torch.bfloat16, tolerance=3e-2)
+
+
+@pytest.mark.gpu
+def test_it_is_captured_in_a_cuda_graph(device: str) -> None:
+    p = random_problem((23, 70, 5), width=16).to(device)
+    q, k, v = (t.float().requires_grad_() for t in (p.q, p.k, p.v))
+    (tables,) = Decay(2, decay=0.7).to(device)()
+
+    def attend() -> torch.Tensor:
+        return decay_attention(q, k, v, p.layout, p.distance, tables.mul, tables.add)
+
+    with use_engine("fused"):
+        eager = attend()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = attend()
+    captured.detach().zero_()
+    graph.replay()
+    assert torch.equal(captured, eager)
