@@ -1,8 +1,9 @@
-"""The batch norm kernels, in Triton's interpreter, against the plain code in float64."""
+"""The batch norm kernels against the plain code in float64."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -14,6 +15,18 @@ from gradformer.model.fused_norm import MOST_CHUNKS, Grid
 from gradformer.model.parts import BatchNorm
 
 pytest.importorskip("triton")
+
+
+@pytest.fixture(autouse=True)
+def _on_the_device(device: str) -> Iterator[None]:
+    with torch.device(device):
+        yield
+
+
+def _random(*shape: int, seed: int) -> Tensor:
+    """Normal numbers, the same on every device."""
+    generator = torch.Generator("cpu").manual_seed(seed)
+    return torch.randn(*shape, generator=generator, device="cpu").to(torch.get_default_device())
 
 
 def _rows(count: int, real: str) -> Rows:
@@ -31,12 +44,10 @@ def _rows(count: int, real: str) -> Rows:
 
 def _norm(channels: int) -> BatchNorm:
     norm = BatchNorm(channels, momentum=0.3)
-    generator = torch.Generator().manual_seed(channels)
     with torch.no_grad():
-        norm.weight.copy_(torch.randn(channels, generator=generator))
-        norm.bias.copy_(torch.randn(channels, generator=generator))
-        norm.running_mean.copy_(torch.randn(channels, generator=generator))
-        norm.running_var.copy_(torch.rand(channels, generator=generator) + 0.5)
+        for seed, tensor in enumerate((norm.weight, norm.bias, norm.running_mean)):
+            tensor.copy_(_random(channels, seed=seed))
+        norm.running_var.copy_(_random(channels, seed=3).abs() + 0.5)
     return norm
 
 
@@ -59,7 +70,7 @@ def _run(
 def _both(
     norm: BatchNorm, x: Tensor, add: Tensor | None, rows: Rows, relu: bool
 ) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
-    slope = torch.randn(x.shape, generator=torch.Generator().manual_seed(3)).to(x.dtype)
+    slope = _random(*x.shape, seed=4)
     with use_engine("fused"):
         fused = _run(norm, x, add, slope, rows, relu)
     wide = None if add is None else add.double()
@@ -67,10 +78,8 @@ def _both(
     return fused, plain
 
 
-def _data(rows: int, channels: int, seed: int = 0) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    x, add = torch.randn(2, rows, channels, generator=generator).unbind()
-    return x * 3.0 + 1.0, add
+def _data(rows: int, channels: int) -> tuple[Tensor, Tensor]:
+    return _random(rows, channels, seed=5) * 3.0 + 1.0, _random(rows, channels, seed=6)
 
 
 def _check(rows: int, channels: int, real: str, residual: bool, relu: bool, training: bool) -> None:
@@ -153,10 +162,11 @@ def test_half_precision(dtype: torch.dtype) -> None:
     # No sum in bfloat16: the interpreter rounds it towards zero, a GPU does not.
     x, residual = x.to(dtype), add.to(dtype) if dtype == torch.float16 else None
     norm, rows = _norm(20), _rows(50, "holes")
-    slope = torch.randn(50, 20, generator=torch.Generator().manual_seed(3)).to(dtype)
+    slope = _random(50, 20, seed=7).to(dtype)
     with use_engine("fused"):
         fused = _run(norm, x, residual, slope, rows, relu=False)
-    plain = _run(norm, x, residual, slope, rows, relu=False)
+    with use_engine("reference"):
+        plain = _run(norm, x, residual, slope, rows, relu=False)
     for name, value in plain.items():
         assert fused[name].dtype == value.dtype
         torch.testing.assert_close(fused[name], value, rtol=2e-2, atol=2e-2)
@@ -165,9 +175,11 @@ def test_half_precision(dtype: torch.dtype) -> None:
 
 def test_a_residual_of_another_type() -> None:
     x, add = _data(30, 5)
+    slope = _random(30, 5, seed=7)
     with use_engine("fused"):
-        fused = _run(_norm(5), x.bfloat16(), add, torch.ones(30, 5), _rows(30, "all"), relu=False)
-    plain = _run(_norm(5), x.bfloat16(), add, torch.ones(30, 5), _rows(30, "all"), relu=False)
+        fused = _run(_norm(5), x.bfloat16(), add, slope, _rows(30, "all"), relu=False)
+    with use_engine("reference"):
+        plain = _run(_norm(5), x.bfloat16(), add, slope, _rows(30, "all"), relu=False)
     for name, value in plain.items():
         assert fused[name].dtype == value.dtype
         torch.testing.assert_close(fused[name], value, rtol=2e-2, atol=1e-4)
