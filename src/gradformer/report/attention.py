@@ -77,7 +77,9 @@ def draw_graph(title: str, graph: Sketch, weight: Array, full: float | None = No
     """
     at = _EDGE + graph.places * (SIZE - 2 * _EDGE)
     full = full_weight(weight) if full is None else full
-    parts = [tag("path", d="".join(_straight(at[i], at[j]) for i, j in graph.bonds), class_="bond")]
+    lines = "".join(_straight(at[i], at[j]) for i, j in graph.bonds)
+    thin = min(1.6, 4.0 * graph.nodes / max(len(graph.bonds), 1))
+    parts = [tag("path", d=lines, class_="bond", stroke_width=f"{thin:.2f}")]
     parts += _links(graph, at, weight, full)
     received = np.minimum(weight.mean(axis=0) * graph.nodes / _FULL, 1.0)
     circle = {"r": place(float(np.clip(26.0 / np.sqrt(graph.nodes), 2.2, 7.0)))}

@@ -29,7 +29,9 @@ def learning_section(histories: Sequence[History]) -> Markup:
         found = [(k, h, h.curve(*path)) for k, h in enumerate(histories)]
         lines = [_line(k, h, curve, path, single) for k, h, curve in found if curve is not None]
         if lines:
-            plot = line_plot(f"{name} over epochs", lines, Axes("epoch", name, log_y=log))
+            plot = line_plot(
+                f"{name} over epochs", lines, Axes("epoch", name, whole_x=True, log_y=log)
+            )
             figures.append(figure(plot))
     if not figures:
         return note("No epoch has been recorded yet.")
@@ -128,7 +130,7 @@ def _starts_plot(
         Line(f"head {head + 1}", epochs.tolist(), start.tolist(), colour=head)
         for head, start in enumerate(values.T)
     ]
-    axes = Axes("epoch", f"start point sp ({history.run.codebook.name})")
+    axes = Axes("epoch", f"start point sp ({history.run.codebook.name})", whole_x=True)
     return line_plot(f"Start points of {history.label}, {where}", lines, axes)
 
 
@@ -143,7 +145,7 @@ def _decay_plot(history: History, name: str, table: NDArray[np.float64], where: 
         name,
         y_range=(0.0, 1.05 * max(1.0, float(visible.max()))),
     )
-    return line_plot(f"{name.capitalize()} in {history.label}, {where}", lines, axes)
+    return line_plot(f"{name[0].upper()}{name[1:]} in {history.label}, {where}", lines, axes)
 
 
 def _visible(

@@ -61,7 +61,7 @@ def table(
     body = [tag("tr", *(cell(place, c) for place, c in enumerate(row))) for row in rows]
     whole = tag(
         "table",
-        tag("caption", caption),
+        tag("caption", tag("span", caption)),
         tag("thead", tag("tr", *titles)),
         tag("tbody", *body),
     )

@@ -110,7 +110,8 @@ def _metrics_table(history: History) -> Markup:
         for part in ("val", "test"):
             cells.append(_spread([r[part][name] for r in good]))
         rows.append(cells)
-    caption = f"Mean ± standard deviation over {_count(len(good), 'trial')}. ★ selects the epoch."
+    over = f"Mean ± standard deviation over {len(good)} trials." if len(good) > 1 else "One trial."
+    caption = f"{over} ★ is the metric of the data."
     return table(caption, ["metric", "validation", "test"], rows)
 
 
@@ -258,7 +259,3 @@ def _split(history: History) -> str:
     if history.run.origin["kind"] == "benchmark":
         return "that of the benchmark"
     return "the data's own column, else random by seed"
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"

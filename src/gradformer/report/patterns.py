@@ -96,7 +96,8 @@ def patterns_section(histories: Sequence[History]) -> Markup:
                 "First trial, mean over all layers (and over the heads, unless one is named). "
                 "Drawing: the bluer a node, the more attention it receives; orange links get more "
                 "than an even share and are bent where there is no edge. Matrix: the weight of "
-                "every pair, a row for each node that looks."
+                "every pair, a row for each node that looks. Full colour is the largest weight "
+                "beside each other, or three even shares where all are smaller."
             )
         )
     if silent:

@@ -49,6 +49,7 @@ class Axes:
     y: str
     x_range: tuple[float, float] | None = None
     y_range: tuple[float, float] | None = None
+    whole_x: bool = False
     log_y: bool = False
 
 
@@ -128,7 +129,7 @@ def strip_plot(title: str, label: str, rows: Sequence[tuple[str, Sequence[float]
         ends = (place(x(min(max(v, x.low), x.high))) for v in (mean - std, mean + std))
         parts.append(tag("path", d="M{} {y}H{}".format(*ends, y=place(y)), class_=f"range {style}"))
         dots = "".join(f"M{place(x(v))} {place(y)}h0" for v in values)
-        parts.append(tag("path", d=dots, class_=f"cloud {style}"))
+        parts.append(tag("path", d=dots, class_=f"trial {style}"))
         parts.append(tag("path", d=f"M{place(x(mean))} {place(y - 8)}v16", class_="mean"))
     return svg(title, *parts, height=bottom + 26)
 
@@ -141,11 +142,10 @@ def matrix_cells(share: NDArray[np.float64], x: float, y: float, size: float) ->
         edges = np.flatnonzero(np.diff(levels, prepend=-1, append=-1))
         for first, last in pairwise(edges):
             if levels[first]:
-                corner = f"M{place(x + first * size)} {place(y + row * size)}"
-                width = place((last - first) * size)
-                pieces.setdefault(int(levels[first]), []).append(
-                    f"{corner}h{width}v{place(size)}h-{width}z"
-                )
+                left, right = place(x + first * size), place(x + last * size)
+                top, bottom = place(y + row * size), place(y + (row + 1) * size)
+                shape = f"M{left} {top}H{right}V{bottom}H{left}z"
+                pieces.setdefault(int(levels[first]), []).append(shape)
     return join(tag("path", d="".join(d), class_=f"level l{k}") for k, d in sorted(pieces.items()))
 
 
@@ -215,7 +215,7 @@ def _frame(axes: Axes, x: Scale, y: Scale) -> Markup:
         at = place(y(value))
         parts.append(tag("path", d=f"M{place(left)} {at}H{place(x.last)}", class_="gridline"))
         parts.append(_text(words, left - 6, y(value) + 4, "end"))
-    widths = x.ticks(6)
+    widths = x.ticks(6, axes.whole_x)
     for value, words in zip(widths, tick_labels(widths)):
         parts.append(tag("path", d=f"M{place(x(value))} {place(bottom)}v4", class_="axis"))
         parts.append(_text(words, x(value), bottom + 17, "middle"))

@@ -24,13 +24,13 @@ class Scale:
             low, high, value = math.log(low), math.log(high), math.log(max(value, self.low))
         return self.first + (value - low) / (high - low) * (self.last - self.first)
 
-    def ticks(self, count: int = 5) -> list[float]:
-        """About ``count`` round numbers inside the range."""
+    def ticks(self, count: int = 5, whole: bool = False) -> list[float]:
+        """About ``count`` round numbers inside the range; only ``whole`` ones if asked."""
         if self.logarithmic:
             found = _log_ticks(self.low, self.high, count)
             if len(found) >= 2:
                 return found
-        return _round_ticks(self.low, self.high, count)
+        return _round_ticks(self.low, self.high, count, 1.0 if whole else 0.0)
 
 
 def fit_scale(
@@ -107,10 +107,10 @@ def plus_minus(mean: float | None, std: float | None) -> str:
     return text.replace("-", "−")
 
 
-def _round_ticks(low: float, high: float, count: int) -> list[float]:
-    raw = (high - low) / max(count, 1)
+def _round_ticks(low: float, high: float, count: int, least: float) -> list[float]:
+    raw = max((high - low) / count, least)
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(m * power for m in (1, 2, 2.5, 5, 10) if m * power >= raw * 0.999)
+    step = next(m * power for m in (1, 2, 5, 10) if m * power >= 0.9 * raw or m == 10)
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [k * step for k in range(first, last + 1)]

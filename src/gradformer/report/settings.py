@@ -15,7 +15,8 @@ def settings_section(histories: Sequence[History]) -> Markup:
     surroundings = [_environment(history) for history in histories]
     parts: list[Content] = []
     if len(histories) > 1:
-        parts.append(_differences([{**a, **b} for a, b in zip(options, surroundings)], histories))
+        values = [{**a, **b} for a, b in zip(options, surroundings)]
+        parts.append(_differences(values, histories))
     for history, own, around in zip(histories, options, surroundings):
         tables = [facts("Environment", around.items()), facts("Configuration", own.items())]
         parts.append(join(tables) if len(histories) == 1 else fold(history.label, *tables))
@@ -27,7 +28,7 @@ def _differences(values: Sequence[Mapping[str, str]], histories: Sequence[Histor
     rows = []
     for name in names:
         having = [one[name] for one in values if name in one]
-        if len(set(having)) > 1:
+        if len(set(having)) > 1 and name != "began":
             rows.append([name, *(one.get(name, "–") for one in values)])
     head = ["option", *(history.label for history in histories)]
     return table("Where the runs differ", head, rows, names=len(head))
@@ -45,7 +46,7 @@ def _environment(history: History) -> dict[str, str]:
         "threads": around.get("threads"),
         "python": around.get("python"),
         **versions,
-        "commit": around.get("commit"),
+        "commit": (around.get("commit") or "")[:12],
         "data content": str(history.run.origin.get("content", ""))[:16],
         "resumed": sum(line["kind"] == "resume" for line in history.record) or None,
     }

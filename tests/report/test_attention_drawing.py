@@ -1,0 +1,110 @@
+"""Graphs on the plane and the attention inside them."""
+
+from __future__ import annotations
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from gradformer.errors import InputError
+from gradformer.report import write_explanation
+from gradformer.report.attention import Sketch, draw_graph, draw_matrix, focus, lay_out, sketch
+from gradformer.report.curves import decay_tables
+from gradformer.report.history import open_histories
+from gradformer.report.patterns import kind_of, pair_attention
+from gradformer.training.keepsakes import load_examples
+
+
+@pytest.mark.parametrize(
+    "graph",
+    [
+        nx.cycle_graph(6),
+        nx.path_graph(2),
+        nx.empty_graph(3),
+        nx.disjoint_union(nx.path_graph(5), nx.star_graph(4)),
+        nx.complete_graph(12),
+    ],
+)
+def test_layout_keeps_nodes_apart_and_inside(graph):
+    places = lay_out(len(graph), list(graph.edges))
+    assert places.min() >= 0
+    assert places.max() <= 1 + 1e-9
+    gaps = np.linalg.norm(places[:, None] - places[None], axis=2) + np.eye(len(graph))
+    assert gaps.min() > 0.02
+    assert np.array_equal(places, lay_out(len(graph), list(graph.edges)))
+
+
+def test_neighbours_lie_closer_than_strangers():
+    graph = nx.path_graph(8)
+    places = lay_out(8, list(graph.edges))
+    gap = np.linalg.norm(places[:, None] - places[None], axis=2)
+    assert gap[0, 7] > 5 * gap[0, 1]
+
+
+def test_focus_counts_nodes_and_hops():
+    hops = np.abs(np.arange(4)[:, None] - np.arange(4)[None]).astype(float)
+    assert focus(np.full((4, 4), 0.25), hops) == "sees 4.0 of 4 nodes, 1.2 hops away"
+    assert focus(np.eye(4), hops) == "sees 1.0 of 4 nodes, 0.0 hops away"
+    hops[0, 3] = np.nan
+    assert "nan" not in focus(np.full((4, 4), 0.25), hops)
+
+
+def test_even_attention_draws_no_link_and_a_strong_one_is_drawn():
+    graph = Sketch(lay_out(4, [(0, 1), (1, 2), (2, 3)]), [(0, 1), (1, 2), (2, 3)], None)
+    even = np.full((4, 4), 0.25)
+    assert 'class="link"' not in draw_graph("t", graph, even)
+    sharp = even.copy()
+    sharp[0] = [0.0, 0.0, 0.0, 1.0]
+    assert draw_graph("t", graph, sharp).count('class="link"') == 1
+    assert "level" in draw_matrix("t", sharp)
+
+
+def test_examples_come_from_the_test_part(classes):
+    examples = load_examples(classes.folder)
+    assert examples is not None
+    assert examples.num_graphs == 2
+    assert examples.sizes[0] <= examples.sizes[1]
+    drawn = sketch(examples, 0)
+    assert drawn.hops is not None
+    assert drawn.hops.max() <= drawn.nodes
+    for i, j in drawn.bonds:
+        assert drawn.hops[i, j] == 1
+
+
+def test_attention_adds_up_and_no_decay_means_plain(variants):
+    for run in variants[:2]:
+        found = pair_attention(run.model(), load_examples(run.folder), 1)
+        assert np.allclose(found.weight.sum(axis=-1), 1.0, atol=1e-5)
+        assert np.allclose(found.without_decay, found.weight, atol=1e-5) == (run is variants[1])
+
+
+def test_kinds_of_figure_1(variants):
+    kinds = [kind_of(history) for history in open_histories(variants[:4])]
+    assert kinds == ["decay", "plain", "bias", "PE"]
+
+
+def test_decay_curve_is_that_of_the_start_points(variants):
+    model = variants[0].model()
+    (table,) = decay_tables(model).values()
+    start = model.decay.start[0, 1].item()
+    hops = np.arange(255)
+    assert table[0, 1, :255] == pytest.approx(0.6 ** np.maximum(hops - start, 0), abs=1e-6)
+    assert decay_tables(variants[1].model()) == {}
+    assert list(decay_tables(variants[2].model())) == ["factor of the weight"]
+
+
+def test_explanation_of_every_head(classes, tmp_path):
+    examples = load_examples(classes.folder)
+    page = write_explanation(classes, examples, tmp_path / "e.html").read_text()
+    assert page.count("<h3>Head ") == 2 * 2
+    assert "Prediction: " in page
+    for name in ("Score", "Decay", "Weight"):
+        assert f"<title>{name} of head 2</title>" in page
+
+
+def test_explanation_says_what_it_cannot_do(classes, variants, tmp_path):
+    examples = load_examples(classes.folder)
+    with pytest.raises(InputError, match="gin has no attention"):
+        write_explanation(variants[-1], examples, tmp_path / "e.html")
+    with pytest.raises(InputError, match="layer: got 3, expected 1 to 2"):
+        write_explanation(classes, examples, tmp_path / "e.html", layer=3)

@@ -1,0 +1,94 @@
+"""What is read from a record, and the difference of two runs."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from gradformer.report.history import History, open_histories, thinned
+from gradformer.report.pairs import comparable, paired_difference
+
+
+def history(record, label="a", content="x", split="auto", trials=2) -> History:
+    run = SimpleNamespace(
+        record=record,
+        origin={"content": content},
+        recipe=SimpleNamespace(data=SimpleNamespace(split=split), trials=trials),
+    )
+    return History(run, label)  # type: ignore[arg-type]
+
+
+def results(values, metric="mae", first_seed=0):
+    return [
+        {"kind": "result", "trial": k, "seed": first_seed + k, "status": "finished",
+         "metric": metric, "val": {metric: v}, "test": {metric: v}}
+        for k, v in enumerate(values)
+    ]  # fmt: skip
+
+
+def test_curve_is_the_mean_over_trials_that_reach_an_epoch():
+    lines = [
+        {"kind": "epoch", "trial": 0, "epoch": 1, "loss": 1.0},
+        {"kind": "epoch", "trial": 1, "epoch": 1, "loss": 3.0},
+        {"kind": "epoch", "trial": 0, "epoch": 2, "loss": 0.5},
+        {"kind": "epoch", "trial": 1, "epoch": 2, "loss": None},
+    ]
+    curve = history(lines).curve("loss")
+    assert curve is not None
+    assert curve.mean.tolist() == [2.0, 0.5]
+    assert curve.high.tolist() == pytest.approx([2 + 2**0.5, 0.5])
+    assert [y.tolist() for _, y in curve.trials] == [[1.0, 0.5], [3.0]]
+    assert history(lines).curve("val", "mae") is None
+
+
+def test_a_diverged_trial_counts_in_no_mean():
+    record = results([1.0, 2.0])
+    record[1] |= {"status": "diverged", "test": None}
+    outcome = history(record).outcome
+    assert outcome["test"]["values"] == [1.0]
+    assert outcome["diverged"] == [1]
+
+
+def test_thinned_keeps_ends():
+    assert thinned(3) == [0, 1, 2]
+    kept = thinned(2000)
+    assert len(kept) < 300
+    assert (kept[0], kept[-1]) == (0, 1999)
+
+
+def test_paired_difference_is_student_s():
+    rng = np.random.default_rng(0)
+    one, two = rng.normal(size=6), rng.normal(size=6)
+    found = paired_difference(history(results(one)), history(results(two)))
+    interval = stats.ttest_rel(two, one).confidence_interval()
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+    assert found.better == int((two < one).sum()), "a smaller error is better"
+    assert found.better + found.worse == 6
+
+
+def test_only_equal_seeds_are_paired():
+    found = paired_difference(history(results([1, 2, 3])), history(results([5, 7], first_seed=2)))
+    assert found is not None
+    assert (found.seeds, found.mean, found.low) == (1, 2.0, None)
+    late = history(results([5], first_seed=9))
+    assert paired_difference(history(results([1])), late) is None
+
+
+def test_other_data_split_or_metric_is_not_compared():
+    one = history(results([1.0]))
+    assert comparable(one, history(results([2.0])))
+    assert not comparable(one, history(results([2.0]), content="y"))
+    assert not comparable(one, history(results([2.0]), split="scaffold"))
+    assert not comparable(one, history(results([2.0], metric="rmse")))
+
+
+def test_labels_tell_runs_apart(variants):
+    assert [h.label for h in open_histories(variants)] == [run.folder.name for run in variants]
+    by_model = open_histories([variants[0].folder, variants[-1]])
+    assert [h.label for h in by_model] == ["gradformer", "gin"]
+    twice = [h.label for h in open_histories([variants[0], variants[0]])]
+    assert len(set(twice)) == 2

@@ -1,0 +1,159 @@
+"""The page: well formed, complete, self-contained, and true to the run."""
+
+from __future__ import annotations
+
+import re
+import shutil
+from dataclasses import replace
+from html import unescape
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gradformer.errors import InputError
+from gradformer.report import write_report
+from gradformer.training.keepsakes import Answers, load_answers, save_answers
+from gradformer.training.run import Run
+from tests.report import toys
+
+SECTIONS = ["result", "learning", "decay", "attention", "answers", "settings"]
+VOID = {"meta", "br", "hr", "col"}
+
+
+class Outline(HTMLParser):
+    """Checks that elements are closed in order; notes sections, titles and attributes."""
+
+    def __init__(self, page: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.sections: list[str] = []
+        self.images = self.titles = 0
+        self.attributes: set[str] = set()
+        self.feed(page)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        given = dict(attrs)
+        self.attributes |= set(given)
+        self.images += given.get("role") == "img"
+        self.titles += tag == "title" and self.open[-1] == "svg"
+        if tag == "section":
+            self.sections.append(given["id"])
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def check(page: str) -> None:
+    outline = Outline(page)
+    assert outline.sections == SECTIONS
+    assert outline.images == outline.titles > 0, "every picture has a title"
+    assert not outline.attributes & {"src", "srcset", "xlink:href", "onload", "onclick"}
+    assert not re.search(r"https?:|//|url\(|@import|<script|<link", page)
+    assert "default-src 'none'" in unescape(page)
+    assert not re.search(r"\b(nan|inf|None)\b", page)
+    assert page.startswith("<!DOCTYPE html>")
+
+
+@pytest.fixture(params=["classes", "numbers", "nodes"])
+def run(request: pytest.FixtureRequest) -> Run:
+    return request.getfixturevalue(request.param)
+
+
+def test_every_section_for_every_kind_of_task(run, tmp_path):
+    page = write_report([run], tmp_path / "deep" / "report.html").read_text()
+    check(page)
+    for title in ("training loss over epochs", "Start points of", "Decay M of the logit in"):
+        assert f"<title>{title}" in page
+    kind = "Prediction over true" if run.schema.task == "regression" else "Confusion matrix"
+    assert f"<title>{kind}" in page
+    assert "Graph with attention, same weights, decay off" in page
+    assert page == write_report([run.folder], tmp_path / "again.html").read_text()
+
+
+def test_numbers_are_those_of_the_results(classes, tmp_path):
+    page = write_report([classes], tmp_path / "report.html").read_text()
+    test = classes.results["test"]
+    assert f"<b>{test['mean']:.{_places(test['std'])}f} ± " in page
+    # Equal parts: the pooled confusion matrix has the mean accuracy of the trials.
+    assert f"{100 * test['mean']:.1f} % right" in page
+
+
+def _places(std: float) -> int:
+    return max(0, 1 - int(np.floor(np.log10(std)))) if std else 4
+
+
+def test_answers_give_the_test_score(numbers):
+    for trial, result in enumerate(numbers.results["trials"]):
+        answers = load_answers(numbers.folder / "trials" / str(trial))
+        error = np.abs(answers.prediction.astype(np.float64) - answers.target).mean()
+        assert error == pytest.approx(result["test"]["mae"])
+
+
+def test_comparison(variants, tmp_path):
+    page = write_report(variants, tmp_path / "report.html").read_text()
+    check(page)
+    assert "plain − decay" in page
+    assert "Where the runs differ" in page
+    for column in ("plain: plain", "PE: position", "bias: bias", "decay: decay"):
+        assert f"Graph with attention, {column}" in page
+    order = [page.index(f"<b>{kind}: ") for kind in ("plain", "PE", "bias", "decay")]
+    assert order == sorted(order)
+    assert "Not shown for gin" in page
+    assert page.count('<table class="facts"><caption>Protocol') == 1, "a shared protocol, once"
+
+
+@pytest.mark.parametrize("task", ["binary", "multilabel"])
+def test_labels_that_are_yes_or_no(task, tmp_path):
+    run = toys.train(tmp_path / "run", task, trials=1, epochs=1)
+    page = write_report([run], tmp_path / "report.html").read_text()
+    check(page)
+    assert page.count("<title>Confusion matrix") == (2 if task == "multilabel" else 1)
+
+
+def test_a_run_that_was_stopped_shows_what_there_is(classes, tmp_path):
+    folder = tmp_path / "stopped"
+    shutil.copytree(classes.folder, folder)
+    for path in (folder / "results.json", folder / "trials"):
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    (folder / "trials").mkdir()
+    lines = (folder / "record.jsonl").read_text().splitlines()
+    (folder / "record.jsonl").write_text("\n".join(lines[:3]) + "\n")
+    page = write_report([folder], tmp_path / "report.html").read_text()
+    check(page)
+    assert "0 of 2 trials have ended" in page
+    assert "No trial has ended yet" in page
+    (folder / "record.jsonl").write_text(lines[0] + "\n")
+    assert "No epoch has been recorded" in write_report([folder], tmp_path / "r.html").read_text()
+
+
+def test_words_of_the_user_stay_words(classes, tmp_path):
+    folder = tmp_path / "<b>&run"
+    shutil.copytree(classes.folder, folder)
+    run = replace(Run.load(folder), recipe=replace(classes.recipe, dataset="<script>"))
+    page = write_report([run], tmp_path / "report.html").read_text()
+    check(page)
+    assert "&lt;script&gt;" in page
+
+
+def test_missing_labels_are_left_out(classes, tmp_path):
+    folder = tmp_path / "run"
+    shutil.copytree(classes.folder, folder)
+    target = np.array([0, 1, -1])
+    answers = Answers(np.array([[1, 0], [0, 1], [0, 1]], np.float32), target)
+    for trial in (0, 1):
+        save_answers(folder / "trials" / str(trial), answers)
+    page = write_report([folder], tmp_path / "report.html").read_text()
+    assert "4 answers, 100.0 % right" in page
+
+
+def test_no_run_is_an_error(tmp_path):
+    with pytest.raises(InputError, match="name at least one folder"):
+        write_report([], tmp_path / "report.html")
+    with pytest.raises(InputError, match="not a run"):
+        write_report([Path(tmp_path)], tmp_path / "report.html")

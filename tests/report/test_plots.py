@@ -1,0 +1,91 @@
+"""The drawings say what the numbers say."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import numpy as np
+import pytest
+
+from gradformer.report.plots import (
+    LEFT,
+    RIGHT,
+    WIDTH,
+    Axes,
+    Line,
+    confusion_plot,
+    line_plot,
+    matrix_cells,
+    parity_plot,
+    strip_plot,
+)
+
+AXES = Axes("x", "y", x_range=(0.0, 2.0), y_range=(0.0, 1.0))
+
+
+def paths(picture: str, style: str) -> list[str]:
+    return re.findall(rf'<path d="([^"]*)" class="{style}', picture)
+
+
+def points(path: str) -> list[tuple[float, float]]:
+    return [(float(x), float(y)) for x, y in re.findall(r"[ML](-?[\d.]+) (-?[\d.]+)", path)]
+
+
+def test_line_goes_through_its_points():
+    (path,) = paths(line_plot("t", [Line("a", [0, 1, 2], [0, 0.5, 1])], AXES), "line")
+    (x0, y0), (x1, y1), (x2, y2) = points(path)
+    assert x0 == LEFT
+    assert x2 == WIDTH - RIGHT
+    assert x1 == pytest.approx((x0 + x2) / 2, abs=0.1)
+    assert y1 == pytest.approx((y0 + y2) / 2, abs=0.1)
+    assert y0 > y2, "larger values are higher"
+
+
+def test_line_has_a_gap_where_a_value_is_missing():
+    (path,) = paths(line_plot("t", [Line("a", [0, 1, 2], [0, math.nan, 1])], AXES), "line")
+    assert path.count("M") == 2
+    assert "nan" not in path
+
+
+def test_band_and_legend():
+    lines = [
+        Line("first", [0, 1], [0.5, 0.5], low=[0.4, 0.4], high=[0.6, 0.6]),
+        Line("second", [0, 1], [0.2, 0.2], colour=9),
+    ]
+    picture = line_plot("t", lines, AXES)
+    (band,) = paths(picture, "band")
+    assert len(points(band)) == 4
+    assert "first</li>" in picture
+    assert "second</li>" in picture
+    assert "c1 dash1" in picture, "the palette begins again, dashed"
+
+
+def test_matrix_colours_by_share():
+    cells = matrix_cells(np.array([[0.0, 1.0], [0.5, 0.5]]), 0, 0, 10)
+    assert paths(cells, "level l10") == ["M10 0H20V10H10z"]
+    assert paths(cells, "level l5") == ["M0 10H20V20H0z"], "equal neighbours are one piece"
+    assert len(re.findall("<path", cells)) == 2, "zero is blank"
+
+
+def test_confusion_shows_counts_and_shares():
+    picture = confusion_plot("t", np.array([[30.0, 10.0], [0.0, 5.0]]), ["no", "<yes>"])
+    for text in ("75 %", "25 %", "100 %", ">30<", ">10<", ">5<", "&lt;yes&gt;"):
+        assert text in picture
+
+
+def test_parity_has_a_dot_for_each_answer_on_one_scale():
+    picture = parity_plot("t", np.array([0.0, 1.0]), np.array([0.0, 1.0]))
+    (cloud,) = paths(picture, "cloud")
+    (a, b), (c, d) = points(cloud)
+    assert (c - a) == pytest.approx(b - d, abs=0.2)
+
+
+def test_strip_shows_every_trial_and_the_mean():
+    picture = strip_plot("t", "score", [("a", [1.0, 3.0]), ("b", [2.0])])
+    first, second = paths(picture, "trial")
+    (low, _), (high, _) = points(first)
+    ((middle, _),) = points(second)
+    assert middle == pytest.approx((low + high) / 2, abs=0.1)
+    means = [points(path)[0][0] for path in paths(picture, "mean")]
+    assert means == pytest.approx([middle, middle], abs=0.1)

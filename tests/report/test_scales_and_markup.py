@@ -1,0 +1,88 @@
+"""Numbers on axes and in tables, and that no text becomes markup."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gradformer.report.markup import Markup, join, table, tag
+from gradformer.report.scales import Scale, fit_scale, plus_minus, tick_labels, wants_logarithm
+
+FINITE = st.floats(-1e6, 1e6)
+
+
+def test_text_is_escaped_and_markup_is_not():
+    assert tag("p", '<b>&"', title='a"b') == '<p title="a&quot;b">&lt;b&gt;&amp;&quot;</p>'
+    assert tag("p", tag("b", "x")) == "<p><b>x</b></p>"
+    assert join(["<", Markup("<br>"), None, 3]) == "&lt;<br>3"
+
+
+def test_table_names_its_rows_and_columns():
+    made = table("c", ["a", "b"], [["x", 1.5]])
+    assert '<th scope="col">a</th>' in made
+    assert '<th scope="row">x</th>' in made
+    assert '<td class="number">1.5</td>' in made
+
+
+@given(FINITE, st.floats(1e-3, 1e6), st.integers(2, 8))
+def test_ticks_are_round_few_and_inside(low, width, count):
+    scale = Scale(low, low + width, 0.0, 1.0)
+    ticks = scale.ticks(count)
+    assert 1 <= len(ticks) <= count / 0.9 + 1
+    assert all(low - 1e-6 * width <= t <= low + 1.000001 * width for t in ticks)
+    labels = tick_labels(ticks)
+    if abs(low) < 1e3 * width:  # beyond, eleven digits would be needed to tell them apart
+        assert len(set(labels)) == len(labels)
+
+
+@given(st.integers(0, 3000))
+def test_whole_ticks_are_whole(last):
+    ticks = Scale(0.9, last + 1.1, 0.0, 1.0).ticks(6, whole=True)
+    assert ticks
+    assert all(t == round(t) for t in ticks)
+
+
+@pytest.mark.parametrize("logarithmic", [False, True])
+def test_scale_maps_its_ends(logarithmic):
+    scale = Scale(1.0, 100.0, 10.0, 0.0, logarithmic)
+    assert scale(1.0) == pytest.approx(10.0)
+    assert scale(100.0) == pytest.approx(0.0)
+    assert scale(10.0) == pytest.approx(5.0 if logarithmic else 10 - 10 * 9 / 99)
+
+
+@given(st.lists(st.floats(1e-6, 1e6), min_size=1))
+def test_logarithmic_ticks_lie_inside(values):
+    scale = fit_scale(values, 0.0, 1.0, logarithmic=True)
+    ticks = scale.ticks()
+    assert ticks
+    assert all(scale.low <= t <= scale.high for t in ticks)
+
+
+def test_logarithm_only_where_it_helps():
+    assert wants_logarithm([0.01, 1.0])
+    assert not wants_logarithm([0.5, 1.0])
+    assert not wants_logarithm([0.0, 1.0])
+    assert not wants_logarithm([])
+
+
+def test_constant_values_get_room():
+    scale = fit_scale([2.0, 2.0, math.nan], 0.0, 1.0)
+    assert scale(2.0) == pytest.approx(0.5)
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "text"),
+    [
+        (86.013, 1.468, "86.0 ± 1.5"),
+        (0.06912, 0.00213, "0.0691 ± 0.0021"),
+        (-1.0, 0.25, "−1.00 ± 0.25"),
+        (123.4, 45.6, "123 ± 46"),
+        (0.5, 0.0, "0.5000 ± 0.0000"),
+        (None, None, "–"),
+    ],
+)
+def test_mean_and_spread_share_their_digits(mean, std, text):
+    assert plus_minus(mean, std) == text
