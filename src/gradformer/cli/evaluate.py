@@ -52,10 +52,12 @@ def evaluate(
         typer.echo(json.dumps(found))
         return
     where = f"{part} part of {run.recipe.dataset}" if on is None else on
-    table = Table(title=f"{folder} on {where}", title_justify="left")
+    table = Table()
     table.add_column("metric")
     table.add_column(f"{len(found)} trial" + ("" if len(found) == 1 else "s"), justify="right")
     for name in found[0]:
         values = [trial[name] for trial in found]
         table.add_row(metric_name(name, name in LOWER_IS_BETTER), spread(list(values)))
-    Console().print(table)
+    console = Console()
+    console.print(f"[bold]{folder}[/] on [bold]{where}[/]", highlight=False)
+    console.print(table)

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from gradformer.cli.options import Mirror, RunFolder
+from gradformer.cli.options import Mirror, RunFolder, SkipInvalid
 
 
 def explain(
@@ -28,6 +28,7 @@ def explain(
         int | None, typer.Option(min=1, help="One layer (default: the mean over all).")
     ] = None,
     trial: Annotated[int, typer.Option(min=0, help="Trial whose model is shown.")] = 0,
+    skip_invalid: SkipInvalid = False,
     mirror: Mirror = None,
 ) -> None:
     """Draw the attention of every head on the graph: score, decay, and the weight that results.
@@ -46,7 +47,9 @@ def explain(
     if graphs is None:
         raise InputError(f"{folder}: kept no example graph; name a FILE with graphs to draw")
     out = out or folder / "attention.html"
-    typer.echo(write_explanation(run, graphs, out, trial=trial, layer=layer, most=most))
+    reading = {"skip_invalid": True} if skip_invalid else {}
+    page = write_explanation(run, graphs, out, trial=trial, layer=layer, most=most, **reading)
+    typer.echo(page)
 
 
 def _graphs(run: Any, data: str, most: int, mirror: Path | None) -> Any:

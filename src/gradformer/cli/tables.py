@@ -43,7 +43,7 @@ def print_results(run: Any) -> None:
 
     results = run.results
     good = [trial for trial in results["trials"] if trial["test"] is not None]
-    table = Table(title=f"{run.recipe.model.name} on {run.recipe.dataset}", title_justify="left")
+    table = Table()
     for column in ("metric", "validation", "test"):
         table.add_column(column, justify="left" if column == "metric" else "right")
     for name in good[0]["test"] if good else ():
@@ -56,10 +56,13 @@ def print_results(run: Any) -> None:
         )
     count = f"{len(good)} trial" + ("" if len(good) == 1 else "s")
     seconds = sum(line["seconds"] for line in run.record if line["kind"] == "epoch")
-    table.caption = (
-        f"{count}, test at the epoch of the best validation; "
-        f"{results['trials'][0]['parameters']:,} parameters; {seconds:.0f} s of training"
+    console = Console()
+    console.print(
+        f"[bold]{run.recipe.model.name}[/] on [bold]{run.recipe.dataset}[/]: {count}, "
+        f"{results['trials'][0]['parameters']:,} parameters, {seconds:.0f} s of training",
+        highlight=False,
     )
-    Console().print(table)
+    console.print(table)
+    console.print("test at the epoch of the best validation", style="dim")
     for trial in results["diverged"]:
         Console(stderr=True).print(f"[yellow]warning:[/] trial {trial} diverged: it counts nowhere")
