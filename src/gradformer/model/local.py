@@ -22,6 +22,7 @@ from gradformer.model.segments import (
     from_source,
     from_target,
     in_degree,
+    sum_of_sources,
     sum_to_target,
 )
 
@@ -45,7 +46,7 @@ class GIN(nn.Module):
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
         if runs_kernels(x):
             return self.mlp(fused_messages.gin(x, self.eps, batch.edges)), e
-        y = self.own(x) + sum_to_target(from_source(x, batch.edges), batch.edges)
+        y = self.own(x) + sum_of_sources(x, batch.edges)
         return self.mlp(y), e
 
 
@@ -152,7 +153,7 @@ class GCN(nn.Module):
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
         scale = (in_degree(batch.edges, x.dtype) + 1.0).rsqrt()[:, None]
         y = self.linear(x) * scale
-        y = (y + sum_to_target(from_source(y, batch.edges), batch.edges)) * scale
+        y = (y + sum_of_sources(y, batch.edges)) * scale
         return y + self.bias, e
 
 

@@ -43,14 +43,9 @@ class _Sum(torch.autograd.Function):
         if values.is_cuda:
             ordered = values if order is None else values.index_select(0, order)
             return torch.segment_reduce(ordered, "sum", offsets=ptr.long(), axis=0, unsafe=True)
-        real = int(ptr[-1])
         if order is None:
-            order = torch.arange(real, dtype=ptr.dtype)
-        # The sums of an embedding bag run in the order given, four times as fast as index_add_.
-        rows = values.flatten(1)
-        bags = order[:real].to(ptr.dtype), rows, ptr
-        sums = nn.functional.embedding_bag(*bags, mode="sum", include_last_offset=True)
-        return sums.view(-1, *values.shape[1:])
+            order = torch.arange(int(ptr[-1]), dtype=ptr.dtype)
+        return _bags(values.flatten(1), order, ptr).view(-1, *values.shape[1:])
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
@@ -77,6 +72,33 @@ class _Spread(torch.autograd.Function):
         return _Sum.apply(grad, *ctx.indices), None, None, None
 
 
+class _Neighbours(torch.autograd.Function):
+    """x [nodes, c] → sums of x[near] over the edges of each node [nodes, c], on the CPU.
+
+    ``back`` and ``back_ptr`` are the same edges seen from their other ends.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, near: Tensor, ptr: Tensor, back: Tensor, back_ptr: Tensor
+    ) -> Tensor:
+        ctx.indices = back, back_ptr, near, ptr
+        return _bags(x, near, ptr)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
+        return _Neighbours.apply(grad.contiguous(), *ctx.indices), None, None, None, None
+
+
+def _bags(x: Tensor, order: Tensor, ptr: Tensor) -> Tensor:
+    """Sums of the rows x[order[ptr[n] : ptr[n+1]]] of each n, one after the other.
+
+    On a CPU an embedding bag is four times as fast as ``index_add_``.
+    """
+    bags = order[: int(ptr[-1])].to(ptr.dtype), x, ptr
+    return nn.functional.embedding_bag(*bags, mode="sum", include_last_offset=True)
+
+
 def from_source(x: Tensor, edges: Edges) -> Tensor:
     """x at the source of each edge, [edges, c]."""
     return _Gather.apply(x, edges.source, edges.source_ptr, edges.by_source)
@@ -90,6 +112,14 @@ def from_target(x: Tensor, edges: Edges) -> Tensor:
 def sum_to_target(values: Tensor, edges: Edges) -> Tensor:
     """Sums of ``values`` [edges, c] over the edges that enter each node, [nodes, c]."""
     return _Sum.apply(values, edges.target, edges.target_ptr, None)
+
+
+def sum_of_sources(x: Tensor, edges: Edges) -> Tensor:
+    """Sums of x [nodes, c] at the sources of the edges that enter each node, [nodes, c]."""
+    if x.device.type != "cpu" or runs_kernels(x):
+        return sum_to_target(from_source(x, edges), edges)
+    leaving = edges.target.index_select(0, edges.by_source)
+    return _Neighbours.apply(x, edges.source, edges.target_ptr, leaving, edges.source_ptr)
 
 
 def sum_to_source(values: Tensor, edges: Edges) -> Tensor:
