@@ -42,8 +42,8 @@ def _rows(count: int) -> Rows:
 
 
 @pytest.mark.parametrize("whole_graphs", [False, True])
-@pytest.mark.parametrize(("rows", "channels"), [(1, 1), (50, 6), (130, 64), (70, 100)])
-@pytest.mark.parametrize("p", [0.1, 0.5, 0.93])
+@pytest.mark.parametrize(("rows", "channels"), [(1, 1), (50, 6), (70, 100)])
+@pytest.mark.parametrize("p", [0.1, 0.7])
 def test_same_draws(rows: int, channels: int, p: float, whole_graphs: bool) -> None:
     plain = drop_rows if whole_graphs else drop
     x, slope = _random(rows, channels, seed=1), _random(rows, channels, seed=2)
