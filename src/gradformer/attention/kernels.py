@@ -11,7 +11,8 @@ da = p·(dp − δ) with δ = Σ do·o, ds = da·mul[byte]·scale; lse is kept i
 Distance rows have no alignment (n is any number), so the tiled kernels fetch four bytes at a time
 from the two words they straddle, and take keys four (or two) apart: byte j of the words belongs to
 keys start + 4c + j. Lookups and word loads are written in PTX because a plain load would move the
-whole tile into another register layout and back; in Triton's interpreter they are plain loads.
+whole tile into another register layout and back; in Triton's interpreter they are plain loads. The words
+of the next step are fetched while this one is worked on.
 """
 
 # mypy: ignore-errors
@@ -291,16 +292,14 @@ def small_backward_kernel(
 
 @triton.jit
 def _forward_step(
-    acc, top, total, query, k, v, k_row, v_row, start, n, row_start, channel, row_keys,
-    distance, last, mul, add, scale, dropout_scale, threshold,
+    acc, top, total, words, query, k, v, k_row, v_row, start, n, channel, row_keys,
+    mul, add, scale, dropout_scale, threshold,
     D: tl.constexpr, BLOCK_N: tl.constexpr, TAIL: tl.constexpr,
     HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
-    SLACK: tl.constexpr, INTERPRET: tl.constexpr,
+    INTERPRET: tl.constexpr,
 ):  # fmt: skip
     """BLOCK_N keys from ``start`` on, a quarter at a time; only the TAIL can lie beyond n."""
     quads = start + 4 * tl.arange(0, BLOCK_N // 4)
-    reach = tl.minimum(quads, n - 1) if TAIL else quads
-    words = _words(distance, row_start + reach[None, :], last, SLACK, INTERPRET)
     wide = (channel < D)[None, :]
     for j in tl.static_range(4):
         cols = quads + j
@@ -367,17 +366,25 @@ def forward_kernel(
     acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     row_start = tl.minimum(rows, n - 1)[:, None] * n
     whole = n // BLOCK_N * BLOCK_N
+    quads = 4 * tl.arange(0, BLOCK_N // 4)[None, :]
+    words = _words(distance, row_start + tl.minimum(quads, n - 1), last, SLACK, INTERPRET)
+    quads += row_start
     for start in range(0, whole, BLOCK_N):
+        ahead = tl.minimum(start + BLOCK_N, whole - BLOCK_N)
+        next_words = _words(distance, quads + ahead, last, SLACK, INTERPRET)
         acc, top, total = _forward_step(
-            acc, top, total, query, k, v, k_row, v_row, start, n, row_start, channel, row_keys,
-            distance, last, mul, add, scale, dropout_scale, threshold, D, BLOCK_N, False,
-            HAS_MUL, HAS_ADD, DROPOUT, PRECISION, SLACK, INTERPRET,
+            acc, top, total, words, query, k, v, k_row, v_row, start, n, channel, row_keys,
+            mul, add, scale, dropout_scale, threshold, D, BLOCK_N, False,
+            HAS_MUL, HAS_ADD, DROPOUT, PRECISION, INTERPRET,
         )  # fmt: skip
+        words = next_words
     if whole < n:
+        reach = tl.minimum(whole + 4 * tl.arange(0, BLOCK_N // 4), n - 1)[None, :]
+        words = _words(distance, row_start + reach, last, SLACK, INTERPRET)
         acc, top, total = _forward_step(
-            acc, top, total, query, k, v, k_row, v_row, whole, n, row_start, channel, row_keys,
-            distance, last, mul, add, scale, dropout_scale, threshold, D, BLOCK_N, True,
-            HAS_MUL, HAS_ADD, DROPOUT, PRECISION, SLACK, INTERPRET,
+            acc, top, total, words, query, k, v, k_row, v_row, whole, n, channel, row_keys,
+            mul, add, scale, dropout_scale, threshold, D, BLOCK_N, True,
+            HAS_MUL, HAS_ADD, DROPOUT, PRECISION, INTERPRET,
         )  # fmt: skip
     empty = total == 0.0
     acc = acc / tl.where(empty, 1.0, total)[:, None]
@@ -389,18 +396,14 @@ def forward_kernel(
 @triton.jit
 def _query_step(
     acc, mul_one, mul_two, add_one, add_two, mul_table, add_table,
-    query, do, row_lse, row_delta, k, v, k_row, v_row, start, n, row_start, channel, row_keys,
-    distance, last, mul, add, mul_jacobian, add_jacobian, heads, scale, dropout_scale, threshold,
-    diameter,
+    words, query, do, row_lse, row_delta, k, v, k_row, v_row, start, n, channel, row_keys,
+    mul, add, mul_jacobian, add_jacobian, heads, scale, dropout_scale, threshold, diameter,
     D: tl.constexpr, BLOCK_N: tl.constexpr, TAIL: tl.constexpr,
     HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
-    MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
-    SLACK: tl.constexpr, INTERPRET: tl.constexpr,
+    MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr, INTERPRET: tl.constexpr,
 ):  # fmt: skip
     """What BLOCK_N keys from ``start`` on add to dq and to the decay's gradients."""
     quads = start + 4 * tl.arange(0, BLOCK_N // 4)
-    reach = tl.minimum(quads, n - 1) if TAIL else quads
-    words = _words(distance, row_start + reach[None, :], last, SLACK, INTERPRET)
     wide = (channel < D)[None, :]
     for j in tl.static_range(4):
         cols = quads + j
@@ -494,21 +497,29 @@ def query_gradient_kernel(
         acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
         row_start = tl.minimum(rows, n - 1)[:, None] * n
         whole = n // BLOCK_N * BLOCK_N
+        quads = 4 * tl.arange(0, BLOCK_N // 4)[None, :]
+        words = _words(distance, row_start + tl.minimum(quads, n - 1), last, SLACK, INTERPRET)
+        quads += row_start
         for start in range(0, whole, BLOCK_N):
+            ahead = tl.minimum(start + BLOCK_N, whole - BLOCK_N)
+            next_words = _words(distance, quads + ahead, last, SLACK, INTERPRET)
             acc, mul_one, mul_two, add_one, add_two, mul_table, add_table = _query_step(
                 acc, mul_one, mul_two, add_one, add_two, mul_table, add_table,
-                query, do, row_lse, row_delta, k, v, k_row, v_row, start, n, row_start, channel,
-                row_keys, distance, last, mul, add, mul_jacobian, add_jacobian, heads, scale,
+                words, query, do, row_lse, row_delta, k, v, k_row, v_row, start, n, channel,
+                row_keys, mul, add, mul_jacobian, add_jacobian, heads, scale,
                 dropout_scale, threshold, diameter, D, BLOCK_N, False,
-                HAS_MUL, HAS_ADD, DROPOUT, PRECISION, MUL_COUNT, ADD_COUNT, SLACK, INTERPRET,
+                HAS_MUL, HAS_ADD, DROPOUT, PRECISION, MUL_COUNT, ADD_COUNT, INTERPRET,
             )  # fmt: skip
+            words = next_words
         if whole < n:
+            reach = tl.minimum(whole + 4 * tl.arange(0, BLOCK_N // 4), n - 1)[None, :]
+            words = _words(distance, row_start + reach, last, SLACK, INTERPRET)
             acc, mul_one, mul_two, add_one, add_two, mul_table, add_table = _query_step(
                 acc, mul_one, mul_two, add_one, add_two, mul_table, add_table,
-                query, do, row_lse, row_delta, k, v, k_row, v_row, whole, n, row_start, channel,
-                row_keys, distance, last, mul, add, mul_jacobian, add_jacobian, heads, scale,
+                words, query, do, row_lse, row_delta, k, v, k_row, v_row, whole, n, channel,
+                row_keys, mul, add, mul_jacobian, add_jacobian, heads, scale,
                 dropout_scale, threshold, diameter, D, BLOCK_N, True,
-                HAS_MUL, HAS_ADD, DROPOUT, PRECISION, MUL_COUNT, ADD_COUNT, SLACK, INTERPRET,
+                HAS_MUL, HAS_ADD, DROPOUT, PRECISION, MUL_COUNT, ADD_COUNT, INTERPRET,
             )  # fmt: skip
         # the scale is in ``factor`` already, with log₂e
         acc = acc * (1.0 / LOG2E if HAS_MUL else scale)
@@ -582,7 +593,7 @@ def key_gradient_kernel(
     add += head * 256
     q += first * q_row + head * q_head
     even = tile * BLOCK_N + 2 * tl.arange(0, HALF)
-    reach = tl.minimum(even, n - 1)
+    reach = tl.minimum(even, n - 1)[:, None]
     channel = tl.arange(0, BLOCK_D)
     wide = (channel < D)[None, :]
     even_in = (even < n)[:, None] & wide
@@ -598,11 +609,13 @@ def key_gradient_kernel(
     even_dv = tl.zeros([HALF, BLOCK_D], tl.float32)
     odd_dv = tl.zeros([HALF, BLOCK_D], tl.float32)
     graph_number = tl.load(graph_id + graph)
+    ahead = tl.minimum(tl.arange(0, BLOCK_M), n - 1)[None, :]
+    words = _words(distance, ahead * n + reach, last, SLACK, INTERPRET)
     for start in range(0, n, BLOCK_M):
         rows = start + tl.arange(0, BLOCK_M)
         row_in = (rows < n)[:, None] & wide
-        row_start = tl.minimum(rows, n - 1)[None, :] * n
-        words = _words(distance, row_start + reach[:, None], last, SLACK, INTERPRET)
+        ahead = tl.minimum(rows + BLOCK_M, n - 1)[None, :]
+        next_words = _words(distance, ahead * n + reach, last, SLACK, INTERPRET)
         query = tl.load(q + rows[:, None] * q_row + channel[None, :], row_in, other=0.0)
         at = (first + rows) * heads + head
         do = tl.load(grad + at[:, None] * D + channel[None, :], row_in, other=0.0)
@@ -621,6 +634,7 @@ def key_gradient_kernel(
             row_keys, mul, add, scale, dropout_scale, threshold, 1,
             HAS_MUL, HAS_ADD, DROPOUT, PRECISION, INTERPRET,
         )  # fmt: skip
+        words = next_words
     at = ((first + even) * heads + head)[:, None] * D + channel[None, :]
     step = heads * D
     kind = dk.dtype.element_ty

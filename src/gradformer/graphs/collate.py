@@ -63,6 +63,9 @@ class Collator:
             if name in wanted
         }
         self.device = torch.device(device)
+        self.diameter = 254
+        if self.device.type == "cuda" and "distance" in self.data:
+            self.data["distance"], self.diameter = _for_kernels(self.data["distance"])
 
     def sizes(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Nodes and edges of each graph, [len(ids)] each."""
@@ -92,6 +95,7 @@ class Collator:
             capacity.nodes,
             capacity.largest,
             padded,
+            self.diameter,
         )
         y = self.data.get("y")
         if y is not None:
@@ -149,6 +153,14 @@ class Collator:
             _begin(sorted_source, capacity.nodes),
             Rows(ids[slot].int(), (place - first_edge).int(), real if padded else None),
         )
+
+
+def _for_kernels(distance: Tensor) -> tuple[Tensor, int]:
+    """The bytes with eight to spare behind them (kernels read ahead), and the largest distance."""
+    roomy = torch.empty(len(distance) + 8, dtype=torch.uint8, device=distance.device)[:-8]
+    roomy.copy_(distance)
+    finite = torch.where(distance == 255, 0, distance)
+    return roomy, int(finite.max()) if len(finite) else 0
 
 
 def _ragged(first: Tensor, length: Tensor, capacity: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -15,7 +15,11 @@ from torch import Tensor
 from gradformer.errors import GradformerError
 from gradformer.graphs.collate import Capacity
 from gradformer.model.parallel import is_shared
+from gradformer.training.capture import CapturedTrial
 from gradformer.training.trial import Trial
+
+PATIENCE = 50
+"""Captured steps of each trial between two looks at whether someone asks to stop."""
 
 
 class StoppedError(GradformerError):
@@ -76,31 +80,63 @@ def train(
     """
     live = [trial for trial in trials if trial.progress.status == "training"]
     while live:
-        for trial in live:
+        for together in side_by_side(live):
             began = time.perf_counter()
-            already = len(trial.losses)
-            if not train_epoch(trial, stop):
+            graphs = sum(map(graphs_left, together))
+            if not train_epoch(together, stop):
                 return False
-            graphs = (trial.steps_per_epoch - already) * trial.recipe.train.batch_size
-            graphs = min(graphs, len(trial.data.graphs(trial.parts.train)))
-            seconds = time.perf_counter() - began
-            record = trial.close_epoch()
-            whole = time.perf_counter() - began
-            on_epoch(
-                trial,
-                {**record, "seconds": whole, "graphs_per_second": graphs / max(seconds, 1e-9)},
-            )
+            rate = graphs / max(time.perf_counter() - began, 1e-9)
+            for trial in together:
+                record = trial.close_epoch()
+                seconds = time.perf_counter() - began
+                on_epoch(trial, {**record, "seconds": seconds, "graphs_per_second": rate})
         live = [trial for trial in live if trial.progress.status == "training"]
     return True
 
 
-def train_epoch(trial: Trial, stop: Stop) -> bool:
+def side_by_side(trials: list[Trial]) -> list[list[Trial]]:
+    """Which trials take their steps at the same time: all that are captured; the others alone."""
+    captured = [trial for trial in trials if trial.captured is not None]
+    alone = [[trial] for trial in trials if trial.captured is None]
+    return [captured, *alone] if captured else alone
+
+
+def graphs_left(trial: Trial) -> int:
+    """Graphs of the present epoch that the trial has not seen."""
+    seen = len(trial.losses) * trial.recipe.train.batch_size
+    return len(trial.data.graphs(trial.parts.train)) - seen
+
+
+def train_epoch(trials: list[Trial], stop: Stop) -> bool:
     """The steps of the present epoch that are not done yet; False if stopped between two."""
+    captured = [(trial, trial.captured) for trial in trials if trial.captured is not None]
+    if captured:
+        return _replay_epoch(captured, stop)
+    (trial,) = trials
     for ids in trial.batches()[len(trial.losses) :]:
         if stop.agreed():
             return False
         trial.losses.append(trial.step(*own_share(ids)))
     return True
+
+
+def _replay_epoch(trials: list[tuple[Trial, CapturedTrial]], stop: Stop) -> bool:
+    """All trials a step at a time, each on its stream; nothing is waited for but now and then."""
+    done = {trial.number: len(trial.losses) for trial, _ in trials}
+    for _, captured in trials:
+        captured.begin()
+    going = True
+    while going and any(done[trial.number] < trial.steps_per_epoch for trial, _ in trials):
+        for _ in range(PATIENCE):
+            for trial, captured in trials:
+                if done[trial.number] < trial.steps_per_epoch:
+                    captured.advance()
+                    done[trial.number] += 1
+        trials[0][1].stream.synchronize()  # so that a signal is not heard only at the end
+        going = not stop.agreed()
+    for trial, captured in trials:
+        captured.finish(done[trial.number])
+    return all(done[trial.number] == trial.steps_per_epoch for trial, _ in trials)
 
 
 def own_share(ids: Tensor) -> tuple[Tensor, Capacity | None]:

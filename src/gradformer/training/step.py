@@ -67,6 +67,13 @@ class Step:
         if scale is not None:
             self._scale = torch.tensor([scale.mean, scale.std], device=device)
 
+    @property
+    def state(self) -> list[Tensor]:
+        """Every tensor that a step changes."""
+        average = [] if self.average is None else [self.average]
+        optimizer = [self.optimizer.mean, self.optimizer.square]
+        return [self.weights.vector, self.weights.grad, *optimizer, self.count, *average]
+
     def __call__(self, ids: Tensor, capacity: Capacity | None = None) -> Tensor:
         """Train on the graphs ``ids`` [graphs] int64; returns the loss before the update, 0-d."""
         self.model.train()

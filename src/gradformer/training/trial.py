@@ -15,6 +15,7 @@ from torch import Tensor
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.portable import permutation
 from gradformer.model.base import GraphModel, ModelConfig, model_class
+from gradformer.training.capture import CapturedTrial
 from gradformer.training.data import Part, TrainingData
 from gradformer.training.evaluation import predict
 from gradformer.training.losses import Objective, balanced_weights, loss_name
@@ -66,6 +67,7 @@ class Trial:
         self.best = self.weights.vector.clone()
         self.progress = Progress()
         self.losses: list[Tensor] = []
+        self.captured: CapturedTrial | None = None
         options = recipe.train
         self.schedule = Schedule(
             options.lr,
@@ -90,12 +92,17 @@ class Trial:
     def steps_per_epoch(self) -> int:
         return -(-len(self.data.graphs(self.parts.train)) // self.recipe.train.batch_size)
 
-    def batches(self) -> list[Tensor]:
-        """Graph numbers of each step of the present epoch, on the device; the last may be short."""
+    def order(self, epoch: int) -> list[NDArray[np.int64]]:
+        """Graph numbers of each step of an epoch; the last batch may be short."""
         graphs = self.data.graphs(self.parts.train)
-        order = permutation(len(graphs), _ORDER, self.seed, self.progress.epoch)
-        ids = torch.from_numpy(graphs[order]).to(self.collator.device)
-        return list(ids.split(self.recipe.train.batch_size))
+        ids = graphs[permutation(len(graphs), _ORDER, self.seed, epoch)]
+        size = self.recipe.train.batch_size
+        return np.split(ids, range(size, len(ids), size))
+
+    def batches(self) -> list[Tensor]:
+        """Graph numbers of each step of the present epoch, on the device."""
+        device = self.collator.device
+        return [torch.from_numpy(ids).to(device) for ids in self.order(self.progress.epoch)]
 
     @contextmanager
     def selected(self) -> Iterator[GraphModel]:
@@ -116,7 +123,10 @@ class Trial:
         """Predictions of the present model for items of a split."""
         options = self.recipe.train
         graphs = self.data.graphs(items)
-        rows = predict(self.model, self.collator, graphs, options.batch_size, options.precision)
+        if self.captured is not None:
+            rows = self.captured.predict(graphs)
+        else:
+            rows = predict(self.model, self.collator, graphs, options.batch_size, options.precision)
         if self.data.over == "nodes":
             rows = rows[items]
         return rows if self.scale is None else self.scale.invert(rows)

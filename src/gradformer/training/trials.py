@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from safetensors.torch import save as write_tensors
 
+from gradformer.training.capture import capture
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import from_first, is_first
@@ -85,6 +86,10 @@ class Trials:
                 for trial in waiting:  # ended, but killed before its result was written
                     if trial.progress.status != "training":
                         self._finish(trial, recorder)
+                if self.device.type == "cuda":
+                    reason = capture([t for t in waiting if t.progress.status == "training"])
+                    if reason is not None:
+                        show.say(f"steps are not captured as CUDA graphs: {reason}")
                 if not train(waiting, on_epoch, stop):
                     for trial in waiting:
                         self._save(trial, recorder)

@@ -1,0 +1,356 @@
+"""Training steps on one GPU: ours beside the authors' way, in one run.
+
+    python benchmarks/training.py [--json results/training.json] [--cases zinc cluster-16 …]
+
+The authors' way is re-created in its essentials: PyG mini-batches, convolutions with scatter, dense
+attention padded to the largest graph with a float decay matrix for every head, eager kernels, and a
+host read of the loss in every step. Both sides use the same graphs, widths, depths and batch size.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import platform
+import statistics
+import sys
+import time
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch_geometric.data import Batch as PygBatch
+from torch_geometric.data import Data
+from torch_geometric.nn import GINEConv, global_add_pool
+from torch_geometric.utils import scatter, to_dense_batch
+
+from gradformer.graphs.arrays import GraphArrays, Schema
+from gradformer.graphs.sbm import cluster, pattern
+from gradformer.graphs.splits import Split
+from gradformer.graphs.store import pack
+from gradformer.graphs.structures import Structure
+from gradformer.training.capture import capture
+from gradformer.training.data import TrainingData
+from gradformer.training.recipe import load_recipe
+from gradformer.training.trial import Trial
+
+DEVICE = "cuda"
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    recipe: str
+    layers: int
+    trials: tuple[int, ...] = (1, 10)
+    peer: bool = True
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("zinc", "zinc", 10),
+        Case("cluster-16", "cluster-16", 16, (1,)),
+        Case("cluster", "cluster", 48),
+        Case("pattern", "pattern", 48, (1, 10), peer=False),
+    )
+}
+
+
+def molecules(count: int) -> GraphArrays:
+    """Random graphs of ZINC's sizes: a tree with a few rings, types and bonds at random."""
+    draw = np.random.default_rng(0)
+    sizes = np.clip(draw.normal(23.2, 4.5, count).round(), 9, 37).astype(np.int64)
+    edges, counts = [], []
+    for n in sizes:
+        parent = np.array([draw.integers(max(0, i - 3), i) for i in range(1, n)])
+        pairs = {(int(p), i + 1) for i, p in enumerate(parent)}
+        for _ in range(3):
+            a = int(draw.integers(0, n - 5))
+            pairs.add((a, a + 5))
+        both = np.array(sorted(pairs | {(b, a) for a, b in pairs})).T
+        edges.append(both)
+        counts.append(both.shape[1])
+    index = np.concatenate(edges, axis=1).astype(np.int32)
+    pointers = [np.concatenate([[0], np.cumsum(x)]).astype(np.int64) for x in (sizes, counts)]
+    return GraphArrays(
+        *pointers,
+        index,
+        Schema((28,), (4,), "graph", "regression", 1),
+        x=draw.integers(0, 28, (pointers[0][-1], 1)),
+        edge_attr=draw.integers(1, 4, (index.shape[1], 1)),
+        y=draw.normal(size=(count, 1)).astype(np.float32),
+    )
+
+
+def graphs(name: str) -> GraphArrays:
+    if name == "zinc":
+        return molecules(2048)
+    if name.startswith("cluster"):
+        return cluster(splits=(512, 64, 64))
+    return pattern(patterns=16, copies=(32, 4, 4))
+
+
+def prepared(case: Case) -> tuple[TrainingData, object]:
+    recipe = load_recipe(case.recipe, settings=[f"model.layers={case.layers}"])
+    needs = recipe.model.config.needs()
+    store = pack(graphs(case.name), Structure(index="hops", rwse=needs.rwse, lap=needs.lap))
+    everything = np.arange(store.num_graphs)
+    split = Split(everything[: -len(everything) // 8], everything[-64:], everything[-64:])
+    metric = "mae" if store.schema.task == "regression" else "weighted_accuracy"
+    return TrainingData(store, lambda seed: split, metric), recipe
+
+
+def ours(case: Case, trials: int) -> dict[str, float]:
+    """Milliseconds of a model-step when ``trials`` train side by side."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    began = time.perf_counter()
+    data, recipe = prepared(case)
+    collator = data.collator(DEVICE)
+    made = [Trial(number, replace(recipe, trials=trials), data, collator) for number in range(trials)]
+    reason = capture(made)
+    if reason is not None:
+        raise RuntimeError(reason)
+    ready = time.perf_counter() - began
+    steps = made[0].steps_per_epoch
+    times = []
+    for _ in range(5):
+        for trial in made:
+            trial.losses = []
+            trial.captured.begin()
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        for _ in range(steps):
+            for trial in made:
+                trial.captured.advance()
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - start) / steps / trials * 1e3)
+        for trial in made:
+            trial.captured.finish(steps)
+    losses = torch.stack([torch.stack(trial.losses) for trial in made])
+    assert torch.isfinite(losses).all(), "the loss is not finite"
+    return {
+        "ms": statistics.median(times),
+        "memory_gib": torch.cuda.max_memory_allocated() / 2**30 / trials,
+        "start_s": ready,
+        "parameters": sum(p.numel() for p in made[0].model.parameters()),
+        **(kernels(made[0]) if trials == 1 else {}),
+    }
+
+
+def kernels(trial: Trial) -> dict[str, float]:
+    """Kernels of one captured step, and the share of its time in which the GPU works."""
+    trial.losses = []
+    trial.captured.begin()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
+        trial.captured.advance()
+        torch.cuda.synchronize()
+    events = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
+    if not events:
+        return {}
+    first = min(e.time_range.start for e in events)
+    last = max(e.time_range.end for e in events)
+    busy = sum(e.time_range.end - e.time_range.start for e in events)
+    table: dict[str, list[float]] = {}
+    for event in events:
+        entry = table.setdefault(event.name[:70], [0, 0.0])
+        entry[0] += 1
+        entry[1] += event.time_range.end - event.time_range.start
+    for name, (count, total) in sorted(table.items(), key=lambda i: -i[1][1])[:25]:
+        print(f"   {count:5.0f} × {total / count:7.2f} us = {total:8.1f}  {name}")
+    return {"kernels": len(events), "busy": busy / max(last - first, 1e-9)}
+
+
+# --- the authors' way ---------------------------------------------------------------------------
+
+
+class DenseDecayAttention(nn.Module):
+    def __init__(self, width: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads, self.dropout = heads, dropout
+        self.linears = nn.ModuleList(nn.Linear(width, width) for _ in range(4))
+
+    def forward(self, x: Tensor, batch: Tensor, decay: Tensor) -> Tensor:
+        dense, real = to_dense_batch(x, batch)
+        graphs, nodes, width = dense.shape
+        q, k, v = (
+            linear(dense).view(graphs, nodes, self.heads, -1).transpose(1, 2)
+            for linear in self.linears[:3]
+        )
+        score = q @ k.transpose(-2, -1) / math.sqrt(width // self.heads) * decay
+        weight = score.masked_fill(~real[:, None, None, :], -math.inf).softmax(-1)
+        weight = F.dropout(weight, self.dropout, self.training)
+        return self.linears[3]((weight @ v).transpose(1, 2).reshape(graphs, nodes, width)[real])
+
+
+class ScatterGatedGCN(nn.Module):
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.A, self.B, self.C, self.D, self.E = (nn.Linear(width, width) for _ in range(5))
+        self.node_norm, self.edge_norm = nn.BatchNorm1d(width), nn.BatchNorm1d(width)
+
+    def forward(self, x: Tensor, index: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
+        source, target = index
+        u = self.D(x)[target] + self.E(x)[source] + self.C(e)
+        gate = u.sigmoid()
+        total = scatter(gate * self.B(x)[source], target, dim_size=len(x))
+        mean = total / (scatter(gate, target, dim_size=len(x)) + 1e-6)
+        return x + self.node_norm(self.A(x) + mean).relu(), e + self.edge_norm(u).relu()
+
+
+class AuthorsLayer(nn.Module):
+    def __init__(self, width: int, heads: int, gated: bool, dropout: float) -> None:
+        super().__init__()
+        mlp = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
+        self.conv = ScatterGatedGCN(width) if gated else GINEConv(mlp)
+        self.gated = gated
+        self.attn = DenseDecayAttention(width, heads, dropout)
+        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
+        self.norm1, self.norm2, self.norm3 = (nn.BatchNorm1d(width) for _ in range(3))
+
+    def forward(self, x: Tensor, index: Tensor, e: Tensor, batch: Tensor, decay: Tensor):
+        if self.gated:
+            local, e = self.conv(x, index, e)
+        else:
+            local = self.conv(x, index, e)
+        y = self.norm1(local + x) + self.norm2(self.attn(x, batch, decay) + x)
+        return self.norm3(y + self.mlp(y)), e
+
+
+class AuthorsModel(nn.Module):
+    def __init__(self, schema: Schema, config: object) -> None:
+        super().__init__()
+        c = config
+        gated = c.local == "gatedgcn"
+        pe_width = c.pe_width if c.pe != "none" else 0
+        self.node = nn.Embedding(schema.node[0], c.width - pe_width)
+        self.edge = nn.Embedding(schema.edge[0] if schema.edge else 1, c.width)
+        self.pe = nn.Linear(c.pe_steps, pe_width) if pe_width else None
+        self.pe_norm = nn.BatchNorm1d(c.pe_steps) if pe_width else None
+        self.start = nn.Parameter(torch.full((c.heads, 1, 1), float(c.start)))
+        self.decay, self.slope = c.decay, c.slope
+        self.layers = nn.ModuleList(
+            AuthorsLayer(c.width, c.heads, gated, c.attention_dropout) for _ in range(c.layers)
+        )
+        self.graph_level = schema.level == "graph"
+        self.head = nn.Sequential(
+            nn.Linear(c.width, c.width // 2), nn.ReLU(), nn.Linear(c.width // 2, c.width // 4),
+            nn.ReLU(), nn.Linear(c.width // 4, schema.outputs),
+        )  # fmt: skip
+
+    def forward(self, data: PygBatch, distance: Tensor) -> Tensor:
+        x = self.node(data.x[:, 0])
+        if self.pe is not None:
+            x = torch.cat([x, self.pe(self.pe_norm(data.pe))], 1)
+        e = self.edge(data.edge_attr[:, 0])
+        decay = self.decay ** F.leaky_relu(distance[:, None].float() - self.start, self.slope)
+        for layer in self.layers:
+            x, e = layer(x, data.edge_index, e, data.batch, decay)
+        return self.head(global_add_pool(x, data.batch) if self.graph_level else x)
+
+
+def authors(case: Case, steps: int = 12) -> dict[str, float]:
+    """Milliseconds of a step, alone and with its loader (collate, pad the distances, copy)."""
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
+    data, recipe = prepared(case)
+    arrays, schema, config = data.store.arrays, data.schema, recipe.model.config
+    size = recipe.train.batch_size
+    name = "rwse" if config.pe == "rwse" else "lap"
+    items, distances = [], []
+    for g in range(steps * size):
+        g = g % data.store.num_graphs
+        a, b = arrays["node_ptr"][g : g + 2]
+        s, t = arrays["edge_ptr"][g : g + 2]
+        index = torch.from_numpy(np.stack([arrays["source"][s:t], arrays["target"][s:t]])).long()
+        bonds = torch.from_numpy(np.array(arrays["edge_attr"][s:t])) if "edge_attr" in arrays else torch.zeros(t - s, 1, dtype=torch.long)
+        item = Data(x=torch.from_numpy(np.array(arrays["x"][a:b])), edge_index=index, edge_attr=bonds)
+        item.y = torch.from_numpy(np.array(arrays["y"][g : g + 1] if schema.level == "graph" else arrays["y"][a:b]))
+        if config.pe != "none":
+            item.pe = torch.from_numpy(np.array(arrays[name][a:b]))
+        items.append(item)
+        p = arrays["pair_ptr"][g]
+        distances.append(torch.from_numpy(arrays["distance"][p : p + (b - a) ** 2].astype(np.int64)).view(b - a, -1))
+
+    def load(number: int) -> tuple[PygBatch, Tensor]:
+        part = slice(number * size, (number + 1) * size)
+        widest = max(len(d) for d in distances[part])
+        dense = torch.full((size, widest, widest), 510)
+        for slot, d in enumerate(distances[part]):
+            dense[slot, : len(d), : len(d)] = d
+        return PygBatch.from_data_list(items[part]).to(DEVICE), dense.to(DEVICE)
+
+    model = AuthorsModel(schema, config).to(DEVICE)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-5)
+    ready = [load(number) for number in range(steps)]
+
+    def step(batch: PygBatch, dense: Tensor) -> float:
+        optimizer.zero_grad()
+        out = model(batch, dense)
+        y = batch.y
+        loss = (out - y).abs().mean() if schema.level == "graph" else F.cross_entropy(out, y)
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    for batch in ready[:2]:
+        step(*batch)
+    times, loaded = [], []
+    for number in range(steps):
+        torch.cuda.synchronize()
+        begin = time.perf_counter()
+        batch = load(number)
+        torch.cuda.synchronize()
+        middle = time.perf_counter()
+        step(*batch)
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - middle) * 1e3)
+        loaded.append((time.perf_counter() - begin) * 1e3)
+    return {
+        "ms": statistics.median(times),
+        "with_loader_ms": statistics.median(loaded),
+        "memory_gib": torch.cuda.max_memory_allocated() / 2**30,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--json", help="write the record here")
+    parser.add_argument("--cases", nargs="*", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--trials", nargs="*", type=int, help="numbers of trials side by side")
+    parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--precision", default="highest", help="highest, or high for tf32")
+    options = parser.parse_args()
+    torch.set_float32_matmul_precision(options.precision)
+    record = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
+    record |= {"python": platform.python_version(), "precision": options.precision, "rows": []}
+    print(f"{'case':12}{'who':22}{'ms/model-step':>14}{'×':>8}{'GiB':>7}  notes")
+    for case in (CASES[name] for name in options.cases):
+        peer = None
+        if case.peer and not options.no_peer:
+            peer = authors(case)
+            row = {"case": case.name, "who": "authors' way", **peer}
+            record["rows"].append(row)
+            print(f"{case.name:12}{'authors way':22}{peer['ms']:14.3f}{1.0:8.1f}{peer['memory_gib']:7.2f}"
+                  f"  {peer['with_loader_ms']:.1f} ms with its loader")
+            sys.stdout.flush()
+        for trials in options.trials or case.trials:
+            found = ours(case, trials)
+            ratio = peer["ms"] / found["ms"] if peer else float("nan")
+            record["rows"].append({"case": case.name, "who": f"ours, {trials} trials", **found})
+            print(f"{case.name:12}{f'ours, {trials} trials':22}{found['ms']:14.3f}{ratio:8.1f}"
+                  f"{found['memory_gib']:7.2f}  ready in {found['start_s']:.0f} s, "
+                  f"{found['parameters']} parameters, {found.get('kernels', 0)} kernels, "
+                  f"GPU busy {found.get('busy', 0):.0%}")
+            sys.stdout.flush()
+    if options.json:
+        with open(options.json, "w") as file:
+            json.dump(record, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,216 @@
+"""Training steps and predictions as CUDA graphs: recorded once, replayed without the host.
+
+A step of a small model is hundreds of kernels of a few microseconds each; launched one by one they
+cost the host far more than the device. Here the graph numbers of a whole epoch lie on the device,
+a recorded step takes the next row of them, and an epoch is nothing but replays: no value is read
+back before its end. Every trial has a stream and a memory pool of its own, so that trials run side
+by side and none can change another's bits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gradformer.graphs.collate import Capacity
+from gradformer.model.parallel import is_shared
+from gradformer.training.step import autocast
+
+if TYPE_CHECKING:
+    from gradformer.training.trial import Trial
+
+NODES, EDGES = 64, 256  # capacities are multiples of these
+PREDICT_NODES = 1 << 15  # node rows of a batch when predicting
+
+
+class Recorded:
+    """A function without arguments on one stream, recorded as a CUDA graph."""
+
+    def __init__(self, stream: torch.cuda.Stream, body: Callable[[], None], state: list[Tensor]):
+        """``state``: what ``body`` changes; the runs that warm it up are undone."""
+        kept = [tensor.clone() for tensor in state]
+        with _on(stream):
+            for _ in range(2):
+                body()
+            for tensor, value in zip(state, kept):
+                tensor.copy_(value)
+        stream.synchronize()
+        self.graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
+            body()
+
+    def replay(self) -> None:
+        self.graph.replay()
+
+
+@contextmanager
+def _on(stream: torch.cuda.Stream) -> Iterator[None]:
+    """Work inside goes to ``stream``, after what was given to the present stream."""
+    stream.wait_stream(torch.cuda.current_stream(stream.device))
+    with torch.cuda.stream(stream):
+        yield
+
+
+def capture(trials: list[Trial]) -> str | None:
+    """Capture all trials, or none; gives the reason if it cannot be done, and then nothing changes."""
+    if not trials:
+        return None
+    if trials[0].collator.device.type != "cuda":
+        return "captured steps need a CUDA device"
+    if is_shared():
+        return "a batch that processes share is not captured"
+    made = []
+    for trial in trials:
+        captured = CapturedTrial(trial)
+        try:
+            captured.begin()
+        except Exception as error:  # whatever a model does that a capture forbids
+            torch.cuda.synchronize()
+            return (
+                f"{trial.recipe.model.name}: {type(error).__name__}: {str(error).splitlines()[0]}"
+            )
+        made.append(captured)
+    for trial, captured in zip(trials, made):
+        trial.captured = captured
+    return None
+
+
+class CapturedTrial:
+    """The steps of a trial's epochs, and its predictions for fixed lists of graphs.
+
+    The capacity of an epoch is the largest batch of the trial's epochs so far, rounded up: a
+    function of its seed alone, so that a resumed trial pads as the uninterrupted one did.
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        self.trial = trial
+        device = trial.collator.device
+        self.stream = torch.cuda.Stream(device)
+        steps, size = trial.steps_per_epoch, trial.recipe.train.batch_size
+        size = min(size, len(trial.data.graphs(trial.parts.train)))
+        self.ids = torch.full((steps, size), -1, dtype=torch.int64, device=device)
+        self.losses = torch.zeros(steps, device=device)
+        self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
+        arrays = trial.data.store.arrays
+        self._nodes, self._edges = np.diff(arrays["node_ptr"]), np.diff(arrays["edge_ptr"])
+        self._capacities: list[Capacity] = []
+        self._recorded: tuple[Capacity, Recorded] | None = None
+        self._predictions: dict[bytes, _Prediction] = {}
+
+    def capacity(self, epoch: int) -> Capacity:
+        """Of the batches of ``epoch`` and all before it."""
+        graphs = self.trial.data.graphs(self.trial.parts.train)
+        while len(self._capacities) <= epoch:
+            batches = self.trial.order(len(self._capacities))
+            nodes = max(int(self._nodes[ids].sum()) for ids in batches)
+            edges = max(int(self._edges[ids].sum()) for ids in batches)
+            before = self._capacities[-1] if self._capacities else Capacity(0, 0, 0, 0)
+            self._capacities.append(
+                Capacity(
+                    self.ids.shape[1],
+                    max(before.nodes, _round_up(nodes, NODES)),
+                    max(before.edges, _round_up(edges, EDGES)),
+                    int(self._nodes[graphs].max()),
+                )
+            )
+        return self._capacities[epoch]
+
+    def begin(self) -> None:
+        """Put the graph numbers of the present epoch on the device; record the step if need be."""
+        trial = self.trial
+        with _on(self.stream):
+            rows = np.full(self.ids.shape, -1, np.int64)
+            for row, ids in zip(rows, trial.order(trial.progress.epoch)):
+                row[: len(ids)] = ids
+            self.ids.copy_(torch.from_numpy(rows))
+            self.cursor.fill_(len(trial.losses))
+        capacity = self.capacity(trial.progress.epoch)
+        if self._recorded is None or self._recorded[0] != capacity:
+            self._recorded = None  # frees its memory first
+            self._recorded = (capacity, self._record(capacity))
+
+    def _record(self, capacity: Capacity) -> Recorded:
+        step = self.trial.step
+
+        def body() -> None:
+            ids = self.ids.index_select(0, self.cursor)[0]
+            loss = step(ids, capacity)
+            self.losses.index_copy_(0, self.cursor, loss.view(1).float())
+            self.cursor.add_(1)
+
+        return Recorded(self.stream, body, [*step.state, self.losses, self.cursor])
+
+    def advance(self) -> None:
+        """One more step, without waiting for it."""
+        assert self._recorded is not None
+        with torch.cuda.stream(self.stream):
+            self._recorded[1].replay()
+
+    def finish(self, steps: int) -> None:
+        """Wait, and hand the losses of the first ``steps`` steps of the epoch to the trial."""
+        self.stream.synchronize()
+        self.trial.losses = list(self.losses[:steps].clone().unbind())
+
+    def predict(self, graphs: NDArray[np.int64]) -> NDArray[np.float32]:
+        """As :func:`gradformer.training.evaluation.predict`, replayed."""
+        key = graphs.tobytes()
+        if key not in self._predictions:
+            self._predictions[key] = _Prediction(self, graphs)
+        return self._predictions[key]()
+
+
+class _Prediction:
+    """Predictions for a fixed list of graphs, batch after batch of one capacity."""
+
+    def __init__(self, captured: CapturedTrial, graphs: NDArray[np.int64]) -> None:
+        trial, device = captured.trial, captured.ids.device
+        nodes, edges = captured._nodes, captured._edges
+        mean = max(nodes[graphs].mean(), 1.0)
+        batches = math.ceil(len(graphs) * mean / PREDICT_NODES)
+        parts = np.array_split(graphs, batches)
+        self.ids = torch.full((len(parts), max(map(len, parts))), -1, device=device)
+        for row, ids in zip(self.ids, parts):
+            row[: len(ids)] = torch.from_numpy(ids)
+        self.capacity = Capacity(
+            self.ids.shape[1],
+            _round_up(max(int(nodes[ids].sum()) for ids in parts), NODES),
+            _round_up(max(int(edges[ids].sum()) for ids in parts), EDGES),
+            int(nodes[graphs].max()),
+        )
+        self.by_node = trial.data.schema.level == "node"
+        self.rows = [int(nodes[ids].sum()) if self.by_node else len(ids) for ids in parts]
+        width = self.capacity.nodes if self.by_node else self.capacity.graphs
+        self.out = torch.zeros(len(parts), width, trial.data.schema.outputs, device=device)
+        self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
+        self.stream = captured.stream
+        precision = trial.recipe.train.precision
+
+        @torch.no_grad()
+        def body() -> None:
+            trial.model.eval()
+            batch = trial.collator(self.ids.index_select(0, self.cursor)[0], self.capacity)
+            with autocast(precision, device):
+                prediction = trial.model(batch)
+            self.out.index_copy_(0, self.cursor, prediction.float()[None])
+            self.cursor.add_(1).remainder_(len(self.ids))
+
+        self.recorded = Recorded(self.stream, body, [self.out, self.cursor])
+
+    def __call__(self) -> NDArray[np.float32]:
+        with _on(self.stream):
+            for _ in self.rows:
+                self.recorded.replay()
+        self.stream.synchronize()
+        out = self.out.cpu().numpy()
+        return np.concatenate([part[:count] for part, count in zip(out, self.rows)])
+
+
+def _round_up(number: int, unit: int) -> int:
+    return max(-(-number // unit), 1) * unit
