@@ -116,7 +116,17 @@ def reading_options(
 
 
 def smoke_settings() -> list[str]:
-    """Settings that make any training short where GRADFORMER_SMOKE=1: for tests of commands."""
-    if os.environ.get("GRADFORMER_SMOKE") != "1":
+    """Settings that make any training short, where :func:`smoking` says so."""
+    if not smoking():
         return []
     return ["train.epochs=1", "data.fraction=0.1", "model.layers=1", "train.batch_size=8"]
+
+
+def smoke_trials(trials: int | None) -> int | None:
+    """At most two trials, where :func:`smoking` says so."""
+    return min(trials or 2, 2) if smoking() else trials
+
+
+def smoking() -> bool:
+    """Whether GRADFORMER_SMOKE=1: every command does all it does, on little, for tests."""
+    return os.environ.get("GRADFORMER_SMOKE") == "1"

@@ -24,6 +24,7 @@ from gradformer.cli.options import (
     Task,
     reading_options,
     smoke_settings,
+    smoke_trials,
 )
 from gradformer.errors import ConfigError
 
@@ -95,7 +96,7 @@ def search(
     elif data is None:
         raise ConfigError("DATASET|FILE: say what to search on, as in gradformer search mutag")
     else:
-        changes = [*(settings or []), f"trials={trials}", *smoke_settings()]
+        changes = [*(settings or []), f"trials={smoke_trials(trials)}", *smoke_settings()]
         changes += [] if split is None else [f"data.split={split}"]
         reading = reading_options(smiles, target, task, level, split_column, skip_invalid)
         plan = _plan(data, recipe, model, changes, ranges, samples, method, seed, reading, mirror)

@@ -22,6 +22,7 @@ from gradformer.cli.options import (
     Task,
     reading_options,
     smoke_settings,
+    smoke_trials,
 )
 from gradformer.errors import ConfigError
 
@@ -119,7 +120,7 @@ def train(
         model=model,
         preset=preset,
         settings=changes,
-        trials=trials,
+        trials=smoke_trials(trials),
         out=out,
         overwrite=overwrite,
         **common,

@@ -1,0 +1,83 @@
+"""Errors are one line with the remedy, and exit codes are what the help says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from gradformer.cli import app
+from tests.cli.conftest import Program
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("train", "zinx"), "did you mean 'zinc'?"),
+        (("train", "mutag", "--model", "gradfromer"), "did you mean 'gradformer'?"),
+        (("train", "mutag", "--set", "model.layres=3"), "did you mean 'layers'?"),
+        (("train", "mutag", "--set", "layers"), "--set model.layers=6"),
+        (("train", "mutag", "--set", "train.lr=fast"), "expected a number"),
+        (("train", "mutag", "--preset", "papr"), "did you mean 'paper'?"),
+        (("train", "mutag", "--smiles", "s"), "smiles: not an option of the benchmark"),
+        (("train", "nothing.csv"), "nothing.csv"),
+        (("predict", "nowhere", "x.csv"), "not a run"),
+        (("report", "nowhere"), "not a run"),
+        (("search", "zinc"), "--range"),
+        (("search", "--resume", "nowhere"), "not a search"),
+        (("models", "gni"), "did you mean 'gin'?"),
+        (("data", "info", "zinx"), "did you mean 'zinc'?"),
+    ],
+)
+def test_one_line_with_the_remedy(program: Program, words: tuple[str, ...], says: str) -> None:
+    result = program(*words, code=1)
+    assert says in result.stderr
+    assert len(result.stderr.strip().split("\n")) == 1
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize(
+    "words", [("train", "--mdel", "gin"), ("trian",), ("predict",), ("train", "--trials", "0")]
+)
+def test_a_wrong_command_line_ends_with_2(program: Program, words: tuple[str, ...]) -> None:
+    program(*words, code=2)
+
+
+def test_debug_shows_where_wherever_it_stands() -> None:
+    for words in (["--debug", "train", "zinx"], ["train", "zinx", "--debug"]):
+        result = CliRunner().invoke(app, words)
+        assert result.exit_code == 1
+        assert type(result.exception).__name__ == "ConfigError"
+
+
+def test_a_bug_of_ours_is_called_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise ZeroDivisionError("oh")
+
+    monkeypatch.setattr("gradformer.training.run.Run.load", broken)
+    result = CliRunner().invoke(app, ["evaluate", str(tmp_path)])
+    assert result.exit_code == 70
+    assert "--debug" in result.stderr
+
+
+def test_every_option_is_documented_and_every_verb_has_an_example() -> None:
+    """Walk the commands as typer builds them."""
+    root = typer.main.get_command(app)
+    verbs = dict(root.commands)  # type: ignore[attr-defined]
+    data = verbs.pop("data")
+    verbs |= {f"data {name}": verb for name, verb in data.commands.items()}
+    assert len(verbs) == 15
+    for name, verb in verbs.items():
+        assert "Example:" in (verb.help or ""), name
+        for option in verb.params:
+            assert getattr(option, "help", None), f"{name}: {option.name}"
+
+
+def test_help_lists_the_exit_codes(program: Program) -> None:
+    assert "130" in program("--help").stdout
+
+
+def test_completion_is_offered(program: Program) -> None:
+    assert "--install-completion" in program("--help").stdout

@@ -1,0 +1,51 @@
+"""Ctrl-C in a real process leaves a run that ``--resume`` finishes, bit for bit."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+
+from tests.cli.conftest import Program
+
+PROGRAM = [sys.executable, "-c", "from gradformer.cli import main; main()"]
+
+
+@pytest.mark.slow
+def test_ctrl_c_then_resume(program: Program, files: Path, tmp_path: Path) -> None:
+    words = ["train", str(files / "graphs.jsonl"), "--set", "train.epochs=25"]
+    words += ["--set", "model.layers=1", "--no-report", "--no-tensorboard"]
+    stopped, whole = tmp_path / "stopped", tmp_path / "whole"
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        [*PROGRAM, *words, "--out", str(stopped)],
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    record = stopped / "record.jsonl"
+    limit = time.monotonic() + 90
+    while time.monotonic() < limit and process.poll() is None:
+        if record.exists() and record.read_text().count('"epoch"') >= 2:
+            break
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=60)
+    assert process.returncode == 130, said
+    assert f"gradformer train --resume {stopped}" in said
+    assert "Traceback" not in said
+    assert not (stopped / "results.json").exists()
+    program("train", "--resume", stopped, "--quiet", "--no-report", "--no-tensorboard")
+    program(*words, "--out", whole, "--quiet")
+    results = [json.loads((run / "results.json").read_text()) for run in (stopped, whole)]
+    assert results[0] == results[1]
+    weights = [load_file(run / "trials" / "0" / "model.safetensors") for run in (stopped, whole)]
+    assert all((weights[0][name] == weights[1][name]).all() for name in weights[1])

@@ -1,0 +1,66 @@
+"""``gradformer search``: by validation, test closed, continued where it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import yaml
+
+from gradformer.training.recipe import load_recipe
+from gradformer.training.search import Plan
+from tests.cli.conftest import Program
+
+SPACE = ("--range", "model.decay=0.4,0.8", "--range", "train.lr=1e-3,1e-2")
+
+
+def _words(files: Path, out: Path) -> tuple[str | Path, ...]:
+    small = ("--set", "model.layers=1", "--set", "train.epochs=3")
+    return ("search", files / "graphs.jsonl", *SPACE, *small, "--samples", "4", "--out", out)
+
+
+@pytest.fixture(scope="module")
+def found(program: Program, files: Path) -> Path:
+    program(*_words(files, files / "search"))
+    return files / "search"
+
+
+def test_halving_trains_fewer_for_longer(found: Path) -> None:
+    lines = [json.loads(line) for line in (found / "record.jsonl").read_text().splitlines()]
+    assert [(line["rung"], line["epochs"]) for line in lines] == [(0, 1)] * 4 + [(1, 3)]
+    first = [line["val"] for line in lines[:4]]
+    assert lines[4]["candidate"] == lines[int(np.argmax(first))]["candidate"]
+    best = yaml.safe_load((found / "best.yaml").read_text())
+    decay, rate = (setting.split("=")[1] for setting in lines[4]["settings"])
+    assert (best["model"]["decay"], best["train"]["lr"]) == (float(decay), float(rate))
+    assert best["train"]["epochs"] == 3
+
+
+def test_no_candidate_sees_the_test_part(found: Path) -> None:
+    for folder in (found / "attempts").iterdir():
+        outcome = json.loads((folder / "results.json").read_text())
+        assert outcome["test"]["values"] == outcome["val"]["values"]
+
+
+def test_a_search_goes_on_without_doing_anything_twice(
+    program: Program, files: Path, found: Path
+) -> None:
+    kept = (found / "record.jsonl").read_bytes()
+    times = {p: p.stat().st_mtime_ns for p in (found / "attempts").glob("*/results.json")}
+    program("search", "--resume", found)
+    assert (found / "record.jsonl").read_bytes() == kept
+    assert {p: p.stat().st_mtime_ns for p in times} == times
+    other = program(*_words(files, found)[:-2], "--seed", "1", "--out", found, code=1)
+    assert "another plan" in other.stderr
+
+
+def test_random_search_trains_all_in_full() -> None:
+    space = {"model.width": [32, 48, 64], "train.lr": [1e-3, 2e-3]}
+    plan = Plan("own", load_recipe("own"), space, method="random", samples=4)
+    assert plan.rungs() == [(4, load_recipe("own").train.epochs)]
+    assert len(set(plan.candidates())) == 4
+    assert (
+        plan.candidates() != Plan("own", load_recipe("own"), space, samples=4, seed=1).candidates()
+    )

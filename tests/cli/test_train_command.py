@@ -1,0 +1,99 @@
+"""``gradformer train`` from the first word to the report."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from gradformer import GradformerWarning
+from tests.cli.conftest import Program
+
+
+def test_a_run_has_its_files_and_says_where_they_are(program: Program, molecule_run: Path) -> None:
+    for name in ("recipe.yaml", "record.jsonl", "results.json", "report.html"):
+        assert (molecule_run / name).is_file()
+    results = json.loads((molecule_run / "results.json").read_text())
+    assert results["metric"] == "mae"
+    assert len(results["test"]["values"]) == 2
+
+
+def test_without_arguments_the_sample_is_trained(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRADFORMER_SMOKE", "1")
+    monkeypatch.chdir(tmp_path)
+    result = program("train")
+    (run,) = (tmp_path / "runs").iterdir()
+    assert run.name.startswith("pattern-sample-gradformer-")
+    assert "weighted accuracy" in result.stdout
+    assert f"runs/{run.name}/report.html" in result.stdout
+    assert (run / "report.html").is_file()
+
+
+@pytest.mark.slow
+def test_the_sample_is_learned(program: Program, tmp_path: Path) -> None:
+    program("train", "--out", tmp_path / "run", "--quiet")
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["test"]["mean"] >= 0.75
+
+
+def test_options_reach_the_recipe(program: Program, files: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    program(
+        *("train", files / "graphs.jsonl", "--model", "gin", "--seed", "7", "--split", "random"),
+        *("--set", "model.layers=2", "--set", "train.epochs=1", "-o", out, "-q", "--no-report"),
+    )
+    recipe = yaml.safe_load((out / "recipe.yaml").read_text())
+    assert (recipe["model"]["name"], recipe["model"]["layers"]) == ("gin", 2)
+    assert (recipe["seed"], recipe["data"]["split"]) == (7, "random")
+    assert not (out / "report.html").exists()
+
+
+def test_a_recipe_file_takes_the_place_of_the_packages(
+    program: Program, files: Path, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("base: own\nmodel: {layers: 1, width: 32}\ntrain: {epochs: 1}\n")
+    out = tmp_path / "run"
+    program("train", files / "graphs.jsonl", "--recipe", recipe, "-o", out, "-q", "--no-report")
+    kept = yaml.safe_load((out / "recipe.yaml").read_text())
+    assert kept["model"]["width"] == 32
+    assert kept["dataset"].endswith("graphs.jsonl")
+
+
+def test_a_run_is_not_overwritten_unless_asked(
+    program: Program, files: Path, graph_run: Path
+) -> None:
+    words = ("train", files / "graphs.jsonl", "--out", graph_run, "--quiet", "--no-report")
+    before = (graph_run / "results.json").read_bytes()
+    refused = program(*words, code=1)
+    assert "--overwrite" in refused.stderr
+    assert (graph_run / "results.json").read_bytes() == before
+
+
+def test_overwrite_replaces_a_run(program: Program, files: Path, tmp_path: Path) -> None:
+    words = ("train", files / "graphs.jsonl", "-o", tmp_path / "run", "-q", "--no-report")
+    program(*words, "--set", "train.epochs=1", "--set", "model.layers=1")
+    program(*words, "--set", "train.epochs=2", "--set", "model.layers=1", "--overwrite")
+    assert yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text())["train"]["epochs"] == 2
+
+
+def test_bad_rows_stop_or_are_left_out(program: Program, files: Path, tmp_path: Path) -> None:
+    table = tmp_path / "some.csv"
+    table.write_text((files / "molecules.csv").read_text() + "bad,CC(,1.0,chain\n")
+    words = ("train", table, "--target", "y", "-o", tmp_path / "run", "-q", "--no-report")
+    words = (*words, "--set", "train.epochs=1", "--set", "model.layers=1")
+    stopped = program(*words, code=1)
+    assert "line 62" in stopped.stderr
+    assert "--skip-invalid" in stopped.stderr
+    with pytest.warns(GradformerWarning, match="row 62: .*CC"):
+        program(*words, "--skip-invalid")
+
+
+def test_resume_takes_no_other_options(program: Program, graph_run: Path) -> None:
+    refused = program("train", "--resume", graph_run, "--model", "gin", code=1)
+    assert "--model" in refused.stderr
+    assert "cannot go with --resume" in refused.stderr

@@ -1,0 +1,159 @@
+"""What a finished run is good for: scores, predictions, embeddings, pages, an export."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gradformer import Run
+from tests.cli.conftest import Program
+
+
+def _rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def test_predictions_keep_rows_columns_and_order(
+    program: Program, molecule_run: Path, files: Path
+) -> None:
+    result = program("predict", molecule_run, files / "new.csv")
+    rows = _rows(result.stdout)
+    assert [row["id"] for row in rows] == ["a", "b", "c,d", "e"]
+    assert [row["y_predicted"] == "" for row in rows] == [False, True, False, True]
+    assert [row["y_spread"] == "" for row in rows] == [False, True, False, True]
+    assert "row 3" in result.stderr
+    assert "row 5" in result.stderr
+
+
+def test_a_prediction_is_the_mean_of_the_trials_in_the_users_units(
+    program: Program, molecule_run: Path, files: Path
+) -> None:
+    found = Run.load(molecule_run).predict(["CCO"])
+    assert found.trials.shape == (2, 1, 1)
+    (first, *_) = _rows(program("predict", molecule_run, files / "new.csv").stdout)
+    assert float(first["y_predicted"]) == pytest.approx(found.trials.mean(), rel=1e-4)
+    assert float(first["y_spread"]) == pytest.approx(found.trials.std(), rel=1e-4)
+    assert 0 < found.value[0, 0] < 20  # y is half the length of a word: 0.5 to 13
+
+
+def test_classes_come_by_name_with_probabilities(
+    program: Program, graph_run: Path, files: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out.csv"
+    program("predict", graph_run, files / "graphs.jsonl", "-o", out)
+    rows = _rows(out.read_text())
+    assert len(rows) == 30
+    (name,) = [column for column in rows[0] if column.endswith("_predicted")]
+    assert {row[name] for row in rows} <= {"ring", "chain", "star"}
+    target = name.removesuffix("_predicted")
+    for row in rows:
+        chances = {word: float(row[f"{target}_p_{word}"]) for word in ("ring", "chain", "star")}
+        assert sum(chances.values()) == pytest.approx(1.0, abs=1e-4)
+        assert chances[row[name]] == max(chances.values())
+        assert f"{target}_spread" not in row  # one trial
+
+
+def test_evaluate_finds_the_recorded_test_scores(program: Program, molecule_run: Path) -> None:
+    found = json.loads(program("evaluate", molecule_run, "--json").stdout)
+    kept = json.loads((molecule_run / "results.json").read_text())["test"]["values"]
+    assert [trial["mae"] for trial in found] == pytest.approx(kept, rel=1e-5)
+
+
+def test_evaluate_on_a_file_scores_all_of_it(
+    program: Program, graph_run: Path, files: Path
+) -> None:
+    (found,) = json.loads(
+        program("evaluate", graph_run, "--on", files / "graphs.jsonl", "--json").stdout
+    )
+    rows = _rows(program("predict", graph_run, files / "graphs.jsonl").stdout)
+    (name,) = [column for column in rows[0] if column.endswith("_predicted")]
+    right = [row[name] == word for row, word in zip(rows, ["ring", "chain", "star"] * 10)]
+    assert found["accuracy"] == pytest.approx(np.mean(right))
+    assert "accuracy" in program("evaluate", graph_run, "--on", files / "graphs.jsonl").stdout
+
+
+def test_a_file_without_targets_cannot_be_scored(
+    program: Program, molecule_run: Path, files: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "bare.csv"
+    table.write_text("smiles\nCCO\n")
+    assert "no targets" in program("evaluate", molecule_run, "--on", table, code=1).stderr
+
+
+def test_embeddings_have_a_row_for_each_graph_and_node(
+    program: Program, molecule_run: Path, files: Path, tmp_path: Path
+) -> None:
+    words = ("embed", molecule_run, files / "new.csv", "--skip-invalid")
+    program(*words, "-o", tmp_path / "e.npz")
+    with np.load(tmp_path / "e.npz", allow_pickle=False) as found:
+        assert found["graphs"].shape == (2, 64)
+        assert found["nodes"].shape == (3 + 6, 64)
+        assert found["node_ptr"].tolist() == [0, 3, 9]
+        assert found["rows"].tolist() == [2, 4]
+        # The recipe pools by the mean.
+        assert found["graphs"][0] == pytest.approx(found["nodes"][:3].mean(axis=0), abs=1e-5)
+    program(*words, "-o", tmp_path / "e.csv")
+    assert [row["row"] for row in _rows((tmp_path / "e.csv").read_text())] == ["2", "4"]
+    assert ".npz" in program(*words, "-o", tmp_path / "e.txt", code=1).stderr
+
+
+def test_explain_writes_a_page_with_every_head(
+    program: Program, molecule_run: Path, files: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "attention.html"
+    program("explain", molecule_run, files / "new.csv", "--skip-invalid", "-o", out)
+    page = out.read_text()
+    assert all(f"Score of head {head}" in page for head in (1, 2, 3, 4))
+    assert "CCO" in page
+    program("explain", molecule_run)
+    assert (molecule_run / "attention.html").is_file()
+
+
+def test_reports_of_one_and_of_several_runs(
+    program: Program, molecule_run: Path, graph_run: Path, tmp_path: Path
+) -> None:
+    program("report", graph_run)
+    assert (graph_run / "report.html").is_file()
+    out = tmp_path / "both.html"
+    program("report", molecule_run, graph_run, "-o", out)
+    assert molecule_run.name in out.read_text()
+
+
+def test_an_exported_model_predicts_the_same_elsewhere(
+    program: Program, molecule_run: Path, files: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "given"
+    program("export", molecule_run, "-o", out, "--trial", "1")
+    whole, given = Run.load(molecule_run), Run.load(out)
+    smiles = ["CCO", "c1ccccc1"]
+    assert given.predict(smiles).value == pytest.approx(whole.predict(smiles).trials[1])
+    names = sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file())
+    assert names == [
+        "data.json",
+        "recipe.yaml",
+        "results.json",
+        "trials/0/model.safetensors",
+        "trials/0/result.json",
+    ]
+    assert str(files) not in (out / "data.json").read_text() + (out / "recipe.yaml").read_text()
+    assert "exists already" in program("export", molecule_run, "-o", out, code=1).stderr
+
+
+def test_models_lists_all_with_parameters(program: Program) -> None:
+    from gradformer.model.base import MODELS
+
+    text = program("models").stdout
+    assert all(name in text for name in MODELS)
+    assert "decay" in program("models", "gradformer").stdout
+
+
+def test_doctor_tries_the_engines(program: Program) -> None:
+    text = program("doctor").stdout
+    assert "engine reference" in text
+    assert "engine fused" in text
+    assert "torch" in text
