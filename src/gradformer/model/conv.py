@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,7 +12,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from gradformer.attention import Decay, Layout
 from gradformer.attention.draws import number_sites
-from gradformer.errors import InputError
+from gradformer.errors import ConfigError, InputError, suggest
 from gradformer.graphs.batch import Batch, batch_distances, sort_edges
 from gradformer.model.layer import Attention, FeedForward
 from gradformer.model.parts import BatchNorm, Dropout
@@ -20,20 +22,36 @@ _seen: Any = WeakTensorKeyDictionary()  # edge_index → (its version, batch vec
 
 def _batch_of(edge_index: Tensor, vector: Tensor, distance: Tensor | None) -> Batch:
     """Layout, edges and distances of a PyG batch, kept as long as its ``edge_index`` lives."""
-    known = _seen.get(edge_index)
+    tracked = not edge_index.is_inference()  # such tensors do not tell when they are changed
+    known = _seen.get(edge_index) if tracked else None
     if known is not None and known[0] == edge_index._version and torch.equal(known[1], vector):
         batch: Batch = known[2]
     else:
         layout = Layout.from_batch(vector)
-        edges, _ = sort_edges(edge_index, layout)
-        batch = Batch(layout, edges)
-        _seen[edge_index] = (edge_index._version, vector, batch)
-    if distance is None and batch.distance is None:
-        batch = Batch(batch.layout, batch.edges, distance=batch_distances(edge_index, batch.layout))
-        _seen[edge_index] = (edge_index._version, vector, batch)
-    if distance is None:
-        return batch
-    return Batch(batch.layout, batch.edges, distance=distance)
+        batch = Batch(layout, sort_edges(edge_index, layout)[0])
+    if distance is not None:
+        return replace(batch, distance=distance)
+    if batch.distance is None:
+        batch = replace(batch, distance=batch_distances(edge_index, batch.layout))
+        if tracked:
+            _seen[edge_index] = (edge_index._version, vector.clone(), batch)
+    return batch
+
+
+def _make_decay(decay: Decay | dict[str, Any] | None, heads: int) -> Decay:
+    """A given decay, if it fits one layer of that many heads, or a new one from its options."""
+    if isinstance(decay, Decay):
+        if (decay.heads, decay.sets) != (heads, 1):
+            raise ConfigError(
+                f"decay: has {decay.heads} heads and {decay.sets} sets, expected {heads} and 1"
+            )
+        return decay
+    options = decay or {}
+    known = set(inspect.signature(Decay).parameters) - {"heads", "sets"}
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"decay: unknown option {name!r}; {suggest(name, known)}")
+    return Decay(heads, **options)
 
 
 class GradformerConv(nn.Module):
@@ -74,7 +92,7 @@ class GradformerConv(nn.Module):
         self.channels, self.heads = channels, heads
         self.conv = conv
         self.attention = Attention(channels, heads, attention_dropout)
-        self.decay = decay if isinstance(decay, Decay) else Decay(heads, **(decay or {}))
+        self.decay = _make_decay(decay, heads)
         self.mlp = FeedForward(channels, dropout)
         self.norm1 = BatchNorm(channels) if conv is not None else None
         self.norm2, self.norm3 = BatchNorm(channels), BatchNorm(channels)

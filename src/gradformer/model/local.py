@@ -17,7 +17,7 @@ from gradformer.attention.availability import runs_kernels
 from gradformer.errors import ConfigError, suggest
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model import fused_messages
-from gradformer.model.parts import MLP, BatchNorm, Dropout
+from gradformer.model.parts import MLP, BatchNorm, Dropout, apply_linear
 from gradformer.model.segments import (
     from_source,
     from_target,
@@ -133,7 +133,7 @@ class GatedGCN(nn.Module):
         """The same; the four maps of x are one product."""
         maps = self.A, self.D, self.B, self.E
         weight, bias = torch.cat([m.weight for m in maps]), torch.cat([m.bias for m in maps])
-        terms = nn.functional.linear(x, weight, bias)
+        terms = apply_linear(x, weight, bias)
         same = e.stride(0) == 0  # one row for all edges
         c = self.C(e[:1]).expand(len(e), -1) if same else self.C(e)
         return fused_messages.gated(terms, c, r, edges)
@@ -205,21 +205,23 @@ def _softmax_with_self(score: Tensor, own: Tensor, batch: Batch) -> tuple[Tensor
 
 
 class PyGConv(nn.Module):
-    """Any convolution of PyG on ``edge_index``; it promises no fixed bits on a GPU."""
+    """Any convolution class of PyG on ``edge_index``; it promises no fixed bits on a GPU."""
 
     residual = False
 
-    def __init__(self, conv: nn.Module) -> None:
+    def __init__(self, conv: type[nn.Module], width: int) -> None:
         super().__init__()
-        self.conv = conv
-        self.uses_edges = "edge_attr" in inspect.signature(conv.forward).parameters
+        takes = inspect.signature(conv).parameters
+        if not {"in_channels", "out_channels"} <= takes.keys():
+            raise TypeError(f"it takes {', '.join(takes)}")
+        self.uses_edges = "edge_dim" in takes
+        self.conv = conv(width, width, **({"edge_dim": width} if self.uses_edges else {}))
 
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
         options: dict[str, Any] = {"edge_attr": e} if self.uses_edges else {}
-        index = batch.edges.edge_index
         if batch.edges.rows.mask is not None:
             raise ConfigError("local: a PyG convolution cannot run on a padded batch")
-        return self.conv(x, index, **options), e
+        return self.conv(x, batch.edges.edge_index, **options), e
 
 
 LOCALS: dict[str, type[nn.Module]] = {
@@ -244,7 +246,7 @@ def make_local(name: str, width: int, **options: Any) -> nn.Module | None:
         known = [*LOCALS, "none", "SAGEConv", "GraphConv", "TransformerConv"]
         raise ConfigError(f"local: unknown module {name!r}; {suggest(name, known)}")
     try:
-        return PyGConv(conv(width, width))
+        return PyGConv(conv, width)
     except TypeError as error:
         raise ConfigError(
             f"local: PyG's {name} cannot be made from a width alone ({error}); "

@@ -1,0 +1,163 @@
+"""GradformerConv: a layer for other people's PyG models."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+from torch_geometric.nn import GCNConv, GINEConv, GPSConv
+
+from gradformer.attention import Decay
+from gradformer.errors import ConfigError, InputError
+from gradformer.model import conv as module
+from gradformer.model.conv import GradformerConv
+
+# a path of three nodes, a node alone, a triangle
+EDGES = torch.tensor([[0, 1, 1, 2, 4, 5, 5, 6, 4, 6], [1, 0, 2, 1, 5, 4, 6, 5, 6, 4]])
+VECTOR = torch.tensor([0, 0, 0, 1, 2, 2, 2])
+
+
+@pytest.fixture
+def counted(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
+    """The edge lists whose distances were computed."""
+    seen: list[Tensor] = []
+    compute = module.batch_distances
+
+    def count(edge_index: Tensor, layout: Any) -> Tensor:
+        seen.append(edge_index)
+        return compute(edge_index, layout)
+
+    monkeypatch.setattr(module, "batch_distances", count)
+    return seen
+
+
+def make(conv: nn.Module | None = None, **options: Any) -> GradformerConv:
+    torch.manual_seed(0)
+    return GradformerConv(8, conv, heads=2, **options)
+
+
+def test_it_takes_the_place_of_gpsconv() -> None:
+    x, edge_attr = torch.randn(7, 8), torch.randn(10, 8)
+    for made in (GPSConv, GradformerConv):
+        layer = made(8, GINEConv(nn.Linear(8, 8)), heads=2)
+        out = layer(x, EDGES, VECTOR, edge_attr=edge_attr)
+        assert out.shape == x.shape
+        out.square().sum().backward()
+        assert all(p.grad is not None for p in layer.parameters())
+
+
+def test_graphs_do_not_see_each_other() -> None:
+    layer = make(GCNConv(8, 8)).eval()
+    x = torch.randn(7, 8)
+    together = layer(x, EDGES, VECTOR)
+    alone = layer(x[4:], EDGES[:, 4:] - 4)
+    torch.testing.assert_close(together[4:], alone)
+
+
+def test_given_distances_are_used() -> None:
+    layer = make(decay={"decay": 0.1, "start": 0.0}).eval()
+    x = torch.randn(7, 8)
+    near = torch.zeros(9 + 1 + 9, dtype=torch.uint8)
+    computed = torch.tensor([0, 1, 2, 1, 0, 1, 2, 1, 0, 0, 0, 1, 1, 1, 0, 1, 1, 1, 0]).byte()
+    assert torch.equal(layer(x, EDGES, VECTOR, computed), layer(x, EDGES, VECTOR))
+    assert not torch.allclose(layer(x, EDGES, VECTOR, near), layer(x, EDGES, VECTOR))
+
+
+def test_distances_are_computed_once_for_all_layers(counted: list[Tensor]) -> None:
+    decay = Decay(2)
+    layers = [make(decay=decay), make(decay=decay)]
+    assert layers[0].decay is layers[1].decay
+    x, edges = torch.randn(7, 8), EDGES.clone()
+    for layer in layers * 2:
+        x = layer(x, edges, VECTOR)
+    assert len(counted) == 1
+    layers[0](x, edges.clone(), VECTOR)
+    assert len(counted) == 2
+
+
+def test_changes_in_place_are_noticed(counted: list[Tensor]) -> None:
+    layer = make(decay={"decay": 0.1, "start": 0.0}).eval()
+    x, edges, vector = torch.randn(7, 8), EDGES.clone(), VECTOR.clone()
+    before = layer(x, edges, vector)
+    edges[:, :4] = torch.tensor([[0, 2, 2, 1], [2, 0, 1, 2]])
+    after = layer(x, edges, vector)
+    assert not torch.allclose(before[:3], after[:3])
+    assert torch.equal(after, layer(x, edges.clone(), vector))
+    vector[3] = 0  # the node alone joins the first graph
+    joined = layer(x, edges, vector)
+    assert torch.equal(joined, layer(x, edges.clone(), vector.clone()))
+    assert not torch.allclose(joined[:3], after[:3])
+
+
+def test_nothing_is_kept_of_an_edge_list_that_is_gone() -> None:
+    layer, x, edges = make(), torch.randn(7, 8), EDGES.clone()
+    layer(x, edges, VECTOR)
+    gc.collect()
+    before = len(module._seen)
+    del edges
+    gc.collect()
+    assert len(module._seen) == before - 1
+
+
+def test_inference_mode() -> None:
+    layer, x = make(GCNConv(8, 8)).eval(), torch.randn(7, 8)
+    expected = layer(x, EDGES, VECTOR)
+    with torch.inference_mode():
+        torch.testing.assert_close(layer(x, EDGES.clone(), VECTOR.clone()), expected)
+
+
+def test_dropout_acts_in_training_only() -> None:
+    layer, x = make(dropout=0.3, attention_dropout=0.3), torch.randn(7, 8)
+    assert not torch.allclose(layer(x, EDGES, VECTOR), layer(x, EDGES, VECTOR))
+    layer.eval()
+    assert torch.equal(layer(x, EDGES, VECTOR), layer(x, EDGES, VECTOR))
+
+
+def test_reset_draws_weights_and_keeps_start_points() -> None:
+    layer = make(GCNConv(8, 8), decay={"start": 3.5})
+    before = {name: p.clone() for name, p in layer.named_parameters()}
+    layer.reset_parameters()
+    changed = {n for n, p in layer.named_parameters() if not torch.equal(p, before[n])}
+    assert {"attention.query.weight", "conv.lin.weight", "mlp.first.weight"} <= changed
+    assert not any(name.startswith("decay.") for name in changed)
+
+
+def test_a_graph_without_edges() -> None:
+    layer, x = make(GCNConv(8, 8)), torch.randn(3, 8)
+    assert torch.isfinite(layer(x, torch.zeros(2, 0, dtype=torch.long))).all()
+
+
+@pytest.mark.parametrize(
+    ("named", "arguments"),
+    [
+        ("x", {"x": torch.zeros(7, 9)}),
+        ("x", {"x": torch.zeros(7)}),
+        ("batch", {"batch": VECTOR[:-1]}),
+        ("batch", {"batch": VECTOR.flip(0)}),
+        ("edge_index", {"edge_index": EDGES.T}),
+        ("edge_index", {"edge_index": EDGES.float()}),
+        ("edge_index", {"edge_index": EDGES + 1}),
+        ("edge_index", {"edge_index": EDGES - 1}),
+        ("edge_index", {"edge_index": torch.tensor([[0], [6]])}),
+        ("distance", {"distance": torch.zeros(18, dtype=torch.uint8)}),
+        ("distance", {"distance": torch.zeros(19)}),
+    ],
+)
+def test_bad_arguments_are_named(named: str, arguments: dict[str, Tensor]) -> None:
+    good = {"x": torch.zeros(7, 8), "edge_index": EDGES, "batch": VECTOR}
+    with pytest.raises(InputError, match=rf"^{named}: "):
+        make()(**(good | arguments))
+
+
+def test_bad_options_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"^heads: 3 "):
+        GradformerConv(8, None, heads=3)
+    with pytest.raises(ConfigError, match=r"^dropout: "):
+        GradformerConv(8, None, heads=2, attention_dropout=1.0)
+    with pytest.raises(ConfigError, match=r"^decay: unknown option 'strat'; did you mean 'start'"):
+        GradformerConv(8, None, heads=2, decay={"strat": 1.0})
+    with pytest.raises(ConfigError, match=r"^decay: "):
+        GradformerConv(8, None, heads=2, decay=Decay(4))
