@@ -66,6 +66,17 @@ def arrays(graphs: int = 40, level: str = "graph", task: str = "multiclass") -> 
     )
 
 
+def one_graph(recipe: Recipe = RECIPE) -> TrainingData:
+    """All graphs as parts of a single one, whose nodes are split."""
+    many = arrays(level="node")
+    first = np.repeat(many.node_ptr[:-1], np.diff(many.edge_ptr)).astype(np.int32)
+    ends = {"node_ptr": many.node_ptr[[0, -1]], "edge_ptr": many.edge_ptr[[0, -1]]}
+    graph = replace(many, edge_index=many.edge_index + first, **ends)
+    store = pack(graph, structure_for(recipe.model.config.needs()))
+    split = random_split(int(many.node_ptr[-1]), 0)
+    return TrainingData(store, lambda seed: split, "accuracy", "nodes", about={"name": "toy"})
+
+
 def data(recipe: Recipe = RECIPE, **options: object) -> TrainingData:
     """The problem as a trial takes it."""
     graphs = arrays(**options)  # type: ignore[arg-type]

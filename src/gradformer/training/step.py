@@ -7,6 +7,8 @@ import contextlib
 import torch
 from torch import Tensor
 
+from gradformer.attention.layout import Rows
+from gradformer.graphs.batch import Batch
 from gradformer.graphs.collate import Capacity, Collator
 from gradformer.graphs.targets import TargetScale
 from gradformer.model.base import GraphModel
@@ -81,9 +83,8 @@ class Step:
         batch = self.collator(ids, capacity).with_seed(seed, self.model.sites)
         with autocast(self.options.precision, ids.device):
             prediction = self.model(batch)
-        assert batch.y is not None
         rows = batch.layout.rows if self.model.schema.level == "node" else batch.layout.graph_rows
-        share = self.objective(prediction.float(), self._targets(batch.y), rows.mask)
+        share = self.objective(prediction.float(), self._targets(batch, rows), rows.mask)
         grads = torch.autograd.grad(share, self.weights.parameters, allow_unused=True)
         self.weights.set_grad(grads)
         if is_shared():
@@ -91,14 +92,16 @@ class Step:
         self._update()
         return total(share.detach())
 
-    def _targets(self, y: Tensor) -> Tensor:
+    def _targets(self, batch: Batch, rows: Rows) -> Tensor:
+        y = batch.y
+        assert y is not None
         if self._scale is not None:
             y = (y - self._scale[0]) / self._scale[1]
         if self.labelled is None:
             return y
+        known = self.labelled[rows.index.clamp(0, len(self.labelled) - 1)]
         missing = torch.nan if y.is_floating_point() else -1
-        mask = self.labelled if y.dim() == 1 else self.labelled[:, None]
-        return torch.where(mask, y, missing)
+        return torch.where(known.view(-1, *(1,) * (y.dim() - 1)), y, missing)
 
     @torch.no_grad()
     def _update(self) -> None:

@@ -204,6 +204,6 @@ def initial_model(name: str, config: ModelConfig, data: TrainingData, seed: int)
     if config.needs().index not in (None, "hops"):
         options["codebook"] = torch.from_numpy(np.asarray(data.store.codebook.values))
     with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         model: GraphModel = make(data.schema, config, **options)
     return model
