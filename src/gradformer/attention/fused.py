@@ -66,7 +66,7 @@ def _strides(*tensors: Tensor) -> list[int]:
 
 
 def _small_warps(block: int) -> int:
-    return 2 if block <= 32 else 4
+    return 2 if block <= 32 else 8
 
 
 def _flags(d: int, mul: Tensor | None, add: Tensor | None, dropout: float) -> dict[str, Any]:

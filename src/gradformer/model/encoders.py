@@ -7,6 +7,7 @@ from torch import Tensor, nn
 
 from gradformer.attention.draws import Site, keep, row_keys
 from gradformer.attention.layout import Rows
+from gradformer.attention.availability import runs_kernels
 from gradformer.errors import InputError, choice
 from gradformer.graphs.batch import Batch
 from gradformer.model.parts import BatchNorm
@@ -32,8 +33,19 @@ class CategoryEncoder(nn.Module):
                 f"features: expected integers [rows, {len(self.tables)}], got {x.dtype} "
                 f"{list(x.shape)}"
             )
+        if runs_kernels(x):  # the gradient of a lookup sorts its rows; that of a product does not
+            return self._one_hot(x) @ torch.cat([*self.parameters()])
         parts = [table(x[:, column]) for column, table in enumerate(self.tables)]
         return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
+
+    def _one_hot(self, x: Tensor) -> Tensor:
+        """[rows, Σ sizes] with a 1 for each column's category."""
+        weights = [*self.parameters()]
+        parts = [
+            x[:, column, None] == torch.arange(len(weight), device=x.device)
+            for column, weight in enumerate(weights)
+        ]
+        return torch.cat(parts, dim=1).to(weights[0].dtype)
 
 
 class DegreeEncoder(nn.Module):

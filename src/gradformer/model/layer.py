@@ -2,14 +2,16 @@ r"""One Gradformer layer: message passing beside decayed attention, then a feed-
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor, nn
 
 from gradformer.attention import Tables, decay_attention
+from gradformer.attention.availability import runs_kernels
 from gradformer.attention.draws import Site, share
 from gradformer.errors import ConfigError
 from gradformer.graphs.batch import Batch
 from gradformer.model.local import GatedGCN
-from gradformer.model.parts import BatchNorm, Dropout, DropPath
+from gradformer.model.parts import BatchNorm, Dropout, DropPath, apply_linear, linear
 
 
 class Attention(Site):
@@ -24,9 +26,14 @@ class Attention(Site):
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v [nodes, heads, d] of node states x [nodes, width]."""
-        q, k, v = self.query(x), self.key(x), self.value(x)
         size = (len(x), self.heads, -1)
-        return q.view(size), k.view(size), v.view(size)
+        maps = (self.query, self.key, self.value)
+        if not runs_kernels(x):
+            q, k, v = (linear(x, layer).view(size) for layer in maps)
+            return q, k, v
+        weight, bias = torch.cat([m.weight for m in maps]), torch.cat([m.bias for m in maps])
+        q, k, v = apply_linear(x, weight, bias).view(len(x), 3 * self.heads, -1).chunk(3, dim=1)
+        return q, k, v
 
     def forward(
         self, x: Tensor, tables: Tables, batch: Batch, bias: Tensor | None = None
@@ -46,8 +53,7 @@ class Attention(Site):
             dropout=dropout,
             seed=None if batch.seeds is None else batch.seeds[self.site],
         )
-        z: Tensor = self.out(y.flatten(1))
-        return z
+        return linear(y.flatten(1), self.out)
 
 
 class FeedForward(nn.Module):
@@ -60,8 +66,8 @@ class FeedForward(nn.Module):
         self.inner_dropout, self.dropout = Dropout(dropout), Dropout(dropout)
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
-        y = self.inner_dropout(self.first(x).relu(), batch.nodes, batch.seeds)
-        return self.dropout(self.second(y), batch.nodes, batch.seeds)
+        y = self.inner_dropout(linear(x, self.first, relu=True), batch.nodes, batch.seeds)
+        return self.dropout(linear(y, self.second), batch.nodes, batch.seeds)
 
 
 class GradformerLayer(nn.Module):

@@ -16,6 +16,10 @@ from gradformer.errors import ConfigError, suggest
 from gradformer.model.parallel import is_shared, total
 
 
+MOST_LINEAR_ROWS = 4096
+"""Rows up to which the fused backward pass of a linear map pays."""
+
+
 class BatchNorm(nn.BatchNorm1d):
     """Batch norm over the real rows of a packed tensor [rows, c]; padded rows come out as zero.
 
@@ -102,6 +106,22 @@ class DropPath(Dropout):
     whole_graphs = True
 
 
+def linear(x: Tensor, layer: nn.Linear, relu: bool = False) -> Tensor:
+    """[ReLU] of a linear map of x [rows, in]; on a GPU with a backward pass of one kernel."""
+    return apply_linear(x, layer.weight, layer.bias, relu)
+
+
+def apply_linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
+    """As :func:`linear`, of weights [out, in] and bias [out]."""
+    short = x.dtype == weight.dtype == torch.float32 and len(x) <= MOST_LINEAR_ROWS
+    if short and torch.is_grad_enabled() and not torch.is_autocast_enabled() and runs_kernels(x):
+        from gradformer.model.fused_linear import fused_linear
+
+        return fused_linear(x, weight, bias, relu)
+    y = nn.functional.linear(x, weight, bias)
+    return y.relu() if relu else y
+
+
 class MLP(nn.Module):
     """Linear layers of the given widths with ReLU between them: widths [d0, d1, …, dn]."""
 
@@ -111,9 +131,8 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         for layer in self.layers[:-1]:
-            x = layer(x).relu()
-        y: Tensor = self.layers[-1](x)
-        return y
+            x = linear(x, layer, relu=True)
+        return linear(x, self.layers[-1])
 
 
 class NormMLP(nn.Module):
