@@ -71,7 +71,10 @@ def _once(backward: Callable[..., Gradients]) -> Callable[..., Gradients]:
 
 
 def segment_sum(values: Tensor, ptr: Tensor, order: Tensor | None) -> Tensor:
-    """Sums of values[order[ptr[n] : ptr[n+1]]] for every n: [rows, …] → [len(ptr) − 1, …]."""
+    """Sums of values[order[ptr[n] : ptr[n+1]]] for every n: [rows, …] → [len(ptr) − 1, …].
+
+    ``order`` is any list of rows; None is all of them as they are.
+    """
     from gradformer.model.message_kernels import sum_kernel
 
     values = values.contiguous()
@@ -83,7 +86,7 @@ def segment_sum(values: Tensor, ptr: Tensor, order: Tensor | None) -> Tensor:
         sum_kernel[(segments,)](
             values, out, ptr, ptr, ptr, ptr if order is None else order,
             ORDERED=order is not None, GATHER=False, OWN=False, EPS=False,
-            **_tile(channels, len(values), segments),
+            **_tile(channels, len(values if order is None else order), segments),
         )  # fmt: skip
     return out
 

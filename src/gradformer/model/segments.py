@@ -73,7 +73,7 @@ class _Spread(torch.autograd.Function):
 
 
 class _Neighbours(torch.autograd.Function):
-    """x [nodes, c] → sums of x[near] over the edges of each node [nodes, c], on the CPU.
+    """x [nodes, c] → sums of x[near] over the edges of each node [nodes, c].
 
     ``back`` and ``back_ptr`` are the same edges seen from their other ends.
     """
@@ -83,7 +83,7 @@ class _Neighbours(torch.autograd.Function):
         ctx: Any, x: Tensor, near: Tensor, ptr: Tensor, back: Tensor, back_ptr: Tensor
     ) -> Tensor:
         ctx.indices = back, back_ptr, near, ptr
-        return _bags(x, near, ptr)
+        return segment_sum(x, ptr, near) if runs_kernels(x) else _bags(x, near, ptr)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None, None]:
@@ -116,7 +116,7 @@ def sum_to_target(values: Tensor, edges: Edges) -> Tensor:
 
 def sum_of_sources(x: Tensor, edges: Edges) -> Tensor:
     """Sums of x [nodes, c] at the sources of the edges that enter each node, [nodes, c]."""
-    if x.device.type != "cpu" or runs_kernels(x):
+    if x.device.type != "cpu" and not runs_kernels(x):
         return sum_to_target(from_source(x, edges), edges)
     leaving = edges.target.index_select(0, edges.by_source)
     return _Neighbours.apply(x, edges.source, edges.target_ptr, leaving, edges.source_ptr)
