@@ -20,7 +20,7 @@ _MOST_SETS = 6
 
 def learning_section(histories: Sequence[History]) -> Markup:
     """Training loss, validation score and learning rate over the epochs."""
-    metrics = list(dict.fromkeys(history.metric for history in histories if history.metric))
+    metrics = dict.fromkeys(history.metric for history in histories)
     wanted: list[tuple[str, tuple[str, ...], bool]] = [("training loss", ("loss",), True)]
     wanted += [(f"validation {metric_name(m)}", ("val", m), False) for m in metrics]
     wanted.append(("learning rate", ("lr",), False))
@@ -73,7 +73,7 @@ def decay_section(histories: Sequence[History]) -> Markup:
         if not shown:
             parts.append(note(f"{history.label} has no decay: every distance counts alike."))
             continue
-        first, *others = (grid(*figures) for figures in shown)
+        first, *others = (tag("div", *figures, class_="grid pairs") for figures in shown)
         parts += [tag("h3", history.label) if len(histories) > 1 else None, first]
         if others:
             parts.append(fold(f"The other trials ({len(others)})", *others))
@@ -120,7 +120,8 @@ def decay_tables(model: Any) -> dict[str, NDArray[np.float64]]:
             if parts[0] is not None:
                 values = np.stack([part.value.double().cpu().numpy() for part in parts])
                 found[name] = values if table == "mul" else np.exp(values)
-    return {name: values for name, values in found.items() if not np.allclose(values, 1.0)}
+    reached = slice(UNREACHABLE)
+    return {name: v for name, v in found.items() if not np.allclose(v[..., reached], 1.0)}
 
 
 def _starts_plot(

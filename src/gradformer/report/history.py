@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.training.metrics import LOWER_IS_BETTER
+from gradformer.graphs.cards import find_card
+from gradformer.training.metrics import LOWER_IS_BETTER, default_metric
 from gradformer.training.run import Run
 from gradformer.training.trials import summary
 
@@ -66,12 +67,13 @@ class History:
         return dict(sorted(found.items()))
 
     @property
-    def metric(self) -> str | None:
-        """The metric that is reported; None before any trial has ended or any epoch is scored."""
+    def metric(self) -> str:
+        """The metric that is reported: that of the benchmark, or of the task."""
         if self.results:
             return str(self.results[0]["metric"])
-        scored = (line["val"] for lines in self.epochs.values() for line in lines if "val" in line)
-        return next((name for val in scored for name in val), None)
+        if self.run.origin["kind"] == "benchmark":
+            return find_card(self.run.recipe.dataset).metric
+        return default_metric(self.run.schema.task)
 
     @property
     def lower_is_better(self) -> bool:
@@ -80,7 +82,7 @@ class History:
     @property
     def outcome(self) -> dict[str, Any]:
         """Mean, std and values of validation and test over the trials that ended well."""
-        return summary(self.results, self.metric or "")
+        return summary(self.results, self.metric)
 
     @property
     def finished(self) -> bool:

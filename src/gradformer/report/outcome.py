@@ -32,8 +32,8 @@ METRIC_NAMES = {
 }
 
 
-def metric_name(metric: str | None) -> str:
-    return METRIC_NAMES.get(metric or "", metric or "no metric yet")
+def metric_name(metric: str) -> str:
+    return METRIC_NAMES.get(metric, metric)
 
 
 def dataset_name(history: History) -> str:
@@ -150,7 +150,7 @@ def _comparison_table(histories: Sequence[History]) -> Markup:
 
 def _strips(histories: Sequence[History]) -> Markup:
     """The test values of all trials, runs on the same data above each other."""
-    groups: dict[tuple[str, str | None], list[History]] = {}
+    groups: dict[tuple[str, str], list[History]] = {}
     for history in histories:
         if history.outcome["test"]["values"]:
             groups.setdefault((dataset_name(history), history.metric), []).append(history)
@@ -206,7 +206,7 @@ def _paired_table(histories: Sequence[History]) -> Markup:
 
 
 def _trials_table(history: History) -> Markup:
-    metric = history.metric or ""
+    metric = history.metric
     rows = [
         [
             str(r["trial"]),

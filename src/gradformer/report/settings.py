@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradformer.report.history import History
-from gradformer.report.markup import Content, Markup, facts, fold, join, table
+from gradformer.report.markup import Content, Markup, facts, fold, join, table, tag
 
 
 def settings_section(histories: Sequence[History]) -> Markup:
@@ -18,9 +18,18 @@ def settings_section(histories: Sequence[History]) -> Markup:
         values = [{**a, **b} for a, b in zip(options, surroundings)]
         parts.append(_differences(values, histories))
     for history, own, around in zip(histories, options, surroundings):
-        tables = [facts("Environment", around.items()), facts("Configuration", own.items())]
-        parts.append(join(tables) if len(histories) == 1 else fold(history.label, *tables))
+        tables = tag("div", *_tables(own, around), class_="beside")
+        parts.append(tables if len(histories) == 1 else fold(history.label, tables))
     return join(parts)
+
+
+def _tables(options: Mapping[str, str], around: Mapping[str, str]) -> list[Markup]:
+    """Options by section of the recipe, then the environment."""
+    sections: dict[str, dict[str, str]] = {}
+    for path, value in options.items():
+        section, _, name = path.rpartition(".")
+        sections.setdefault(section or "recipe", {})[name] = value
+    return [facts(name, rows.items()) for name, rows in {**sections, "environment": around}.items()]
 
 
 def _differences(values: Sequence[Mapping[str, str]], histories: Sequence[History]) -> Markup:
