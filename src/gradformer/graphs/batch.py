@@ -101,11 +101,10 @@ class Batch:
         edges, order = sort_edges(data.edge_index, layout)
         if getattr(data, "distance", None) is None:
             data.distance = batch_distances(data.edge_index, layout)
-        x = None if data.x is None else _columns(data.x)
-        if x is not None and x.is_floating_point() and not bool(torch.isfinite(x).all()):
-            row = int((~torch.isfinite(x)).any(dim=1).nonzero()[0])
-            raise InputError(f"x: row {row} holds a value that is not finite; clean the features")
-        edge_attr = None if data.edge_attr is None else _columns(data.edge_attr)[order]
+        x = None if data.x is None else _features("x", data.x, layout.capacity)
+        edge_attr = data.edge_attr
+        if edge_attr is not None:
+            edge_attr = _features("edge_attr", edge_attr, edges.num_edges)[order]
         known = {"x", "y", "edge_index", "edge_attr", "batch", "ptr", "distance"}
         encodings = {
             key: value
@@ -170,8 +169,15 @@ def _pointers(index: Tensor, nodes: int) -> Tensor:
     return torch.nn.functional.pad(counts.cumsum(0), (1, 0)).int()
 
 
-def _columns(x: Tensor) -> Tensor:
-    return x[:, None] if x.dim() == 1 else x
+def _features(name: str, x: Tensor, rows: int) -> Tensor:
+    """Features as [rows, columns], if they are finite and there is a row for each node or edge."""
+    if x.dim() not in (1, 2) or len(x) != rows:
+        raise InputError(f"{name}: expected {rows} rows of features, got shape {list(x.shape)}")
+    x = x[:, None] if x.dim() == 1 else x
+    if x.is_floating_point() and not bool(torch.isfinite(x).all()):
+        row = int((~torch.isfinite(x)).any(dim=1).nonzero()[0])
+        raise InputError(f"{name}: row {row} holds a value that is not finite; clean the features")
+    return x
 
 
 def _move(value: Any, device: torch.device) -> Any:

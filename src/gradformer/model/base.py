@@ -33,6 +33,11 @@ class ModelConfig:
     layers: int = field(default=4, metadata={"help": "number of layers"})
     width: int = field(default=64, metadata={"help": "channels of a node"})
 
+    def __post_init__(self) -> None:
+        for name in ("layers", "width", "heads"):
+            if getattr(self, name, 1) < 1:
+                raise ConfigError(f"{name}: got {getattr(self, name)}, expected at least 1")
+
     def needs(self) -> Needs:
         """What the store must hold for this model."""
         return Needs(index=None)

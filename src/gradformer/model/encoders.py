@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from gradformer.attention.availability import runs_kernels
 from gradformer.attention.draws import Site, keep, row_keys
 from gradformer.attention.layout import Rows
-from gradformer.attention.availability import runs_kernels
 from gradformer.errors import InputError, choice
 from gradformer.graphs.batch import Batch
 from gradformer.model.parts import BatchNorm
@@ -19,10 +19,14 @@ BOND_SIZES = (5, 6, 2)
 
 
 class CategoryEncoder(nn.Module):
-    """Sum of one embedding for each categorical column: [rows, columns] int → [rows, width]."""
+    """Sum of one embedding for each categorical column: [rows, columns] int → [rows, width].
 
-    def __init__(self, sizes: tuple[int, ...], width: int) -> None:
+    ``name`` is what errors call the input.
+    """
+
+    def __init__(self, sizes: tuple[int, ...], width: int, name: str) -> None:
         super().__init__()
+        self.sizes, self.name = sizes, name
         self.tables = nn.ModuleList(nn.Embedding(size, width) for size in sizes)
         for weight in self.parameters():
             nn.init.xavier_uniform_(weight)
@@ -30,12 +34,20 @@ class CategoryEncoder(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         if x.dim() != 2 or x.shape[1] != len(self.tables) or x.is_floating_point():
             raise InputError(
-                f"features: expected integers [rows, {len(self.tables)}], got {x.dtype} "
+                f"{self.name}: expected integers [rows, {len(self.tables)}], got {x.dtype} "
                 f"{list(x.shape)}"
             )
         if runs_kernels(x):  # the gradient of a lookup sorts its rows; that of a product does not
             return self._one_hot(x) @ torch.cat([*self.parameters()])
-        parts = [table(x[:, column]) for column, table in enumerate(self.tables)]
+        try:
+            parts = [table(x[:, column]) for column, table in enumerate(self.tables)]
+        except IndexError:
+            bad = (x < 0) | (x >= x.new_tensor(self.sizes))
+            row, column = bad.nonzero()[0].tolist()
+            raise InputError(
+                f"{self.name}: category {int(x[row, column])} in row {row}, column {column}, "
+                f"expected 0 to {self.sizes[column] - 1}"
+            ) from None
         return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
 
     def _one_hot(self, x: Tensor) -> Tensor:
@@ -46,6 +58,21 @@ class CategoryEncoder(nn.Module):
             for column, weight in enumerate(weights)
         ]
         return torch.cat(parts, dim=1).to(weights[0].dtype)
+
+
+class FloatEncoder(nn.Linear):
+    """Linear map of float features [rows, channels] → [rows, width]; errors call them ``name``."""
+
+    def __init__(self, channels: int, width: int, name: str, bias: bool = True) -> None:
+        super().__init__(channels, width, bias)
+        self.name = name
+
+    def forward(self, x: Tensor) -> Tensor:
+        if x.dim() != 2 or x.shape[1] != self.in_features:
+            raise InputError(
+                f"{self.name}: expected [rows, {self.in_features}], got {list(x.shape)}"
+            )
+        return super().forward(x.to(self.weight.dtype))
 
 
 class DegreeEncoder(nn.Module):
@@ -77,9 +104,9 @@ class FeatureEncoder(nn.Module):
         super().__init__()
         self.encoder: nn.Module
         if isinstance(node, int):
-            self.encoder = nn.Linear(node, width, bias=bias)
+            self.encoder = FloatEncoder(node, width, "x", bias)
         elif node:
-            self.encoder = CategoryEncoder(node, width)
+            self.encoder = CategoryEncoder(node, width, "x")
         else:
             self.encoder = DegreeEncoder(width, degree)
 
@@ -89,10 +116,7 @@ class FeatureEncoder(nn.Module):
             return y
         if batch.x is None:
             raise InputError("x: this model was built for graphs with node features")
-        x = batch.x
-        if isinstance(self.encoder, nn.Linear):
-            x = x.to(self.encoder.weight.dtype)
-        z: Tensor = self.encoder(x)
+        z: Tensor = self.encoder(batch.x)
         return z
 
 
@@ -103,9 +127,9 @@ class EdgeEncoder(nn.Module):
         super().__init__()
         self.encoder: nn.Module
         if isinstance(edge, int):
-            self.encoder = nn.Linear(edge, width, bias=bias)
+            self.encoder = FloatEncoder(edge, width, "edge_attr", bias)
         else:
-            self.encoder = CategoryEncoder(edge or (1,), width)
+            self.encoder = CategoryEncoder(edge or (1,), width, "edge_attr")
         self.constant = edge == ()
 
     def forward(self, batch: Batch) -> Tensor:
@@ -114,10 +138,7 @@ class EdgeEncoder(nn.Module):
             return row.expand(batch.edges.num_edges, -1)
         if batch.edge_attr is None:
             raise InputError("edge_attr: this model was built for graphs with edge features")
-        value = batch.edge_attr
-        if isinstance(self.encoder, nn.Linear):
-            value = value.to(self.encoder.weight.dtype)
-        y: Tensor = self.encoder(value)
+        y: Tensor = self.encoder(batch.edge_attr)
         return y
 
 

@@ -64,7 +64,7 @@ class GradformerConfig(ModelConfig):
 
     def needs(self) -> Needs:
         return Needs(
-            index=choice("index", self.index, INDICES),
+            index=self.index,
             rwse=self.pe_steps if self.pe == "rwse" else 0,
             lap=self.pe_steps if self.pe == "lap" else 0,
         )
@@ -111,6 +111,7 @@ class Gradformer(GraphModel):
     ) -> None:
         super().__init__(schema, config, options)
         c = self.config
+        choice("index", c.index, INDICES)
         concat = choice("pe_join", c.pe_join, ("concat", "add")) == "concat"
         pe_width = c.pe_width if concat else c.width
         if choice("pe", c.pe, ENCODINGS) == "none":

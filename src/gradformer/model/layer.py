@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from gradformer.attention import Tables, decay_attention
 from gradformer.attention.availability import runs_kernels
 from gradformer.attention.draws import Site, share
-from gradformer.errors import ConfigError
+from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.batch import Batch
 from gradformer.model.local import GatedGCN
 from gradformer.model.parts import BatchNorm, Dropout, DropPath, apply_linear, linear
@@ -38,7 +38,8 @@ class Attention(Site):
     def forward(
         self, x: Tensor, tables: Tables, batch: Batch, bias: Tensor | None = None
     ) -> Tensor:
-        assert batch.distance is not None
+        if batch.distance is None:
+            raise InputError("distance: the batch has none; pack the graphs with a pair index")
         q, k, v = self.project(x)
         dropout = self.dropout if self.training else 0.0
         y = decay_attention(

@@ -18,16 +18,32 @@ LOCAL_MODULES = {"GIN": "gin", "GINE": "gine", "GCN": "gatedgcn", "GatedGCN": "g
 
 def official_model(config: Mapping[str, Any]) -> Gradformer:
     """Our model for the authors' arguments (``channels``, ``nhead``, ``mpnn``, …)."""
+    needed = [
+        "num_layers",
+        "channels",
+        "nhead",
+        "mpnn",
+        "gamma",
+        "n_hop",
+        "num_tasks",
+        "node_method",
+    ]
+    if config.get("node_method") != "ogb":
+        needed.append("node_dim")
+    for name in needed:
+        if name not in config:
+            raise InputError(f"config: lacks {name}; expected the arguments of the training run")
     method, edge_method = config["node_method"], config.get("edge_method")
     local = LOCAL_MODULES.get(config["mpnn"])
     if local is None:
         raise InputError(f"mpnn: {config['mpnn']!r} is none of {', '.join(LOCAL_MODULES)}")
+    node_dim = config.get("node_dim", 0)
     node: dict[str, tuple[int, ...] | int] = {
-        "embedding": (config["node_dim"],),
+        "embedding": (node_dim,),
         "ogb": ATOM_SIZES,
-        "linear": config["node_dim"],
-        "add": config["node_dim"],
-        "no_pe": config["node_dim"],
+        "linear": node_dim,
+        "add": node_dim,
+        "no_pe": node_dim,
     }
     edge: dict[str | None, tuple[int, ...] | int] = {
         "embedding": (config.get("edge_dim", 0),),

@@ -1,0 +1,141 @@
+"""Inputs and options that a model refuses, by name."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from torch_geometric.data import Data
+
+from gradformer.errors import ConfigError, InputError
+from gradformer.graphs.arrays import Schema
+from gradformer.model.base import create_model
+from gradformer.model.gradformer import Gradformer, GradformerConfig
+from tests.zoo import toys
+
+CATEGORIES = Schema(node=(7, 3), edge=(4,), level="graph", task="regression", outputs=1)
+FLOATS = Schema(node=2, edge=3, level="graph", task="regression", outputs=1)
+SMALL = {"layers": 1, "width": 16, "heads": 2, "pe_steps": 5, "pe_width": 4}
+
+
+def graph(schema: Schema) -> Data:
+    """Three nodes and two edges that a model for ``schema`` takes."""
+    floats = schema is FLOATS
+    return Data(
+        x=torch.randn(3, 2) if floats else torch.tensor([[6, 2], [0, 0], [1, 1]]),
+        edge_index=torch.tensor([[0, 1], [1, 0]]),
+        edge_attr=torch.randn(2, 3) if floats else torch.tensor([0, 3]),
+        rwse=torch.zeros(3, 5),
+    )
+
+
+def with_nan(rows: int, columns: int) -> torch.Tensor:
+    x = torch.zeros(rows, columns)
+    x[1, 0] = torch.nan
+    return x
+
+
+def pair(row: int, *categories: int) -> torch.Tensor:
+    """Categories [3, 2], all 0 but those of one row."""
+    x = torch.zeros(3, 2, dtype=torch.long)
+    x[row] = torch.tensor(categories)
+    return x
+
+
+CASES: list[tuple[str, Schema, dict[str, Any]]] = [
+    (r"x: expected 3 rows", FLOATS, {"x": torch.zeros(2, 2), "num_nodes": 3}),
+    (r"x: expected \[rows, 2\], got \[3, 4\]", FLOATS, {"x": torch.zeros(3, 4)}),
+    (r"x: row 1 holds a value that is not finite", FLOATS, {"x": with_nan(3, 2)}),
+    (r"x: this model was built for graphs with", FLOATS, {"x": None, "num_nodes": 3}),
+    (r"x: expected integers \[rows, 2\]", CATEGORIES, {"x": torch.zeros(3, 2)}),
+    (r"x: expected integers \[rows, 2\]", CATEGORIES, {"x": torch.zeros(3, 1).long()}),
+    (r"x: category 3 in row 2, column 1", CATEGORIES, {"x": pair(2, 6, 3)}),
+    (r"x: category -1 in row 0, column 0", CATEGORIES, {"x": pair(0, -1, 0)}),
+    (r"edge_attr: category 4 in row \d", CATEGORIES, {"edge_attr": torch.tensor([0, 4])}),
+    (r"edge_attr: expected 2 rows", CATEGORIES, {"edge_attr": torch.tensor([0, 1, 2])}),
+    (r"edge_attr: row 1 holds", FLOATS, {"edge_attr": with_nan(2, 3)}),
+    (r"edge_attr: expected \[rows, 3\]", FLOATS, {"edge_attr": torch.zeros(2, 2)}),
+    (r"edge_attr: this model was built for", FLOATS, {"edge_attr": None}),
+    (r"edge_index: holds node 3", FLOATS, {"edge_index": torch.tensor([[0, 3], [1, 0]])}),
+    (r"edge_index: .* negative", FLOATS, {"edge_index": torch.tensor([[0, -1], [1, 0]])}),
+    (r"edge_index: expected integers", FLOATS, {"edge_index": torch.zeros(3, 2).long()}),
+    (r"edge_index: expected integers \[2, edges\]", FLOATS, {"edge_index": torch.zeros(2, 2)}),
+    (r"edge_index: an edge joins two", FLOATS, {"batch": torch.tensor([0, 1, 1])}),
+    (r"batch: graphs must be numbered", FLOATS, {"batch": torch.tensor([0, 0, -1])}),
+    (r"distance: has 8 bytes", FLOATS, {"distance": torch.zeros(8, dtype=torch.uint8)}),
+    (r"distance: expected a flat uint8", FLOATS, {"distance": torch.zeros(3, 3)}),
+    (r"rwse: the graphs carry no such encoding", FLOATS, {"rwse": None}),
+    (r"rwse: expected 5 columns, got 4", FLOATS, {"rwse": torch.zeros(3, 4)}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("message", "schema", "change"), CASES)
+def test_a_bad_graph_is_refused_by_name(
+    message: str, schema: Schema, change: dict[str, Any]
+) -> None:
+    model = Gradformer(schema, **SMALL).eval()
+    data = graph(schema)
+    assert model(data).shape == (1, 1)
+    data = graph(schema)
+    for name, value in change.items():
+        data[name] = value
+    with pytest.raises(InputError, match=rf"^{message}"):
+        model(data)
+
+
+def test_a_batch_without_distances_is_refused() -> None:
+    model = Gradformer(toys.toy_schema(), **SMALL)
+    batch = replace(toys.toy_batch(model.schema), distance=None)
+    with pytest.raises(InputError, match=r"^distance: "):
+        model(batch)
+
+
+@pytest.mark.parametrize(
+    ("message", "options"),
+    [
+        (r"hedas: unknown model option; did you mean 'heads'", {"hedas": 4}),
+        (r"heads: 3 does not divide the width 16", {"heads": 3}),
+        (r"local: unknown module 'gated'; did you mean 'gatedgcn'", {"local": "gated"}),
+        (r"local: PyG's GINConv cannot be made", {"local": "GINConv"}),
+        (r"pe: unknown value 'rwes'; did you mean 'rwse'", {"pe": "rwes"}),
+        (r"pe_join: unknown value", {"pe_join": "multiply"}),
+        (r"pe_width: 16 leaves no room", {"pe_width": 16}),
+        (r"pool: unknown value 'sum'", {"pool": "sum"}),
+        (r"head: unknown value", {"head": "deep"}),
+        (r"index: unknown value 'hop'", {"index": "hop"}),
+        (r"decay: λ must lie in", {"decay": 2.0}),
+        (r"decay\.shape: unknown value", {"decay_shape": "gaussian"}),
+        (r"dropout: got 1.0", {"dropout": 1.0}),
+        (r"dropout: got -0.5", {"attention_dropout": -0.5}),
+        (r"dropout: got 1.5", {"drop_path": 1.5}),
+        (r"position_gate: needs", {"position_gate": True}),
+        (r"layers: got 0, expected at least 1", {"layers": 0}),
+        (r"width: got -16, expected at least 1", {"width": -16}),
+    ],
+)
+def test_a_bad_option_is_refused_by_name(message: str, options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=rf"^{message}"):
+        Gradformer(CATEGORIES, **(SMALL | options))
+
+
+def test_models_are_made_by_name() -> None:
+    model = create_model("gradformer", CATEGORIES, **SMALL)
+    assert isinstance(model, Gradformer)
+    assert model.config == GradformerConfig(**SMALL)
+    with pytest.raises(ConfigError, match=r"^model: unknown name 'gradfomer'; did you mean"):
+        create_model("gradfomer", CATEGORIES)
+
+
+@pytest.mark.parametrize("degree", ["onehot", "normalised"])
+def test_graphs_without_features_are_encoded_by_degree(degree: str) -> None:
+    schema = Schema(node=(), edge=(), level="node", task="regression", outputs=1)
+    torch.manual_seed(0)
+    model = Gradformer(schema, **(SMALL | {"pe": "none", "degree": degree, "local": "gcn"})).eval()
+    index = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])  # a path: the two ends are alike
+    ends = model(Data(edge_index=index, num_nodes=3))
+    torch.testing.assert_close(ends[0], ends[2])
+    assert not torch.allclose(ends[0], ends[1])
+    with pytest.raises(ConfigError, match=r"^degree: unknown value"):
+        Gradformer(schema, **(SMALL | {"degree": "one-hot"}))
