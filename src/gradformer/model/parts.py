@@ -15,7 +15,6 @@ from gradformer.attention.layout import Rows
 from gradformer.errors import ConfigError, suggest
 from gradformer.model.parallel import is_shared, total
 
-
 MOST_LINEAR_ROWS = 4096
 """Rows up to which the fused backward pass of a linear map pays."""
 
@@ -130,9 +129,10 @@ class MLP(nn.Module):
         self.layers = nn.ModuleList(nn.Linear(a, b, bias=bias) for a, b in pairwise(widths))
 
     def forward(self, x: Tensor) -> Tensor:
-        for layer in self.layers[:-1]:
-            x = linear(x, layer, relu=True)
-        return linear(x, self.layers[-1])
+        for number, layer in enumerate(self.layers, start=1):
+            assert isinstance(layer, nn.Linear)
+            x = linear(x, layer, relu=number < len(self.layers))
+        return x
 
 
 class NormMLP(nn.Module):
