@@ -35,43 +35,64 @@ def _gradient(g, y, rows, cols, count, OUT: tl.constexpr, RELU: tl.constexpr):
 
 
 @triton.jit
+def _input_tile(
+    program, g, w, y, dx, count, in_tiles,
+    IN: tl.constexpr, OUT: tl.constexpr, RELU: tl.constexpr, PRECISION: tl.constexpr,
+    ROWS: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """ROWS × WIDE entries of dx = g W."""
+    rows = program // in_tiles * ROWS + tl.arange(0, ROWS)
+    cols = program % in_tiles * WIDE + tl.arange(0, WIDE)
+    acc = tl.zeros([ROWS, WIDE], tl.float32)
+    for start in range(0, OUT, WIDE):
+        outs = start + tl.arange(0, WIDE)
+        tile = _gradient(g, y, rows, outs, count, OUT, RELU)
+        inside = (outs < OUT)[:, None] & (cols < IN)[None, :]
+        weight = tl.load(w + outs[:, None] * IN + cols[None, :], inside, other=0.0)
+        acc = tl.dot(tile, weight, acc, input_precision=PRECISION)
+    inside = (rows < count)[:, None] & (cols < IN)[None, :]
+    tl.store(dx + rows[:, None] * IN + cols[None, :], acc.to(dx.dtype.element_ty), inside)
+
+
+@triton.jit
+def _weight_tile(
+    program, g, x, y, dw, db, count,
+    IN: tl.constexpr, OUT: tl.constexpr, RELU: tl.constexpr, BIAS: tl.constexpr,
+    PRECISION: tl.constexpr, WIDE: tl.constexpr, THIN: tl.constexpr,
+):  # fmt: skip
+    """THIN × THIN entries of dW = gᵀ x; the first tile of a row of them makes db too."""
+    tiles = tl.cdiv(IN, THIN)
+    outs = program // tiles * THIN + tl.arange(0, THIN)
+    cols = program % tiles * THIN + tl.arange(0, THIN)
+    acc = tl.zeros([THIN, THIN], tl.float32)
+    total = tl.zeros([THIN], tl.float32)
+    for start in range(0, count, WIDE):
+        rows = start + tl.arange(0, WIDE)
+        tile = _gradient(g, y, rows, outs, count, OUT, RELU)
+        inside = (rows < count)[:, None] & (cols < IN)[None, :]
+        given = tl.load(x + rows[:, None] * IN + cols[None, :], inside, other=0.0)
+        acc = tl.dot(tl.trans(tile), given, acc, input_precision=PRECISION)
+        total += tl.sum(tile.to(tl.float32), 0)
+    inside = (outs < OUT)[:, None] & (cols < IN)[None, :]
+    tl.store(dw + outs[:, None] * IN + cols[None, :], acc.to(dw.dtype.element_ty), inside)
+    if BIAS:
+        tl.store(db + outs, total.to(db.dtype.element_ty), (outs < OUT) & (program % tiles == 0))
+
+
+@triton.jit
 def backward_kernel(
     g, x, w, y, dx, dw, db, count, dx_programs, in_tiles,
     IN: tl.constexpr, OUT: tl.constexpr, RELU: tl.constexpr, BIAS: tl.constexpr,
     PRECISION: tl.constexpr, ROWS: tl.constexpr, WIDE: tl.constexpr, THIN: tl.constexpr,
 ):  # fmt: skip
-    """dx = g W, dW = gᵀ x, db = Σ g; g [count, OUT], x [count, IN], w [OUT, IN]."""
+    """dx, dW and db; g [count, OUT], x [count, IN], w [OUT, IN]."""
     program = tl.program_id(0)
     if program < dx_programs:
-        rows = program // in_tiles * ROWS + tl.arange(0, ROWS)
-        cols = program % in_tiles * WIDE + tl.arange(0, WIDE)
-        acc = tl.zeros([ROWS, WIDE], tl.float32)
-        for start in range(0, OUT, WIDE):
-            outs = start + tl.arange(0, WIDE)
-            tile = _gradient(g, y, rows, outs, count, OUT, RELU)
-            inside = (outs < OUT)[:, None] & (cols < IN)[None, :]
-            weight = tl.load(w + outs[:, None] * IN + cols[None, :], inside, other=0.0)
-            acc = tl.dot(tile, weight, acc, input_precision=PRECISION)
-        inside = (rows < count)[:, None] & (cols < IN)[None, :]
-        tl.store(dx + rows[:, None] * IN + cols[None, :], acc.to(dx.dtype.element_ty), inside)
+        _input_tile(program, g, w, y, dx, count, in_tiles, IN, OUT, RELU, PRECISION, ROWS, WIDE)
     else:
-        program -= dx_programs
-        thin_tiles = tl.cdiv(IN, THIN)
-        outs = program // thin_tiles * THIN + tl.arange(0, THIN)
-        cols = program % thin_tiles * THIN + tl.arange(0, THIN)
-        acc = tl.zeros([THIN, THIN], tl.float32)
-        total = tl.zeros([THIN], tl.float32)
-        for start in range(0, count, WIDE):
-            rows = start + tl.arange(0, WIDE)
-            tile = _gradient(g, y, rows, outs, count, OUT, RELU)
-            inside = (rows < count)[:, None] & (cols < IN)[None, :]
-            given = tl.load(x + rows[:, None] * IN + cols[None, :], inside, other=0.0)
-            acc = tl.dot(tl.trans(tile), given, acc, input_precision=PRECISION)
-            total += tl.sum(tile.to(tl.float32), 0)
-        inside = (outs < OUT)[:, None] & (cols < IN)[None, :]
-        tl.store(dw + outs[:, None] * IN + cols[None, :], acc.to(dw.dtype.element_ty), inside)
-        if BIAS and program % thin_tiles == 0:
-            tl.store(db + outs, total.to(db.dtype.element_ty), outs < OUT)
+        _weight_tile(
+            program - dx_programs, g, x, y, dw, db, count, IN, OUT, RELU, BIAS, PRECISION, WIDE, THIN
+        )
 
 
 class _Linear(torch.autograd.Function):
