@@ -47,7 +47,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return toy.finish(tmp_path_factory.mktemp("long") / "run", "train.epochs=20", trials=2)
+    return toy.finish(tmp_path_factory.mktemp("long") / "run", "train.epochs=12", trials=2)
 
 
 def test_a_run_holds_its_recipe_record_and_results(whole: Path) -> None:
@@ -89,7 +89,7 @@ def test_a_signal_leaves_a_run_that_continues_to_the_same_bytes(
     number: signal.Signals, long: Path, tmp_path: Path
 ) -> None:
     folder = tmp_path / "stopped"
-    process = toy.start(folder, "train.epochs=20", trials=2)
+    process = toy.start(folder, "train.epochs=12", trials=2)
     wait_for_epochs(folder, 5)
     assert process.pid is not None
     os.kill(process.pid, number)
@@ -104,14 +104,14 @@ def test_killed_at_any_moment_it_continues_to_the_same_bytes(long: Path, tmp_pat
     folder = tmp_path / "killed"
     rng = np.random.default_rng(int(time.time()))
     for _ in range(10):
-        process = toy.start(folder, "train.epochs=20", trials=2)
+        process = toy.start(folder, "train.epochs=12", trials=2)
         before = lines(folder)
         while lines(folder) == before and process.is_alive():
             time.sleep(0.001)
         time.sleep(rng.uniform(0.0, 0.2))  # in a step, a record, a checkpoint, a result
         process.kill()
         process.join()
-    toy.finish(folder, "train.epochs=20", trials=2)
+    toy.finish(folder, "train.epochs=12", trials=2)
     assert contents(folder) == contents(long)
 
 
@@ -148,7 +148,7 @@ def test_killed_while_writing_a_checkpoint_the_last_one_is_whole(
 
 def test_a_full_disk_is_one_line_and_leaves_the_last_checkpoint(long: Path, tmp_path: Path) -> None:
     folder = tmp_path / "full"
-    process = toy.start(folder, "train.epochs=20", trials=2)
+    process = toy.start(folder, "train.epochs=12", trials=2)
     wait_for_epochs(folder, 4)
     assert process.pid is not None
     resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (20_000, 20_000))
@@ -179,6 +179,13 @@ def test_a_missing_or_damaged_file_is_named(whole: Path, tmp_path: Path) -> None
         Run.load(tmp_path)
 
 
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for folder in (Path("/proc/run"), tmp_path / "file" / "run"):
+        with pytest.raises(InputError, match=f"{folder}: cannot be written"):
+            fit(toy.data(), recipe=toy.RECIPE, out=folder, **QUIET)
+
+
 def test_nothing_is_overwritten_unasked(whole: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="exists already"):
         fit(toy.data(), recipe=toy.RECIPE, out=whole, **QUIET)
@@ -200,6 +207,19 @@ def test_other_data_do_not_continue_a_run(whole: Path) -> None:
         resume(whole, **QUIET)
     with pytest.raises(ConfigError, match="either a recipe"):
         fit(toy.data(), recipe=toy.RECIPE, model="gcn")
+
+
+def test_a_run_that_continues_elsewhere_says_so(
+    whole: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    resume(folder, toy.data(), tensorboard=False, device="cpu")
+    assert "bits may differ" not in capfd.readouterr().err
+    record = folder / "record.jsonl"
+    record.write_text(record.read_text().replace('"threads": 1', '"threads": 64', 1))
+    resume(folder, toy.data(), tensorboard=False, device="cpu")
+    assert "start of the run: threads; bits may differ" in capfd.readouterr().err
 
 
 def test_regression_targets_are_learned_on_their_scale(tmp_path: Path) -> None:

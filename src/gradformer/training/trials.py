@@ -21,9 +21,10 @@ from gradformer.training.loop import Stop, StoppedError, train
 from gradformer.training.metrics import LOWER_IS_BETTER, scores
 from gradformer.training.progress import Display
 from gradformer.training.recipe import Recipe
-from gradformer.training.records import Recorder, environment, truncate
+from gradformer.training.records import Recorder, environment, read_record, truncate
 from gradformer.training.trial import Trial
 
+_DECISIVE = ("versions", "device_name", "threads", "processes")
 SAVE_EVERY = 60.0
 """Seconds between checkpoints at epoch ends; the last epoch and a signal are always saved."""
 
@@ -65,6 +66,7 @@ class Trials:
         """
         for trial in self.trials:
             load_checkpoint(self._of(trial), trial)
+        changes = self._changes()
         recorder = self._recorder()
         waiting = [trial for trial in self.trials if not self._result_path(trial).exists()]
         try:
@@ -83,6 +85,8 @@ class Trials:
                     if ended:
                         self._finish(trial, recorder)
 
+                if changes:
+                    show.say(f"other than at the start of the run: {changes}; bits may differ")
                 for trial in waiting:  # ended, but killed before its result was written
                     if trial.progress.status != "training":
                         self._finish(trial, recorder)
@@ -120,6 +124,14 @@ class Trials:
             recorder.sync()
             save_checkpoint(self._of(trial), trial)
         self._saved[trial.number] = time.monotonic()
+
+    def _changes(self) -> str:
+        """What a resumed run finds different from where it began, as far as it may change bits."""
+        began = next(iter(read_record(self.folder / "record.jsonl")), {})
+        before, now = began.get("environment"), environment(self.device)
+        if before is None:
+            return ""
+        return ", ".join(name for name in _DECISIVE if before.get(name) != now[name])
 
     def _recorder(self) -> Recorder | None:
         if not self.writes:
