@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+
 import networkx as nx
 import numpy as np
 import pytest
@@ -12,7 +15,9 @@ from gradformer.report.attention import Sketch, draw_graph, draw_matrix, focus, 
 from gradformer.report.curves import decay_tables
 from gradformer.report.history import open_histories
 from gradformer.report.patterns import kind_of, pair_attention
+from gradformer.training.fit import fit
 from gradformer.training.keepsakes import load_examples
+from tests.report import toys
 
 
 @pytest.mark.parametrize(
@@ -108,3 +113,24 @@ def test_explanation_says_what_it_cannot_do(classes, variants, tmp_path):
         write_explanation(variants[-1], examples, tmp_path / "e.html")
     with pytest.raises(InputError, match="layer: got 3, expected 1 to 2"):
         write_explanation(classes, examples, tmp_path / "e.html", layer=3)
+
+
+def test_molecules_are_drawn_with_their_elements(tmp_path):
+    pytest.importorskip("rdkit")
+    smiles = ["CCO", "CCN", "CCS", "CCCl", "CCCO", "CCCN", "CCCS", "CCF", "CC=O", "CCBr"] * 2
+    run = fit(
+        smiles,
+        y=[float(len(s)) for s in smiles],
+        recipe=replace(toys.recipe(trials=1, epochs=1), dataset="molecules"),
+        out=tmp_path / "run",
+        device="cpu",
+        tensorboard=False,
+        quiet=True,
+    )
+    page = write_explanation(run, ["CCO", "NCC"], tmp_path / "e.html").read_text()
+    assert "Graph 0: CCO</h2>" in page
+    per_graph = page.split("<h2>")[1:]
+    assert [re.findall(r'class="atom">(\w*)<', part)[:3] for part in per_graph] == [
+        ["", "", "O"],
+        ["N", "", ""],
+    ]

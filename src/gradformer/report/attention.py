@@ -26,11 +26,13 @@ class Sketch:
     """A graph on the plane: ``places`` [n, 2] from 0 to 1, ``bonds`` each once, ``hops`` [n, n].
 
     ``hops`` is None where the pair index of the store counts no hops; unreachable pairs are NaN.
+    ``labels`` are written on the nodes, if given.
     """
 
     places: Array
     bonds: list[tuple[int, int]]
     hops: Array | None
+    labels: tuple[str, ...] = ()
 
     @property
     def nodes(self) -> int:
@@ -87,6 +89,8 @@ def draw_graph(title: str, graph: Sketch, weight: Array, full: float | None = No
         centre = {"cx": place(x), "cy": place(y), **circle}
         parts.append(tag("circle", class_="node", **centre))
         parts.append(tag("circle", class_="heat", opacity=f"{share:.2f}", **centre))
+    for (x, y), label in zip(at, graph.labels):
+        parts.append(tag("text", label, x=place(x), y=place(y + 3.2), class_="atom"))
     return svg(title, *parts, width=SIZE, height=float(at[:, 1].max()) + _EDGE)
 
 

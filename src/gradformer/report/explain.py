@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from gradformer.errors import InputError
-from gradformer.report.attention import draw_graph, draw_matrix, focus, sketch
+from gradformer.report.attention import Sketch, draw_graph, draw_matrix, focus, sketch
 from gradformer.report.markup import Content, Markup, figure, join, note, tag
 from gradformer.report.page import page
 from gradformer.report.patterns import PairAttention, pair_attention, shows_attention
 from gradformer.report.scales import number
 from gradformer.training.files import replace_file
-from gradformer.training.keepsakes import LARGEST
+from gradformer.training.keepsakes import LARGEST, take
 from gradformer.training.run import Predictions, Run
 
 
@@ -49,15 +50,17 @@ def write_explanation(
     graphs = [g for g in range(store.num_graphs) if 1 < store.sizes[g] <= LARGEST][:most]
     if not graphs:
         raise InputError(f"data: no graph has 2 to {LARGEST} nodes, so none can be drawn")
-    predicted = run.predict(store)
+    few = take(store, np.array(graphs))
+    predicted = run.predict(few)
     sections: list[tuple[str, str, Content]] = []
-    for graph in graphs:
+    for place, graph in enumerate(graphs):
         name = f"Graph {graph if user is None else int(user.rows[graph])}"
+        drawn = sketch(few, place)
         if user is not None and user.smiles is not None:
             name += f": {user.smiles[graph]}"
-        answer = None if run.schema.level == "node" else _answer(run, predicted, graph)
-        found = pair_attention(model, store, graph)
-        heads = _heads(found, sketch(store, graph), layer)
+            drawn = replace(drawn, labels=_elements(user.smiles[graph]))
+        answer = None if run.schema.level == "node" else _answer(run, predicted, place)
+        heads = _heads(pair_attention(model, few, place), drawn, layer)
         sections.append((f"graph-{graph}", name, join([answer, heads])))
     which = "mean over all layers" if layer is None else f"layer {layer}"
     text = (
@@ -69,6 +72,14 @@ def write_explanation(
     out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(out, page(title, f"Run {run.folder.resolve().name}", note(text), sections))
     return out
+
+
+def _elements(smiles: str) -> tuple[str, ...]:
+    """Element of every atom, in the order of the nodes; carbon goes without saying."""
+    from rdkit import Chem
+
+    symbols = (atom.GetSymbol() for atom in Chem.MolFromSmiles(smiles).GetAtoms())
+    return tuple("" if symbol == "C" else symbol for symbol in symbols)
 
 
 def _answer(run: Run, predicted: Predictions, graph: int) -> Markup:
@@ -87,7 +98,7 @@ def _answer(run: Run, predicted: Predictions, graph: int) -> Markup:
     return tag("p", "Prediction: ", tag("b", ", ".join(texts)))
 
 
-def _heads(found: PairAttention, graph: Any, layer: int | None) -> Markup:
+def _heads(found: PairAttention, graph: Sketch, layer: int | None) -> Markup:
     chosen = slice(None) if layer is None else slice(layer - 1, layer)
     score, decay, weight = (
         part[chosen].mean(axis=0) for part in (found.score, found.decay, found.weight)
