@@ -1,14 +1,9 @@
 """The operation: attention decayed by distance, its tables, its layout, its engines."""
 
+from gradformer.attention.availability import current_engine, set_engine, use_engine
 from gradformer.attention.decay import Decay, Table, Tables
 from gradformer.attention.layout import Layout, Rows
-from gradformer.attention.operation import (
-    current_engine,
-    decay_attention,
-    set_engine,
-    use_engine,
-    why_not_fused,
-)
+from gradformer.attention.operation import decay_attention, why_not_fused
 
 __all__ = [
     "Decay",

@@ -1,12 +1,41 @@
-"""Whether Triton kernels can run here, and if not, why."""
+"""The engine that was asked for, and whether Triton kernels can run here; if not, why."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 
 import torch
 from torch import Tensor
+
+from gradformer.errors import choice
+
+ENGINES = ("auto", "reference", "fused")
+_engine = "auto"
+
+
+def current_engine() -> str:
+    """``auto``, ``reference`` or ``fused``."""
+    return _engine
+
+
+def set_engine(name: str) -> None:
+    """Choose the engine for all later calls; ``auto`` takes the fused one wherever it works."""
+    global _engine
+    _engine = choice("engine", name, ENGINES)
+
+
+@contextmanager
+def use_engine(name: str) -> Iterator[None]:
+    """The engine of the calls inside a ``with`` block."""
+    before = _engine
+    set_engine(name)
+    try:
+        yield
+    finally:
+        set_engine(before)
 
 
 @cache
@@ -23,14 +52,14 @@ def interpreting() -> bool:
     return os.environ.get("TRITON_INTERPRET") == "1"
 
 
-def why_no_triton(device: torch.device, *, interpret: bool = False) -> str | None:
+def why_no_triton(device: torch.device) -> str | None:
     """Why Triton kernels cannot run on ``device``, or None if they can.
 
-    ``interpret`` accepts Triton's interpreter, which is for tests: slow, and on any device.
+    Triton's interpreter is for tests: it is slow, and taken only when the engine is ``fused``.
     """
     if error := _triton_error():
         return error
-    if device.type == "cuda" or (interpret and interpreting()):
+    if device.type == "cuda" or (_engine == "fused" and interpreting()):
         return None
     return f"Triton kernels need a CUDA device, the tensors are on {device.type}"
 
@@ -40,9 +69,6 @@ def runs_kernels(x: Tensor) -> bool:
 
     They compute in float32 at most, and stand back when the reference engine is asked for.
     """
-    from gradformer.attention import operation
-
-    engine = operation.current_engine()
-    if engine == "reference" or x.dtype == torch.float64 or not x.numel():
+    if _engine == "reference" or x.dtype == torch.float64 or not x.numel():
         return False
-    return why_no_triton(x.device, interpret=engine == "fused") is None
+    return why_no_triton(x.device) is None

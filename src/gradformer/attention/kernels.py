@@ -11,8 +11,8 @@ da = p·(dp − δ) with δ = Σ do·o, ds = da·mul[byte]·scale; lse is kept i
 Distance rows have no alignment (n is any number), so the tiled kernels fetch four bytes at a time
 from the two words they straddle, and take keys four (or two) apart: byte j of the words belongs to
 keys start + 4c + j. Lookups and word loads are written in PTX because a plain load would move the
-whole tile into another register layout and back; in Triton's interpreter they are plain loads. The words
-of the next step are fetched while this one is worked on.
+whole tile into another register layout and back; in Triton's interpreter they are plain loads. The
+words of the next step are fetched while this one is worked on.
 """
 
 # mypy: ignore-errors

@@ -1,45 +1,18 @@
-"""``decay_attention``: the one operation of the package, and the choice of its engine."""
+"""``decay_attention``: the one operation of the package, and which engine takes a call."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Literal, overload
 
 import torch
 from torch import Tensor
 
-from gradformer.attention.availability import why_no_triton
+from gradformer.attention.availability import current_engine, why_no_triton
 from gradformer.attention.decay import Table
 from gradformer.attention.draws import share
 from gradformer.attention.layout import Layout
 from gradformer.attention.reference import reference_attention
-from gradformer.errors import ConfigError, InputError, choice
-
-ENGINES = ("auto", "reference", "fused")
-_engine = "auto"
-
-
-def current_engine() -> str:
-    """``auto``, ``reference`` or ``fused``."""
-    return _engine
-
-
-def set_engine(name: str) -> None:
-    """Choose the engine for all later calls; ``auto`` takes the fused one wherever it works."""
-    global _engine
-    _engine = choice("engine", name, ENGINES)
-
-
-@contextmanager
-def use_engine(name: str) -> Iterator[None]:
-    """The engine of the calls inside a ``with`` block."""
-    before = _engine
-    set_engine(name)
-    try:
-        yield
-    finally:
-        set_engine(before)
+from gradformer.errors import ConfigError, InputError
 
 
 def why_not_fused(q: Tensor, bias: Tensor | None = None, weights: bool = False) -> str | None:
@@ -52,7 +25,7 @@ def why_not_fused(q: Tensor, bias: Tensor | None = None, weights: bool = False) 
         return "it computes in float32 at most"
     if not 4 <= q.shape[-1] <= 128:
         return f"it takes head widths 4 to 128, not {q.shape[-1]}"
-    return why_no_triton(q.device, interpret=_engine == "fused")
+    return why_no_triton(q.device)
 
 
 @overload
@@ -145,11 +118,11 @@ def decay_attention(
     mul_table, add_table = _table("mul", mul, q), _table("add", add, q)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     reason = "the reference engine was asked for"
-    if _engine != "reference":
+    if current_engine() != "reference":
         reason = why_not_fused(q, bias, return_weights) or ""
         if q.shape[-1] != v.shape[-1]:
             reason = reason or "it needs values as wide as the keys"
-        if _engine == "fused" and reason:
+        if current_engine() == "fused" and reason:
             raise ConfigError(f"engine: the fused engine cannot run this call: {reason}")
     if not reason:
         from gradformer.attention.fused import fused_attention
