@@ -102,7 +102,7 @@ def test_explanation_of_every_head(classes, tmp_path):
     examples = load_examples(classes.folder)
     page = write_explanation(classes, examples, tmp_path / "e.html").read_text()
     assert page.count("<h3>Head ") == 2 * 2
-    assert "Prediction: " in page
+    assert "Prediction: <b>class 0: " in page
     for name in ("Score", "Decay", "Weight"):
         assert f"<title>{name} of head 2</title>" in page
 
@@ -128,7 +128,7 @@ def test_molecules_are_drawn_with_their_elements(tmp_path):
         quiet=True,
     )
     page = write_explanation(run, ["CCO", "NCC"], tmp_path / "e.html").read_text()
-    assert "Graph 0: CCO</h2>" in page
+    assert "Row 0: CCO</h2>" in page
     per_graph = page.split("<h2>")[1:]
     assert [re.findall(r'class="atom">(\w*)<', part)[:3] for part in per_graph] == [
         ["", "", "O"],

@@ -54,7 +54,7 @@ def write_explanation(
     predicted = run.predict(few)
     sections: list[tuple[str, str, Content]] = []
     for place, graph in enumerate(graphs):
-        name = f"Graph {graph if user is None else int(user.rows[graph])}"
+        name = f"Graph {graph}" if user is None else f"Row {int(user.rows[graph])}"
         drawn = sketch(few, place)
         if user is not None and user.smiles is not None:
             name += f": {user.smiles[graph]}"
@@ -86,16 +86,21 @@ def _answer(run: Run, predicted: Predictions, graph: int) -> Markup:
     """The prediction for one graph, in words."""
     value, spread = predicted.value[graph], predicted.spread[graph]
     reading = run.reading
-    names = [f"output {k + 1}" for k in range(len(value))]
-    if reading is not None:
-        labels = reading.labels
-        names = list(labels.classes[0] if labels.task == "multiclass" else labels.targets)
+    if run.schema.task == "multiclass":
+        words = (
+            [str(k) for k in range(len(value))] if reading is None else reading.labels.classes[0]
+        )
+        names = [f"class {word}" for word in words]
+    elif reading is None:
+        names = [f"target {k + 1}" for k in range(len(value))]
+    else:
+        names = list(reading.labels.targets)
     several = len(predicted.trials) > 1
     texts = [
-        f"{name} {number(float(v))}" + (f" ± {number(float(s), 2)}" if several else "")
+        f"{name}: {number(float(v))}" + (f" ± {number(float(s), 2)}" if several else "")
         for name, v, s in zip(names, value, spread)
     ]
-    return tag("p", "Prediction: ", tag("b", ", ".join(texts)))
+    return tag("p", "Prediction: ", tag("b", "; ".join(texts)))
 
 
 def _heads(found: PairAttention, graph: Sketch, layer: int | None) -> Markup:
