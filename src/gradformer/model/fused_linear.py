@@ -3,7 +3,8 @@
 cuBLAS makes the forward product well; backward it takes three or four launches for every map of a
 few hundred rows (two products, a sum over split rows, the bias), which cost more than the work in
 them. Here one launch makes them all: some programs own tiles of dx, the others tiles of dW with its
-piece of db. The plain version beside it is ``linear(x).relu()``.
+piece of db, each over a few hundred rows; the pieces are then added in order. The plain version
+beside it is ``linear(x).relu()``.
 """
 
 # The kernel's arguments are untyped.
@@ -21,6 +22,7 @@ from gradformer.attention.fused import precision
 from gradformer.errors import ConfigError
 
 ROWS, WIDE, THIN = 32, 64, 16
+PIECE = 256  # rows that one program sums over
 
 
 @triton.jit
@@ -56,43 +58,48 @@ def _input_tile(
 
 @triton.jit
 def _weight_tile(
-    program, g, x, y, dw, db, count,
-    IN: tl.constexpr, OUT: tl.constexpr, RELU: tl.constexpr, BIAS: tl.constexpr,
-    PRECISION: tl.constexpr, WIDE: tl.constexpr, THIN: tl.constexpr,
+    program, g, x, y, sums, count,
+    IN: tl.constexpr, OUT: tl.constexpr, RELU: tl.constexpr, PRECISION: tl.constexpr,
+    WIDE: tl.constexpr, THIN: tl.constexpr, PIECE: tl.constexpr,
 ):  # fmt: skip
-    """THIN × THIN entries of dW = gᵀ x; the first tile of a row of them makes db too."""
+    """THIN × THIN entries of dW = gᵀ x over PIECE rows, and db in the last column of ``sums``.
+
+    sums is [pieces, OUT, IN + 1].
+    """
     tiles = tl.cdiv(IN, THIN)
+    all_tiles = tl.cdiv(OUT, THIN) * tiles
+    piece = program // all_tiles
+    program = program % all_tiles
     outs = program // tiles * THIN + tl.arange(0, THIN)
     cols = program % tiles * THIN + tl.arange(0, THIN)
     acc = tl.zeros([THIN, THIN], tl.float32)
     total = tl.zeros([THIN], tl.float32)
-    for start in range(0, count, WIDE):
-        rows = start + tl.arange(0, WIDE)
+    for start in range(0, PIECE, WIDE):
+        rows = piece * PIECE + start + tl.arange(0, WIDE)
         tile = _gradient(g, y, rows, outs, count, OUT, RELU)
         inside = (rows < count)[:, None] & (cols < IN)[None, :]
         given = tl.load(x + rows[:, None] * IN + cols[None, :], inside, other=0.0)
         acc = tl.dot(tl.trans(tile), given, acc, input_precision=PRECISION)
         total += tl.sum(tile.to(tl.float32), 0)
+    sums += piece * OUT * (IN + 1)
     inside = (outs < OUT)[:, None] & (cols < IN)[None, :]
-    tl.store(dw + outs[:, None] * IN + cols[None, :], acc.to(dw.dtype.element_ty), inside)
-    if BIAS:
-        tl.store(db + outs, total.to(db.dtype.element_ty), (outs < OUT) & (program % tiles == 0))
+    tl.store(sums + outs[:, None] * (IN + 1) + cols[None, :], acc, inside)
+    tl.store(sums + outs * (IN + 1) + IN, total, (outs < OUT) & (program % tiles == 0))
 
 
 @triton.jit
 def backward_kernel(
-    g, x, w, y, dx, dw, db, count, dx_programs, in_tiles,
-    IN: tl.constexpr, OUT: tl.constexpr, RELU: tl.constexpr, BIAS: tl.constexpr,
-    PRECISION: tl.constexpr, ROWS: tl.constexpr, WIDE: tl.constexpr, THIN: tl.constexpr,
+    g, x, w, y, dx, sums, count, dx_programs, in_tiles,
+    IN: tl.constexpr, OUT: tl.constexpr, RELU: tl.constexpr, PRECISION: tl.constexpr,
+    ROWS: tl.constexpr, WIDE: tl.constexpr, THIN: tl.constexpr, PIECE: tl.constexpr,
 ):  # fmt: skip
-    """dx, dW and db; g [count, OUT], x [count, IN], w [OUT, IN]."""
+    """dx, and pieces of dW and db; g [count, OUT], x [count, IN], w [OUT, IN]."""
     program = tl.program_id(0)
     if program < dx_programs:
         _input_tile(program, g, w, y, dx, count, in_tiles, IN, OUT, RELU, PRECISION, ROWS, WIDE)
     else:
-        _weight_tile(
-            program - dx_programs, g, x, y, dw, db, count, IN, OUT, RELU, BIAS, PRECISION, WIDE, THIN
-        )
+        program -= dx_programs
+        _weight_tile(program, g, x, y, sums, count, IN, OUT, RELU, PRECISION, WIDE, THIN, PIECE)
 
 
 class _Linear(torch.autograd.Function):
@@ -119,20 +126,22 @@ class _Linear(torch.autograd.Function):
         (count, width), out = x.shape, len(weight)
         need = ctx.needs_input_grad[0]
         dx = torch.empty_like(x) if need else None
-        dw, db = torch.empty_like(weight), weight.new_empty(out if ctx.bias else 0)
+        pieces = -(-count // PIECE)
+        sums = torch.empty(pieces, out, width + 1, dtype=torch.float32, device=x.device)
         in_tiles = -(-width // WIDE)
         dx_programs = -(-count // ROWS) * in_tiles if need else 0
-        dw_programs = -(-out // THIN) * -(-width // THIN)
+        dw_programs = pieces * -(-out // THIN) * -(-width // THIN)
         backward_kernel[(dx_programs + dw_programs,)](
-            grad, x, weight.contiguous(), grad if y is None else y, x if dx is None else dx, dw, db,
+            grad, x, weight.contiguous(), grad if y is None else y, x if dx is None else dx, sums,
             count, dx_programs, in_tiles,
-            IN=width, OUT=out, RELU=y is not None, BIAS=ctx.bias, PRECISION=precision(),
-            ROWS=ROWS, WIDE=WIDE, THIN=THIN, num_warps=4, num_stages=3,
+            IN=width, OUT=out, RELU=y is not None, PRECISION=precision(),
+            ROWS=ROWS, WIDE=WIDE, THIN=THIN, PIECE=PIECE, num_warps=4, num_stages=3,
         )  # fmt: skip
-        return dx, dw, db if ctx.bias else None, None
+        total = sums.sum(0).to(weight.dtype)
+        return dx, total[:, :width], total[:, width] if ctx.bias else None, None
 
 
 def fused_linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
-    """[ReLU](x Wᵀ + b) of x [rows, in]; meant for some thousand rows, which one program sums over."""
+    """[ReLU](x Wᵀ + b) of x [rows, in]; meant for some thousand rows."""
     y: Tensor = _Linear.apply(x, weight, bias, relu)
     return y

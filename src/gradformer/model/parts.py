@@ -112,8 +112,9 @@ def linear(x: Tensor, layer: nn.Linear, relu: bool = False) -> Tensor:
 
 def apply_linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
     """As :func:`linear`, of weights [out, in] and bias [out]."""
-    short = x.dtype == weight.dtype == torch.float32 and len(x) <= MOST_LINEAR_ROWS
-    if short and torch.is_grad_enabled() and not torch.is_autocast_enabled() and runs_kernels(x):
+    plain = x.dtype == weight.dtype == torch.float32
+    plain = plain and not torch.is_autocast_enabled(x.device.type) and torch.is_grad_enabled()
+    if plain and len(x) <= MOST_LINEAR_ROWS and runs_kernels(x):
         from gradformer.model.fused_linear import fused_linear
 
         return fused_linear(x, weight, bias, relu)

@@ -1,0 +1,98 @@
+"""Captured steps on a GPU: the same bits alone, among other trials and resumed; close to the CPU."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+import torch
+
+from gradformer.training import loop
+from gradformer.training.capture import capture
+from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
+from gradformer.training.loop import Stop, train
+from gradformer.training.trial import Trial
+from tests.training import toy
+
+RECIPE = toy.RECIPE.change("train.epochs=5")  # of four steps
+pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+
+
+def make(*numbers: int, device: str = "cuda") -> list[Trial]:
+    data = toy.data(RECIPE)
+    collator = data.collator(device)
+    return [Trial(number, RECIPE, data, collator) for number in numbers]
+
+
+def trained(*numbers: int) -> list[Trial]:
+    trials = make(*numbers)
+    assert capture(trials) is None
+    assert train(trials, lambda *_: None, Stop())
+    return trials
+
+
+def digest(trial: Trial) -> str:
+    parts = [tensor.cpu().numpy().tobytes() for tensor in (*trial.step.state, trial.best)]
+    return hashlib.sha256(b"".join(parts) + str(trial.progress).encode()).hexdigest()
+
+
+def test_trials_side_by_side_are_the_bits_of_each_alone() -> None:
+    (alone,) = trained(1)
+    together = [digest(trial) for trial in trained(0, 1, 2)]
+    assert int(alone.step.count) == 20
+    assert together[1] == digest(alone)
+    assert len(set(together)) == 3
+
+
+@pytest.mark.parametrize("steps", [4, 6])
+def test_resumed_captured(steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "PATIENCE", 1)
+    (alone,) = trained(1)
+    (trial,) = make(1)
+    assert capture([trial]) is None
+
+    class After(Stop):
+        def agreed(self) -> bool:
+            return int(trial.step.count) == steps
+
+    assert not train([trial], lambda *_: None, After())
+    save_checkpoint(tmp_path, trial)
+    (again,) = make(1)
+    assert load_checkpoint(tmp_path, again)
+    assert capture([again]) is None
+    train([again], lambda *_: None, Stop())
+    assert digest(again) == digest(alone)
+
+
+def test_follows_the_ragged_steps_of_the_cpu() -> None:
+    (there,) = make(1)
+    (here,) = make(1, device="cpu")
+    assert capture([there]) is None
+    assert there.captured is not None
+    there.captured.begin()
+    for ids in here.batches():
+        here.losses.append(here.step(ids))
+        there.captured.advance()
+    there.captured.finish(len(here.losses))
+    losses = [torch.stack(trial.losses).cpu() for trial in (there, here)]
+    torch.testing.assert_close(*losses, rtol=1e-4, atol=1e-5)
+    items = here.parts.val
+    found = [torch.from_numpy(trial.predict(items)) for trial in (there, here)]
+    torch.testing.assert_close(*found, rtol=1e-2, atol=1e-3)
+
+
+def test_nothing_is_read_back_inside_an_epoch() -> None:
+    (trial,) = make(1)
+    assert capture([trial]) is None
+    assert trial.captured is not None
+    trial.captured.begin()
+    torch.cuda.synchronize()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(trial.steps_per_epoch):
+            trial.captured.advance()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    trial.captured.finish(trial.steps_per_epoch)
+    assert torch.isfinite(torch.stack(trial.losses)).all()
