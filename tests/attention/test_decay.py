@@ -123,7 +123,7 @@ def test_jacobian_is_the_derivative_of_every_entry(
 ) -> None:
     """Also at the kink, where ψ = sp: both sides take the slope below the start."""
     decay = Decay(
-        2, decay=0.6, start=2.0, spread=0.5, sets=2, slope=slope, unreachable=unreachable, on=on,
+        2, decay=0.6, start=2.0, spread=1.0, sets=2, slope=slope, unreachable=unreachable, on=on,
         learn_decay=learn_decay,
     ).double()  # fmt: skip
     one_byte = torch.eye(256, dtype=torch.float64)[:, None].expand(256, 2, 256)

@@ -135,9 +135,16 @@ def test_graphs_of_no_nodes_change_nothing() -> None:
 
 
 def test_distances_may_lie_in_a_larger_array_in_any_order() -> None:
+    """A bias and the returned weights keep the order of the batch."""
     p = random_problem(SIZES)
     (tables,) = Decay(2, decay=0.5)()
-    expected = decay_attention(p.q, p.k, p.v, p.layout, p.distance, tables.mul, tables.add)
+    bias = torch.randn(len(p.distance), 2)
+
+    def attend(layout: Layout, distance: Tensor) -> tuple[Tensor, Tensor]:
+        return decay_attention(
+            p.q, p.k, p.v, layout, distance, tables.mul, tables.add, bias=bias, return_weights=True
+        )
+
     blocks = p.distance.split([n * n for n in SIZES])
     filler = torch.full((11,), 77, dtype=torch.uint8)
     pieces, starts, place = [filler], [0] * len(SIZES), len(filler)
@@ -146,8 +153,10 @@ def test_distances_may_lie_in_a_larger_array_in_any_order() -> None:
         pieces += [blocks[graph], filler]
         place += len(blocks[graph]) + len(filler)
     layout = replace(p.layout, pair_ptr=torch.tensor(starts))
-    out = decay_attention(p.q, p.k, p.v, layout, torch.cat(pieces), tables.mul, tables.add)
-    assert torch.equal(out, expected)
+    expected = attend(p.layout, p.distance)
+    found = attend(layout, torch.cat(pieces))
+    assert torch.equal(found[0], expected[0])
+    assert torch.equal(found[1], expected[1])
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.4])
