@@ -77,6 +77,35 @@ def test_every_parameter_is_used(name: str) -> None:
     assert not idle
 
 
+@pytest.mark.parametrize("name", CONFIGS)
+def test_derivatives_in_float64(name: str) -> None:
+    """All parameters, numerically, through a training step; starts lie off the kinks."""
+    model = make(**({"start": 1.7} | CONFIGS[name] | NOISE)).double().train()
+    batch = toys.toy_batch(model.schema).with_seed(torch.tensor([3, 1]), model.sites)
+    names, values = zip(*((n, p.detach().clone()) for n, p in model.named_parameters()))
+
+    def predict(*parameters: Tensor) -> Tensor:
+        return torch.func.functional_call(model, dict(zip(names, parameters)), (batch,))
+
+    inputs = [value.requires_grad_() for value in values]
+    assert torch.autograd.gradcheck(predict, inputs, fast_mode=True)
+
+
+@pytest.mark.parametrize("local", OURS)
+def test_bf16_is_close_to_float32(local: str) -> None:
+    model = make(local=local)
+    batch = toys.toy_batch(model.schema).with_seed(torch.tensor([3, 1]), model.sites)
+    for mode in (True, False):
+        model.train(mode)
+        expected = model(batch)
+        with torch.autocast("cpu", torch.bfloat16):
+            found = model(batch)
+        error = (found.float() - expected).norm() / expected.norm()
+        assert error < 0.1
+        found.float().sum().backward()
+    assert all(torch.isfinite(p.grad).all() for p in model.parameters() if p.grad is not None)
+
+
 def step(model: Gradformer, batch: Batch) -> dict[str, Tensor]:
     """Predictions and gradients of one training step with fixed seeds."""
     model.zero_grad()
