@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: help setup train test quick lint docs clean
+.PHONY: help setup train test quick lint docs tables clean
 help:            ## say what there is
 	@grep -hE '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/: .*##/  —/'
 
@@ -22,16 +22,20 @@ train: $(READY)  ## set up, then train on the generated PATTERN sample (about a 
 	$(BIN)/gradformer train
 
 lint: $(READY)   ## ruff and mypy --strict
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs
 	$(BIN)/mypy
 
 test: $(READY)   ## set up, then lint, type-check and run all tests
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks docs
 	$(BIN)/mypy
 	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 quick: $(READY)  ## the tests that take seconds
 	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n 2 -m "not slow"
+
+tables: $(READY) ## fill README's tables from results/ and draw its picture
+	$(BIN)/python docs/tables.py
+	$(BIN)/python docs/picture.py
 
 docs: $(READY)   ## build the documentation into site/
 	$(BIN)/python -m pip install --quiet -c constraints.txt -e ".[docs]"
