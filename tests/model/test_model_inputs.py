@@ -139,3 +139,29 @@ def test_graphs_without_features_are_encoded_by_degree(degree: str) -> None:
     assert not torch.allclose(ends[0], ends[1])
     with pytest.raises(ConfigError, match=r"^degree: unknown value"):
         Gradformer(schema, **(SMALL | {"degree": "one-hot"}))
+
+
+@pytest.mark.parametrize("kind", [torch.int32, torch.int16, torch.uint8])
+def test_categories_may_be_short_integers(kind: torch.dtype) -> None:
+    model, data = Gradformer(CATEGORIES, **SMALL).eval(), graph(CATEGORIES)
+    expected = model(data)
+    data.x, data.edge_attr = data.x.to(kind), data.edge_attr.to(kind)
+    data.edge_index = data.edge_index.int()
+    assert torch.equal(model(data), expected)
+
+
+@pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])
+@pytest.mark.parametrize(
+    "schema", [CATEGORIES, FLOATS, Schema((), (), "graph", "regression", 1)], ids=str
+)
+def test_a_whole_model_in_another_float_type(schema: Schema, kind: torch.dtype) -> None:
+    model = Gradformer(schema, **(SMALL | {"degree": "normalised"})).to(kind)
+    assert model(graph(schema)).dtype == kind
+
+
+def test_attention_keeps_the_mode_of_the_model_even_when_refused() -> None:
+    model, data = Gradformer(CATEGORIES, **SMALL).train(), graph(CATEGORIES)
+    data.x = data.x + 100
+    with pytest.raises(InputError, match=r"^x: category"):
+        model.attention(data)
+    assert model.training

@@ -40,7 +40,7 @@ class CategoryEncoder(nn.Module):
         if runs_kernels(x):  # the gradient of a lookup sorts its rows; that of a product does not
             return self._one_hot(x) @ torch.cat([*self.parameters()])
         try:
-            parts = [table(x[:, column]) for column, table in enumerate(self.tables)]
+            parts = [table(x[:, column].long()) for column, table in enumerate(self.tables)]
         except IndexError:
             bad = (x < 0) | (x >= x.new_tensor(self.sizes))
             row, column = bad.nonzero()[0].tolist()
@@ -91,7 +91,7 @@ class DegreeEncoder(nn.Module):
         if self.kind == "onehot":
             y: Tensor = self.table(in_degree(batch.edges, torch.int64).clamp(max=self.largest))
             return y
-        z: Tensor = self.table(in_degree(batch.edges).log1p()[:, None])
+        z: Tensor = self.table(in_degree(batch.edges, self.table.weight.dtype).log1p()[:, None])
         return z
 
 

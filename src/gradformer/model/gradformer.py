@@ -205,10 +205,15 @@ class Gradformer(GraphModel):
         """Per layer the raw score, decay and weight of every pair and head, in eval mode."""
         was_training = self.training
         self.eval()
-        batch = self.prepare(data)
-        assert batch.distance is not None
+        try:
+            return self._attention(self.prepare(data))
+        finally:
+            self.train(was_training)
+
+    def _attention(self, batch: Batch) -> list[LayerAttention]:
         found = []
         for (x, tables), layer in zip(self.walk(batch), self.layers):
+            assert batch.distance is not None
             assert isinstance(layer, GradformerLayer)
             q, k, v = layer.attention.project(x)
             _, weight = decay_attention(
@@ -216,7 +221,6 @@ class Gradformer(GraphModel):
             )
             score, decay = _pairs(q, k, tables, batch)
             found.append(LayerAttention(score, decay, weight))
-        self.train(was_training)
         return found
 
     @classmethod
