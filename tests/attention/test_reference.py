@@ -294,6 +294,10 @@ def test_bad_arguments_are_named() -> None:
         ("bias", {"bias": torch.zeros(12, 2)}),
         ("seed", {"dropout": 0.5}),
         ("seed", {"dropout": 0.5, "seed": torch.tensor([1, 2])}),
+        ("seed", {"dropout": 0.5, "seed": torch.tensor([1.0, 2.0, 3.0])}),
+        ("seed", {"dropout": 0.5, "seed": torch.zeros(3, device="meta", dtype=torch.int64)}),
+        ("mul", {"mul": torch.ones(2, 256, device="meta")}),
+        ("distance, layout", {"distance": p.distance.to("meta")}),
         ("dropout", {"dropout": 1.0, "seed": torch.tensor([1, 2, 3])}),
         ("dropout", {"dropout": -0.1, "seed": torch.tensor([1, 2, 3])}),
     ]
@@ -307,4 +311,8 @@ def test_layouts_refuse_what_they_cannot_hold() -> None:
         Layout.from_sizes([3, -1])
     with pytest.raises(InputError, match=r"^batch: "):
         Layout.from_batch(torch.tensor([0, 1, 0]))
+    with pytest.raises(InputError, match=r"^batch: "):
+        Layout.from_batch(torch.tensor([-1, 0]))
+    with pytest.raises(InputError, match=r"^batch: "):
+        Layout.from_batch(torch.tensor([0.0, 1.0]))
     assert Layout.from_batch(torch.tensor([0, 0, 2]), 4).node_ptr.tolist() == [0, 2, 2, 3, 3]

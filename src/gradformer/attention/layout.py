@@ -99,8 +99,14 @@ class Layout:
     @classmethod
     def from_batch(cls, batch: Tensor, num_graphs: int | None = None) -> Layout:
         """From PyG's ``batch`` vector [nodes], which must be sorted."""
-        if batch.numel() and bool((batch[1:] < batch[:-1]).any()):
-            raise InputError("batch: graphs must be numbered in ascending order, node by node")
+        if batch.dim() != 1 or batch.is_floating_point() or batch.is_complex():
+            raise InputError(
+                f"batch: expected integers [nodes], got {batch.dtype} {list(batch.shape)}"
+            )
+        if batch.numel() and bool((batch[1:] < batch[:-1]).any() | (batch[0] < 0)):
+            raise InputError(
+                "batch: graphs must be numbered from 0 in ascending order, node by node"
+            )
         count = num_graphs or (int(batch[-1]) + 1 if batch.numel() else 0)
         sizes = torch.bincount(batch, minlength=count)
         return cls.from_sizes(sizes, device=batch.device)

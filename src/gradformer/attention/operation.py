@@ -113,8 +113,8 @@ def decay_attention(
     torch.Size([3, 1, 4])
     """
     _check(q, k, v, layout, distance, bias)
-    if share(dropout) > 0.0 and (seed is None or seed.shape != (3,)):
-        raise InputError("seed: dropout needs an integer tensor (trial seed, step, site)")
+    if share(dropout) > 0.0:
+        _check_seed(seed, q.device)
     mul_table, add_table = _table("mul", mul, q), _table("add", add, q)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     reason = "the reference engine was asked for"
@@ -147,6 +147,14 @@ def decay_attention(
     return out if weights is None else (out, weights)
 
 
+def _check_seed(seed: Tensor | None, device: torch.device) -> None:
+    if seed is None or seed.shape != (3,) or seed.is_floating_point() or seed.device != device:
+        came = "None" if seed is None else f"{seed.dtype} {list(seed.shape)} on {seed.device}"
+        raise InputError(
+            f"seed: dropout needs integers (trial seed, step, site) [3] on {device}, got {came}"
+        )
+
+
 def _table(name: str, table: Tensor | Table | None, q: Tensor) -> Table | None:
     if table is None:
         return None
@@ -155,6 +163,8 @@ def _table(name: str, table: Tensor | Table | None, q: Tensor) -> Table | None:
         raise InputError(
             f"{name}: expected a table [{q.shape[1]} heads, 256], got {list(table.value.shape)}"
         )
+    if table.value.device != q.device:
+        raise InputError(f"{name}: on {table.value.device}, but q is on {q.device}")
     return table
 
 
