@@ -23,6 +23,7 @@ from tests.cli.conftest import Program
         (("train", "mutag", "--preset", "papr"), "did you mean 'paper'?"),
         (("train", "mutag", "--smiles", "s"), "smiles: not an option of the benchmark"),
         (("train", "nothing.csv"), "nothing.csv"),
+        (("train", "--device", "gpu"), "use auto, cpu, cuda"),
         (("predict", "nowhere", "x.csv"), "not a run"),
         (("report", "nowhere"), "not a run"),
         (("search", "zinc"), "--range"),

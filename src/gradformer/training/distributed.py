@@ -9,6 +9,7 @@ from typing import Any
 
 import torch
 
+from gradformer.errors import ConfigError
 from gradformer.model.parallel import is_shared, shared_batch
 
 
@@ -44,7 +45,12 @@ def find_device(name: str = "auto") -> torch.device:
     """``auto`` is this process's GPU if there is one, else the CPU."""
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
-    device = torch.device(name)
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise ConfigError(f"device: unknown name {name!r}; use auto, cpu, cuda or cuda:1") from None
+    if device.type == "cuda" and not torch.cuda.is_available():
+        raise ConfigError(f"device: {name} is asked for, but torch sees no GPU; use --device cpu")
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     return device
