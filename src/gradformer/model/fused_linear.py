@@ -62,10 +62,7 @@ def _weight_tile(
     IN: tl.constexpr, OUT: tl.constexpr, RELU: tl.constexpr, PRECISION: tl.constexpr,
     WIDE: tl.constexpr, THIN: tl.constexpr, PIECE: tl.constexpr,
 ):  # fmt: skip
-    """THIN × THIN entries of dW = gᵀ x over PIECE rows, and db in the last column of ``sums``.
-
-    sums is [pieces, OUT, IN + 1].
-    """
+    """THIN × THIN entries of dW = gᵀ x over PIECE rows; sums is [pieces, OUT·IN + OUT], db last."""
     tiles = tl.cdiv(IN, THIN)
     all_tiles = tl.cdiv(OUT, THIN) * tiles
     piece = program // all_tiles
@@ -83,8 +80,8 @@ def _weight_tile(
         total += tl.sum(tile.to(tl.float32), 0)
     sums += piece * OUT * (IN + 1)
     inside = (outs < OUT)[:, None] & (cols < IN)[None, :]
-    tl.store(sums + outs[:, None] * (IN + 1) + cols[None, :], acc, inside)
-    tl.store(sums + outs * (IN + 1) + IN, total, (outs < OUT) & (program % tiles == 0))
+    tl.store(sums + outs[:, None] * IN + cols[None, :], acc, inside)
+    tl.store(sums + OUT * IN + outs, total, (outs < OUT) & (program % tiles == 0))
 
 
 @triton.jit
@@ -127,7 +124,7 @@ class _Linear(torch.autograd.Function):
         need = ctx.needs_input_grad[0]
         dx = torch.empty_like(x) if need else None
         pieces = -(-count // PIECE)
-        sums = torch.empty(pieces, out, width + 1, dtype=torch.float32, device=x.device)
+        sums = torch.empty(pieces, out * (width + 1), dtype=torch.float32, device=x.device)
         in_tiles = -(-width // WIDE)
         dx_programs = -(-count // ROWS) * in_tiles if need else 0
         dw_programs = pieces * -(-out // THIN) * -(-width // THIN)
@@ -137,8 +134,8 @@ class _Linear(torch.autograd.Function):
             IN=width, OUT=out, RELU=y is not None, PRECISION=precision(),
             ROWS=ROWS, WIDE=WIDE, THIN=THIN, PIECE=PIECE, num_warps=4, num_stages=3,
         )  # fmt: skip
-        total = sums.sum(0).to(weight.dtype)
-        return dx, total[:, :width], total[:, width] if ctx.bias else None, None
+        dw, db = sums.sum(0).to(weight.dtype).split([out * width, out])
+        return dx, dw.view(out, width), db if ctx.bias else None, None
 
 
 def fused_linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
