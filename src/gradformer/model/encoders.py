@@ -142,12 +142,33 @@ class EdgeEncoder(nn.Module):
         return y
 
 
-class PositionEncoder(nn.Module):
-    """A positional encoding [nodes, steps] through an optional batch norm and a linear map."""
+class SignFlip(Site):
+    """In training, each column of an eigenvector matrix gets a random sign, the same in one graph.
 
-    def __init__(self, name: str, steps: int, width: int, norm: bool = True) -> None:
+    The sign of an eigenvector is arbitrary; a model should not learn to rely on it.
+    """
+
+    def forward(self, vectors: Tensor, rows: Rows, seeds: Tensor | None) -> Tensor:
+        if not self.training:
+            return vectors
+        assert seeds is not None
+        keys = row_keys(seeds[self.site], rows.graph_id, 0, torch.zeros_like(rows.index))
+        columns = torch.arange(vectors.shape[1], device=vectors.device, dtype=torch.int32)
+        return torch.where(keep(keys[:, None], columns, 0.5), vectors, -vectors)
+
+
+class PositionEncoder(nn.Module):
+    """A positional encoding [nodes, steps] through an optional batch norm and a linear map.
+
+    ``flip`` draws the signs of eigenvectors anew in every training step.
+    """
+
+    def __init__(
+        self, name: str, steps: int, width: int, norm: bool = True, flip: bool = False
+    ) -> None:
         super().__init__()
         self.name = name
+        self.flip = SignFlip() if flip else None
         self.norm = BatchNorm(steps) if norm else None
         self.linear = nn.Linear(steps, width)
 
@@ -162,23 +183,10 @@ class PositionEncoder(nn.Module):
             raise InputError(
                 f"{self.name}: expected {self.linear.in_features} columns, got {value.shape[1]}"
             )
+        if self.flip is not None:
+            value = self.flip(value, batch.nodes, batch.seeds)
         return value if self.norm is None else self.norm(value, batch.nodes)
 
     def forward(self, raw: Tensor) -> Tensor:
         y: Tensor = self.linear(raw)
         return y
-
-
-class SignFlip(Site):
-    """In training, each column of an eigenvector matrix gets a random sign, the same in one graph.
-
-    The sign of an eigenvector is arbitrary; a model should not learn to rely on it.
-    """
-
-    def forward(self, vectors: Tensor, rows: Rows, seeds: Tensor | None) -> Tensor:
-        if not self.training:
-            return vectors
-        assert seeds is not None
-        keys = row_keys(seeds[self.site], rows.graph_id, 0, torch.zeros_like(rows.index))
-        columns = torch.arange(vectors.shape[1], device=vectors.device, dtype=torch.int32)
-        return torch.where(keep(keys[:, None], columns, 0.5), vectors, -vectors)

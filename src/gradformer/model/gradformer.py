@@ -43,6 +43,7 @@ class GradformerConfig(ModelConfig):
     pe_width: int = _option(28, "channels of the encoding when it is concatenated")
     pe_join: str = _option("concat", "concat or add")
     pe_norm: bool = _option(True, "batch norm on the raw encoding")
+    flip_signs: bool = _option(True, "draw the signs of lap eigenvectors in every training step")
     degree: str = _option("onehot", "graphs without features: onehot or normalised degree")
     pool: str = _option("add", "graph readout: add, mean or max")
     head: str = _option("mlp", "linear or mlp")
@@ -119,7 +120,10 @@ class Gradformer(GraphModel):
         if concat and pe_width >= c.width:
             raise ConfigError(f"pe_width: {pe_width} leaves no room for features in {c.width}")
         self.node = FeatureEncoder(schema.node, c.width - (pe_width if concat else 0), c.degree)
-        self.position = PositionEncoder(c.pe, c.pe_steps, pe_width, c.pe_norm) if pe_width else None
+        flip = c.pe == "lap" and c.flip_signs
+        self.position = (
+            PositionEncoder(c.pe, c.pe_steps, pe_width, c.pe_norm, flip) if pe_width else None
+        )
         if c.position_gate and (self.position is None or c.local != "gatedgcn"):
             raise ConfigError("position_gate: needs local=gatedgcn and a positional encoding")
         self.decay = Decay(

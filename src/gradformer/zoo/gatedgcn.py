@@ -17,7 +17,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model import local
 from gradformer.model.base import GraphModel, ModelConfig, Needs, register
-from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, SignFlip
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder
 from gradformer.model.heads import Head
 from gradformer.model.parts import Dropout
 
@@ -69,8 +69,9 @@ class GatedGCN(GraphModel):
         c = self.config
         out = c.last_width or c.width
         self.node = FeatureEncoder(schema.node, c.width)
-        self.position = PositionEncoder("lap", c.lap, c.width, norm=False) if c.lap else None
-        self.flip = SignFlip() if c.lap and c.flip_signs else None
+        self.position = None
+        if c.lap:
+            self.position = PositionEncoder("lap", c.lap, c.width, norm=False, flip=c.flip_signs)
         self.edge = EdgeEncoder(schema.edge, c.width)
         self.layers = nn.ModuleList(
             GatedLayer(c.width, c.width, c.dropout, last=False) for _ in range(c.layers - 1)
@@ -83,10 +84,7 @@ class GatedGCN(GraphModel):
         """What enters the first layer: h [nodes, width], e [edges, width]."""
         h = self.node(batch)
         if self.position is not None:
-            vectors = self.position.raw(batch)
-            if self.flip is not None:
-                vectors = self.flip(vectors, batch.nodes, batch.seeds)
-            h = h + self.position(vectors)
+            h = h + self.position(self.position.raw(batch))
         return h, self.edge(batch)
 
     def states(self, batch: Batch) -> Tensor:

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import GraphModel, ModelConfig, Needs, register
-from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, SignFlip
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder
 from gradformer.model.heads import Head
 from gradformer.zoo.clamped import (
     Block,
@@ -104,8 +104,9 @@ class GT(GraphModel):
         c = self.config
         check_heads(c.width, c.heads)
         self.node = FeatureEncoder(schema.node, c.width)
-        self.position = PositionEncoder("lap", c.lap, c.width, norm=False) if c.lap else None
-        self.flip = SignFlip() if c.lap and c.flip_signs else None
+        self.position = None
+        if c.lap:
+            self.position = PositionEncoder("lap", c.lap, c.width, norm=False, flip=c.flip_signs)
         self.edge = None
         if c.edge_features:
             self.edge = EdgeEncoder(() if c.full_graph else schema.edge, c.width)
@@ -117,10 +118,7 @@ class GT(GraphModel):
         """What enters the first layer: h [nodes, width], e [edges, width]."""
         h = self.node(batch)
         if self.position is not None:
-            vectors = self.position.raw(batch)
-            if self.flip is not None:
-                vectors = self.flip(vectors, batch.nodes, batch.seeds)
-            h = h + self.position(vectors)
+            h = h + self.position(self.position.raw(batch))
         return h, None if self.edge is None else self.edge(batch)
 
     def states(self, batch: Batch) -> Tensor:
