@@ -64,8 +64,10 @@ CASES = [
     Case("1 graph, N 7680, H 8, d 32, bf16", (7680,), 8, 32, torch.bfloat16),
     Case("1 graph, N 7603, H 8, d 32, bf16", (7603,), 8, 32, torch.bfloat16),
     Case("16 graphs, N 1024, H 4, d 64, bf16", (1024,) * 16, 4, 64, torch.bfloat16),
-    Case("16 CLUSTER graphs, H 8, d 6, float32", _sizes(60, 174, 14) + (30, 204), 8, 6, torch.float32),
-    Case("32 ZINC graphs, H 4, d 16, float32", _sizes(12, 34, 31) + (37,), 4, 16, torch.float32),
+    Case(
+        "16 CLUSTER graphs, H 8, d 6, float32", (*_sizes(60, 174, 14), 30, 204), 8, 6, torch.float32
+    ),
+    Case("32 ZINC graphs, H 4, d 16, float32", (*_sizes(12, 34, 31), 37), 4, 16, torch.float32),
 ]
 
 
@@ -108,7 +110,9 @@ def make_inputs(case: Case, seed: int) -> Inputs:
     for graph, n in enumerate(case.sizes):
         dense_distance[graph, :n, :n] = distance[first : first + n * n].view(n, n)
         first += n * n
-    padding = torch.arange(widest, device=DEVICE) >= torch.tensor(case.sizes, device=DEVICE)[:, None]
+    padding = (
+        torch.arange(widest, device=DEVICE) >= torch.tensor(case.sizes, device=DEVICE)[:, None]
+    )
     return Inputs(
         q.requires_grad_(), k.requires_grad_(), v.requires_grad_(), grad, distance, layout,
         tuple(pad(x.detach()) for x in (q, k, v, grad)), dense_distance, padding,
@@ -147,7 +151,9 @@ def dense_way(case: Case, compiled: bool) -> Call:
     """The authors' way: float distances, a decay matrix for every head, masked softmax."""
     start = torch.full((case.heads, 1, 1), 2.0, device=DEVICE, requires_grad=True)
 
-    def attention(q: Tensor, k: Tensor, v: Tensor, distance: Tensor, padding: Tensor, start: Tensor):
+    def attention(
+        q: Tensor, k: Tensor, v: Tensor, distance: Tensor, padding: Tensor, start: Tensor
+    ):
         decay = 0.6 ** F.leaky_relu(distance[:, None].float() - start, 0.0)
         score = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1])
         score = (score * decay).masked_fill(padding[:, None, None, :], -math.inf)
@@ -291,13 +297,14 @@ def tune(numbers: list[int]) -> None:
     for case in [CASES[number] for number in numbers]:
         sets = [make_inputs(case, seed) for seed in range(2)]
         for which, shapes in SHAPES["large" if max(case.sizes) > 256 else "small"].items():
-            standard = getattr(fused, which)
             found = []
             for shape in shapes:
-                setattr(fused, which, lambda *_, shape=shape: fused.Tiles(*shape))
+                tiles = fused.Tiles(*shape)
+                setattr(fused, which, lambda *_, tiles=tiles: tiles)
                 row = measure(ours(case, "parameters"), sets, slow=False)
-                found.append((row.get("graph", 99.0), shape))
-            setattr(fused, which, lambda *_, best=min(found)[1]: fused.Tiles(*best))
+                found.append((row.get("graph", math.inf), shape))
+            best = fused.Tiles(*min(found)[1])
+            setattr(fused, which, lambda *_, tiles=best: tiles)
             print(case.name, which, [f"{t:.4f} {shape}" for t, shape in sorted(found)])
             sys.stdout.flush()
         kernels(ours(case, "parameters"), sets[0])
@@ -346,7 +353,9 @@ def main() -> None:
                 sets = [make_inputs(far, seed) for seed in range(2)]
                 for x in sets:
                     x.layout = replace(x.layout, diameter=distances)
-                rows[f"ours + table, {distances} distances"] = measure(ours(case, "table"), sets, False)
+                rows[f"ours + table, {distances} distances"] = measure(
+                    ours(case, "table"), sets, False
+                )
         show(case, rows)
         record["cases"][case.name] = rows
     if options.json:
@@ -358,8 +367,10 @@ def show(case: Case, rows: dict[str, dict]) -> None:
     floor = rows["SDPA, no mask"].get("graph")
     width = torch.finfo(case.dtype).bits // 8
     tensors = case.pairs + 8 * sum(case.sizes) * case.heads * case.d * width
-    print(f"\n{case.name}: {case.pairs / 1e6:.2f} M pairs; distances + tensors {tensors / 2**20:.1f} MiB")
-    print(f"{'':28}{'eager ms':>10}{'graph ms':>10}{'× SDPA':>8}{'TB/s':>7}{'TFLOP/s':>9}{'peak MiB':>10}")
+    size = f"{case.pairs / 1e6:.2f} M pairs; distances + tensors {tensors / 2**20:.1f} MiB"
+    print(f"\n{case.name}: {size}")
+    columns = ("eager ms", "graph ms", "× SDPA", "TB/s", "TFLOP/s", "peak MiB")
+    print(f"{'':28}" + "".join(f"{column:>10}" for column in columns))
     for name, row in rows.items():
         if "failed" in row:
             print(f"{name:28}  {row['failed']}")
@@ -367,8 +378,8 @@ def show(case: Case, rows: dict[str, dict]) -> None:
         ms = row.get("graph", row["eager"])
         ratio = f"{ms / floor:.2f}" if floor else "–"
         print(
-            f"{name:28}{row['eager']:10.3f}{ms:10.4f}{ratio:>8}{case.bytes / ms / 1e9:7.2f}"
-            f"{case.flops / ms / 1e9:9.1f}{row['peak']:10.1f}  {row.get('capture failed', '')}"
+            f"{name:28}{row['eager']:10.3f}{ms:10.4f}{ratio:>10}{case.bytes / ms / 1e9:10.2f}"
+            f"{case.flops / ms / 1e9:10.1f}{row['peak']:10.1f}  {row.get('capture failed', '')}"
         )
     sys.stdout.flush()
 

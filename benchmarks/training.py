@@ -111,7 +111,9 @@ def ours(case: Case, trials: int) -> dict[str, float]:
     began = time.perf_counter()
     data, recipe = prepared(case)
     collator = data.collator(DEVICE)
-    made = [Trial(number, replace(recipe, trials=trials), data, collator) for number in range(trials)]
+    made = [
+        Trial(number, replace(recipe, trials=trials), data, collator) for number in range(trials)
+    ]
     reason = capture(made)
     if reason is not None:
         raise RuntimeError(reason)
@@ -209,7 +211,9 @@ class AuthorsLayer(nn.Module):
         self.conv = ScatterGatedGCN(width) if gated else GINEConv(mlp)
         self.gated = gated
         self.attn = DenseDecayAttention(width, heads, dropout)
-        self.mlp = nn.Sequential(nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width))
+        self.mlp = nn.Sequential(
+            nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width)
+        )
         self.norm1, self.norm2, self.norm3 = (nn.BatchNorm1d(width) for _ in range(3))
 
     def forward(self, x: Tensor, index: Tensor, e: Tensor, batch: Tensor, decay: Tensor):
@@ -267,14 +271,26 @@ def authors(case: Case, steps: int = 12) -> dict[str, float]:
         a, b = arrays["node_ptr"][g : g + 2]
         s, t = arrays["edge_ptr"][g : g + 2]
         index = torch.from_numpy(np.stack([arrays["source"][s:t], arrays["target"][s:t]])).long()
-        bonds = torch.from_numpy(np.array(arrays["edge_attr"][s:t])) if "edge_attr" in arrays else torch.zeros(t - s, 1, dtype=torch.long)
-        item = Data(x=torch.from_numpy(np.array(arrays["x"][a:b])), edge_index=index, edge_attr=bonds)
-        item.y = torch.from_numpy(np.array(arrays["y"][g : g + 1] if schema.level == "graph" else arrays["y"][a:b]))
+        bonds = (
+            torch.from_numpy(np.array(arrays["edge_attr"][s:t]))
+            if "edge_attr" in arrays
+            else torch.zeros(t - s, 1, dtype=torch.long)
+        )
+        item = Data(
+            x=torch.from_numpy(np.array(arrays["x"][a:b])), edge_index=index, edge_attr=bonds
+        )
+        item.y = torch.from_numpy(
+            np.array(arrays["y"][g : g + 1] if schema.level == "graph" else arrays["y"][a:b])
+        )
         if config.pe != "none":
             item.pe = torch.from_numpy(np.array(arrays[name][a:b]))
         items.append(item)
         p = arrays["pair_ptr"][g]
-        distances.append(torch.from_numpy(arrays["distance"][p : p + (b - a) ** 2].astype(np.int64)).view(b - a, -1))
+        distances.append(
+            torch.from_numpy(arrays["distance"][p : p + (b - a) ** 2].astype(np.int64)).view(
+                b - a, -1
+            )
+        )
 
     def load(number: int) -> tuple[PygBatch, Tensor]:
         part = slice(number * size, (number + 1) * size)
@@ -335,17 +351,21 @@ def main() -> None:
             peer = authors(case)
             row = {"case": case.name, "who": "authors' way", **peer}
             record["rows"].append(row)
-            print(f"{case.name:12}{'authors way':22}{peer['ms']:14.3f}{1.0:8.1f}{peer['memory_gib']:7.2f}"
-                  f"  {peer['with_loader_ms']:.1f} ms with its loader")
+            print(
+                f"{case.name:12}{'authors way':22}{peer['ms']:14.3f}{1.0:8.1f}"
+                f"{peer['memory_gib']:7.2f}  {peer['with_loader_ms']:.1f} ms with its loader"
+            )
             sys.stdout.flush()
         for trials in options.trials or case.trials:
             found = ours(case, trials)
             ratio = peer["ms"] / found["ms"] if peer else float("nan")
             record["rows"].append({"case": case.name, "who": f"ours, {trials} trials", **found})
-            print(f"{case.name:12}{f'ours, {trials} trials':22}{found['ms']:14.3f}{ratio:8.1f}"
-                  f"{found['memory_gib']:7.2f}  ready in {found['start_s']:.0f} s, "
-                  f"{found['parameters']} parameters, {found.get('kernels', 0)} kernels, "
-                  f"GPU busy {found.get('busy', 0):.0%}")
+            print(
+                f"{case.name:12}{f'ours, {trials} trials':22}{found['ms']:14.3f}{ratio:8.1f}"
+                f"{found['memory_gib']:7.2f}  ready in {found['start_s']:.0f} s, "
+                f"{found['parameters']} parameters, {found.get('kernels', 0)} kernels, "
+                f"GPU busy {found.get('busy', 0):.0%}"
+            )
             sys.stdout.flush()
     if options.json:
         with open(options.json, "w") as file:

@@ -22,7 +22,7 @@ if __package__ in (None, ""):
 
 from tests.golden.case import Case, Subject, same
 
-# Tolerances relative to max(1, max|reference|), by what is compared; float64 files get FINE instead.
+# Tolerances relative to max(1, max|reference|), by what is compared; float64 files get FINE.
 VALUE, GRADIENT, BUFFER, FINE = 5e-5, 1e-4, 1e-5, 1e-12
 
 
@@ -97,7 +97,8 @@ def check(subject: Subject, verdict: Verdict) -> None:
     buffers = dict(model.named_buffers())
     for ours, ref in subject.names.items():
         if ours in buffers and ref.name in after and not ref.name.endswith("num_batches_tracked"):
-            verdict.compare(f"after/{ref.name}", buffers[ours], ref.transform(after[ref.name]), BUFFER)
+            reference = ref.transform(after[ref.name])
+            verdict.compare(f"after/{ref.name}", buffers[ours], reference, BUFFER)
 
 
 def _load(subject: Subject, verdict: Verdict) -> None:

@@ -1,4 +1,4 @@
-"""Captured steps on a GPU: the same bits alone, among other trials and resumed; close to the CPU."""
+"""Captured steps on a GPU: the same bits alone, among others and resumed; close to the CPU."""
 
 from __future__ import annotations
 

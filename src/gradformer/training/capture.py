@@ -59,7 +59,7 @@ def _on(stream: torch.cuda.Stream) -> Iterator[None]:
 
 
 def capture(trials: list[Trial]) -> str | None:
-    """Capture all trials, or none; gives the reason if it cannot be done, and then nothing changes."""
+    """Capture all trials, or none and give the reason."""
     if not trials:
         return None
     if trials[0].collator.device.type != "cuda":
