@@ -9,6 +9,8 @@ import pytest
 import torch
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
+torch.set_num_threads(1)
 if DEVICE == "cpu":  # Triton reads it when it is imported: kernels run in its interpreter
     os.environ.setdefault("TRITON_INTERPRET", "1")
 ROOT = Path(__file__).resolve().parents[1]
