@@ -63,6 +63,10 @@ class Collator:
             if name in wanted
         }
         self.device = torch.device(device)
+        for name in ("source", "target", "by_source", "edge_attr", *edge_extras):
+            value = self.data.get(name)
+            if value is not None and not len(value):  # padding needs a row to point at
+                self.data[name] = value.new_zeros(1, *value.shape[1:])
         self.diameter = 254
         if self.device.type == "cuda" and "distance" in self.data:
             self.data["distance"], self.diameter = _for_kernels(self.data["distance"])
@@ -87,7 +91,7 @@ class Collator:
         first_node, first_edge = self.data["node_ptr"][there], self.data["edge_ptr"][there]
         node_row, node_ptr, _ = _ragged(first_node, nodes, capacity.nodes)
         edge_row, edge_ptr, slot = _ragged(first_edge, edges, capacity.edges)
-        edge_row = edge_row.clamp(max=max(len(self.data["source"]) - 1, 0))
+        edge_row = edge_row.clamp(max=len(self.data["source"]) - 1)
         layout = Layout(
             node_ptr.int(),
             self.data["pair_ptr"][there],
