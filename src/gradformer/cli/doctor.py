@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 LIBRARIES = {
@@ -37,12 +38,12 @@ def doctor() -> None:
     table = Table(show_header=False, box=None)
     table.add_row("python", platform.python_version())
     for library, purpose in {"gradformer": "", **LIBRARIES}.items():
-        table.add_row(library, _installed(library), purpose)
+        table.add_row(library, _installed(library), escape(purpose))
     table.add_row("device", _describe(device))
     table.add_row("threads", f"{torch.get_num_threads()} of {os.cpu_count()} cores")
     for engine in ("reference", "fused"):
         reason = why_not(engine, device)
-        table.add_row(f"engine {engine}", "[green]works[/]" if reason is None else "no", reason)
+        table.add_row(f"engine {engine}", "[green]works[/]" if reason is None else "no", escape(reason or ""))
     table.add_row("raw data", os.environ.get("GRADFORMER_DATA", "fetched"), "GRADFORMER_DATA")
     table.add_row("cache", str(cache_folder()), "GRADFORMER_CACHE")
     Console().print(table, soft_wrap=True)
