@@ -72,3 +72,9 @@ def runs_kernels(x: Tensor) -> bool:
     if _engine == "reference" or x.dtype == torch.float64 or not x.numel():
         return False
     return why_no_triton(x.device) is None
+
+
+def exporting() -> bool:
+    """Whether ``torch.export`` is tracing: then no value can be read back."""
+    asked = getattr(torch.compiler, "is_exporting", None)  # torch 2.7 and later
+    return asked is not None and bool(asked())

@@ -7,7 +7,7 @@ from typing import Literal, overload
 import torch
 from torch import Tensor
 
-from gradformer.attention.availability import current_engine, why_no_triton
+from gradformer.attention.availability import current_engine, exporting, why_no_triton
 from gradformer.attention.decay import Table
 from gradformer.attention.draws import share
 from gradformer.attention.layout import Layout
@@ -188,7 +188,8 @@ def _check(
         raise InputError(
             f"distance, layout: on {distance.device} and {layout.device}, but q is on {q.device}"
         )
-    if layout.device.type == "cpu" and layout.num_graphs:
+    # Reads back from a device, or inside an export, would stop the work.
+    if layout.device.type == "cpu" and layout.num_graphs and not exporting():
         sizes = layout.node_ptr.diff().long()
         need = int((layout.pair_ptr + sizes * sizes).max())
         if distance.numel() < need:

@@ -59,7 +59,7 @@ def reference_attention(
 ) -> tuple[Tensor, Tensor | None]:
     """See :func:`gradformer.decay_attention`; group after group of graphs of about one size."""
     kind = torch.float64 if q.dtype == torch.float64 else torch.float32
-    out = v.new_zeros(len(v) + 1, *v.shape[1:])  # the last row is for padding
+    out = v.new_zeros(v.shape[0] + 1, *v.shape[1:])  # the last row is for padding
     weights = None
     if return_weights:
         weights = q.new_zeros(int(layout.packed_ptr[-1]), q.shape[1], dtype=kind)
@@ -81,7 +81,7 @@ def reference_attention(
             assert seed is not None
             weight = weight * _kept(group, layout, seed, q.shape[1], dropout) / (1.0 - dropout)
         rows = (weight @ values).transpose(1, 2).to(v.dtype)  # [g, m, h, d]
-        out = out.index_put((torch.where(group.real, group.nodes, len(v)),), rows)
+        out = out.index_put((torch.where(group.real, group.nodes, v.shape[0]),), rows)
     return out[:-1], weights
 
 

@@ -19,12 +19,21 @@ def export(
     trial: Annotated[
         int | None, typer.Option(min=0, help="Which trial (default: the best by validation).")
     ] = None,
+    program: Annotated[
+        bool,
+        typer.Option(
+            "--program",
+            help="Also write program.pt2: torch.export, graphs of any size, no gradformer needed.",
+        ),
+    ] = False,
 ) -> None:
     """Write one model as a small folder: weights (safetensors), recipe, what its inputs look like.
 
     The folder is a run of its own: predict, evaluate, embed and explain take it.
 
     Example: [bold]gradformer export runs/mine -o mine-model[/bold]
+
+    Example: [bold]gradformer export runs/mine -o mine-program --program[/bold]
     """
     from gradformer.training.export import best_trial
     from gradformer.training.export import export as write
@@ -32,4 +41,9 @@ def export(
 
     run = Run.load(folder)
     out = out or folder.with_name(f"{folder.resolve().name}-export")
-    typer.echo(write(run, out, best_trial(run) if trial is None else trial).folder)
+    given = write(run, out, best_trial(run) if trial is None else trial)
+    if program:
+        from gradformer.training.program import export_program
+
+        export_program(given, given.folder / "program.pt2")
+    typer.echo(given.folder)

@@ -26,13 +26,13 @@ class Attention(Site):
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """q, k, v [nodes, heads, d] of node states x [nodes, width]."""
-        size = (len(x), self.heads, -1)
+        size = (x.shape[0], self.heads, -1)
         maps = (self.query, self.key, self.value)
         if not runs_kernels(x):
             q, k, v = (linear(x, layer).view(size) for layer in maps)
             return q, k, v
         weight, bias = torch.cat([m.weight for m in maps]), torch.cat([m.bias for m in maps])
-        q, k, v = apply_linear(x, weight, bias).view(len(x), 3 * self.heads, -1).chunk(3, dim=1)
+        q, k, v = apply_linear(x, weight, bias).view(x.shape[0], 3 * self.heads, -1).chunk(3, dim=1)
         return q, k, v
 
     def forward(

@@ -184,7 +184,7 @@ class GAT(nn.Module):
 
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
         edges = batch.edges
-        y = self.linear(x).view(len(x), self.heads, -1)  # [nodes, heads, d]
+        y = self.linear(x).view(x.shape[0], self.heads, -1)  # [nodes, heads, d]
         here, there = (y * self.target).sum(-1), (y * self.source).sum(-1)  # [nodes, heads]
         score = nn.functional.leaky_relu(from_source(there, edges) + from_target(here, edges), 0.2)
         own = nn.functional.leaky_relu(there + here, 0.2)
