@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
 import torch
-from torch_geometric.data import Data
 
 from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import Level
@@ -20,6 +19,9 @@ from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, no
 from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData
 from gradformer.graphs.user_splits import PARTS
 from gradformer.progress import bar
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
 
 Targets = Sequence[Any]
 
@@ -37,6 +39,8 @@ def from_pyg(
     [1, targets], or with level "node" [nodes]; the level is seen from these shapes if not stated.
     A single graph with labelled nodes may bring train_mask, val_mask and test_mask.
     """
+    from torch_geometric.data import Data  # importing PyG takes seconds
+
     graphs = list(graphs)
     if level is None:
         level = like.level if like is not None else _level_of_pyg(graphs)
@@ -183,6 +187,8 @@ def _numpy(value: Any, name: str) -> np.ndarray:
 
 def _level_of_pyg(graphs: list[Data]) -> Level:
     """ "node" if every y has one row for each node and some graph has more nodes than one."""
+    from torch_geometric.data import Data
+
     shapes = [
         (data.y.shape[0] if data.y.dim() else 1, data.num_nodes)
         for data in graphs

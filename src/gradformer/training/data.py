@@ -13,7 +13,6 @@ import networkx as nx
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch_geometric.data import Data
 
 from gradformer.errors import ConfigError, GradformerWarning, InputError, choice
 from gradformer.graphs.arrays import GraphArrays, Schema
@@ -107,7 +106,7 @@ def make_collator(store: Store, device: torch.device | str = "cpu") -> Collator:
 
 def structure_for(needs: Needs) -> Structure:
     """What the store must compute for a model."""
-    index: Any = needs.index or "hops"
+    index: Any = needs.index
     return Structure(index=index, rwse=needs.rwse, lap=needs.lap, extras=needs.extras)
 
 
@@ -141,6 +140,8 @@ def user_data(objects: Any, like: Reading | None = None, **options: Any) -> User
 
     ``options`` are those of the functions in :mod:`gradformer.graphs.objects`.
     """
+    from torch_geometric.data import Data  # importing PyG takes seconds
+
     items = [objects] if isinstance(objects, Data | nx.Graph) else list(objects)
     if not items:
         raise InputError("data: the list of graphs is empty")
