@@ -185,5 +185,20 @@ def test_the_nodes_of_a_single_graph_can_be_split(tmp_path: Path) -> None:
     graph = {**PATH, "y": ["a", "b", "a"], "split": ["train", "test", None]}
     arrays = read_jsonl(write(tmp_path, graph), level="node").arrays
     assert arrays.split.tolist() == [[0], [2], [-1]]
-    with pytest.raises(InputError, match="split has 3 values, expected 1: one for each graph"):
-        read_jsonl(write(tmp_path, graph, graph), level="node")
+
+
+def test_a_split_of_the_wrong_length_is_a_bad_row(tmp_path: Path) -> None:
+    whole = {**PATH, "y": 0.5, "split": "val"}
+    path = write(tmp_path, whole, {**whole, "split": ["train", "val"]}, {**whole, "split": []})
+    with pytest.raises(InputError, match="line 2: split has 2 values, expected 1: one for each gr"):
+        read_jsonl(path)
+    data = read_jsonl(path, skip_invalid=True)
+    assert [row for row, _ in data.skipped] == [2, 3]
+    assert data.arrays.split.tolist() == [[1]]
+
+
+def test_a_graph_that_alone_was_left_shares_its_part_with_its_nodes(tmp_path: Path) -> None:
+    good = {**PATH, "y": [0.5, 1.5, 2.5], "split": "train"}
+    path = write(tmp_path, good, {**good, "y": [0.5, 1.5, "x"]})
+    arrays = read_jsonl(path, level="node", skip_invalid=True).arrays
+    assert arrays.split.tolist() == [[0], [0], [0]]

@@ -143,6 +143,12 @@ def test_delimiters_compression_and_parquet_agree(tmp_path: Path) -> None:
     assert others[-1].rows.tolist() == [1, 2, 3]
 
 
+def test_decimal_commas_between_semicolons(tmp_path: Path) -> None:
+    data = read_table(write(tmp_path, "smiles;y\nCCO;1,5\nCC;-2\nC;\nCCC;3,5E-1\n"))
+    assert data.reading.labels.task == "regression"
+    np.testing.assert_array_equal(data.arrays.y, np.float32([[1.5], [-2], [np.nan], [0.35]]))
+
+
 def test_damaged_files(tmp_path: Path) -> None:
     for name, content, message in (
         ("a.csv.gz", b"\x1f\x8b\x08 no", "cannot be read"),

@@ -43,6 +43,7 @@ def assemble(
     node, kept = _settle_features("x", list(graphs), node, rows)
     edge, kept = _settle_features("edge_attr", kept, edge, rows)
     kept = _settle_lengths_of_y(kept, rows, level, like)
+    kept = _settle_lengths_of_split(kept, rows, level)
     rows.require_some(len(kept))
     if like is not None:
         labels = like.labels
@@ -59,7 +60,7 @@ def assemble(
         x=_stack([graph.x for graph in kept], node),
         edge_attr=_stack([graph.edge_attr for graph in kept], edge),
         y=y,
-        split=_splits(kept, level, rows.where),
+        split=_splits(kept, level),
     )
     return UserData(
         arrays=arrays.check(rows.where),
@@ -223,22 +224,35 @@ def _stack(values: list[Features | None], vocabulary: Vocabulary) -> Features | 
     return np.concatenate([np.zeros((0, width), dtype), *parts])
 
 
-def _splits(graphs: list[RawGraph], level: Level, where: str) -> NDArray[np.int8] | None:
+def _settle_lengths_of_split(
+    graphs: list[RawGraph], rows: RowChecks, level: Level
+) -> list[RawGraph]:
+    """The graphs with one part each; a single graph with labelled nodes has one for each node."""
+    of_nodes = level == "node" and len(graphs) == 1
+    kept = []
+    for graph in graphs:
+        expected = graph.num_nodes if of_nodes else 1
+        if graph.split is not None and len(graph.split) != expected:
+            each = "node of a single graph" if of_nodes else "graph"
+            rows.reject(
+                graph.row,
+                f"split has {len(graph.split)} values, expected {expected}: one for each {each}",
+            )
+        else:
+            kept.append(graph)
+    return kept
+
+
+def _splits(graphs: list[RawGraph], level: Level) -> NDArray[np.int8] | None:
     """The user's own split, [graphs, 1], or [nodes, 1] of a single graph with labelled nodes.
 
-    -1 stands for what is in no part.
+    -1 stands for what is in no part. A graph that alone was left shares its part with its nodes.
     """
     if all(graph.split is None for graph in graphs):
         return None
     of_nodes = level == "node" and len(graphs) == 1
     parts: list[int] = []
     for graph in graphs:
-        expected = graph.num_nodes if of_nodes else 1
-        split = (-1,) * expected if graph.split is None else graph.split
-        if len(split) != expected:
-            raise InputError(
-                f"{where}: split has {len(split)} values, expected {expected}: one for each "
-                + ("node of a single graph" if of_nodes else "graph")
-            )
-        parts += split
+        split = list(graph.split or (-1,))
+        parts += split * graph.num_nodes if of_nodes and len(split) == 1 else split
     return np.array(parts, dtype=np.int8)[:, None]

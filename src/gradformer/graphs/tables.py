@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -173,19 +174,29 @@ def _separated(path: Path) -> Table:
     first_line = text.split("\n", 1)[0]
     if delimiter == "," and "," not in first_line and ";" in first_line:
         delimiter = ";"  # what a spreadsheet writes where the comma is the decimal mark
+    decimal = _decimal_point if delimiter == ";" else str
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     records = []
     line = 1  # on which a record begins: a quoted cell may go over several
     try:
         for cells in reader:
             if cells:
-                records.append((line, cells))
+                records.append((line, [decimal(cell) for cell in cells]))
             line = reader.line_num + 1
     except csv.Error as error:
         raise InputError(f"{path}, line {line}: not a well-formed table: {error}") from None
     if not records:
         raise InputError(f"{path} is empty: its first line must name the columns")
     return Table(path, "line", [name.strip() for name in records[0][1]], records[1:])
+
+
+def _decimal_point(cell: str) -> str:
+    """A number with a decimal comma as Python writes it; any other text as it is.
+
+    >>> _decimal_point("-1,5"), _decimal_point("1,2-dichlorobenzene")
+    ('-1.5', '1,2-dichlorobenzene')
+    """
+    return re.sub(r"^(\s*[+-]?\d+),(\d+([eE][+-]?\d+)?\s*)$", r"\1.\2", cell)
 
 
 def _parquet(path: Path) -> Table:
