@@ -14,6 +14,7 @@ from gradformer.graphs.collate import Capacity, Collator
 from gradformer.graphs.store import pack
 from gradformer.graphs.structures import Structure
 from gradformer.model.base import GraphModel
+from gradformer.training.data import make_collator, structure_for
 
 STEPS = 5
 SIZES = (6, 1, 9, 4, 7, 3)
@@ -78,6 +79,12 @@ def collator(arrays: GraphArrays) -> Collator:
     return Collator(store.arrays, level=arrays.schema.level, encodings=("rwse", "lap"))
 
 
+def own_collator(model: GraphModel, device: str = "cpu") -> Collator:
+    """The toy graphs in a store that holds what the model asks for, as training has them."""
+    store = pack(toy_graphs(model.schema), structure_for(model.config.needs()))
+    return make_collator(store, device)
+
+
 def toy_batch(schema: Schema) -> Batch:
     return collator(toy_graphs(schema))(IDS)
 
@@ -113,11 +120,14 @@ def check_relabelling(model: GraphModel) -> None:
     torch.testing.assert_close(after, before, atol=1e-5, rtol=1e-4)
 
 
-def check_padding(make_model: Callable[[], GraphModel]) -> None:
+def check_padding(
+    make_model: Callable[[], GraphModel],
+    collate: Callable[[GraphModel], Collator] = lambda model: collator(toy_graphs(model.schema)),
+) -> None:
     """A padded training step gives the same loss, gradients and statistics, dropout included."""
-    loss, plain = _step(make_model, None)
+    loss, plain = _step(make_model, collate, None)
     for capacity in CAPACITIES:
-        padded_loss, other = _step(make_model, capacity)
+        padded_loss, other = _step(make_model, collate, capacity)
         torch.testing.assert_close(padded_loss, loss, atol=1e-5, rtol=1e-4)
         for (name, a), b in zip(plain.named_parameters(), other.parameters()):
             assert (a.grad is None) == (b.grad is None), name
@@ -137,12 +147,14 @@ def check_padding(make_model: Callable[[], GraphModel]) -> None:
 
 
 def _step(
-    make_model: Callable[[], GraphModel], capacity: Capacity | None
+    make_model: Callable[[], GraphModel],
+    collate: Callable[[GraphModel], Collator],
+    capacity: Capacity | None,
 ) -> tuple[Tensor, GraphModel]:
     """Loss and model after the backward pass of one training step."""
     torch.manual_seed(0)
     model = make_model().train()
-    make = collator(toy_graphs(model.schema))
+    make = collate(model)
     batch = make(IDS) if capacity is None else make(PADDED_IDS, capacity)
     batch = batch.with_seed(torch.tensor([3, 1]), model.sites)
     loss = loss_of(model(batch), batch)

@@ -113,8 +113,8 @@ def linear(x: Tensor, layer: nn.Linear, relu: bool = False) -> Tensor:
 def apply_linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
     """As :func:`linear`, of weights [out, in] and bias [out]."""
     plain = x.dtype == weight.dtype == torch.float32
-    plain = plain and not torch.is_autocast_enabled(x.device.type) and torch.is_grad_enabled()
-    if plain and len(x) <= MOST_LINEAR_ROWS and runs_kernels(x):
+    plain = plain and torch.is_grad_enabled() and len(x) <= MOST_LINEAR_ROWS and runs_kernels(x)
+    if plain and not torch.is_autocast_enabled(x.device.type):
         from gradformer.model.fused_linear import fused_linear
 
         return fused_linear(x, weight, bias, relu)

@@ -42,7 +42,7 @@ class _Sum(torch.autograd.Function):
             return values.new_zeros(ptr.shape[0] - 1, *values.shape[1:]).index_add(0, index, values)
         if runs_kernels(values):
             return segment_sum(values, ptr, order)
-        if values.is_cuda:
+        if values.device.type != "cpu":
             ordered = values if order is None else values.index_select(0, order)
             return torch.segment_reduce(ordered, "sum", offsets=ptr.long(), axis=0, unsafe=True)
         if order is None:
@@ -63,7 +63,7 @@ class _Spread(torch.autograd.Function):
         if runs_kernels(x):
             return gather_real(x, index, ptr)
         gathered = x.index_select(0, index)
-        if not x.is_cuda and int(ptr[-1]) == len(index):
+        if x.device.type == "cpu" and int(ptr[-1]) == len(index):
             return gathered
         place = torch.arange(len(index), device=x.device)
         real = (place < ptr[-1]).view(-1, *(1,) * (x.dim() - 1))

@@ -1,0 +1,34 @@
+"""Every model can be captured: padding changes nothing, and no value is read back."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+
+from gradformer.graphs.arrays import Level
+from gradformer.model.base import MODELS, create_model, model_class
+from tests.zoo.toys import CAPACITIES, PADDED_IDS, check_padding, own_collator, toy_schema
+
+model_class("gradformer")  # registers all
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_padding_with_stored_structure(name: str, level: Level) -> None:
+    check_padding(partial(create_model, name, toy_schema(level), layers=2), own_collator)
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_a_padded_step_reads_nothing_back(name: str, level: Level) -> None:
+    """Meta tensors have no values: to read one, or to need one for a shape, is an error."""
+    model = create_model(name, toy_schema(level), layers=2)
+    make = own_collator(model, "meta")
+    model.to("meta").train()
+    batch = make(PADDED_IDS.to("meta"), CAPACITIES[0])
+    out = model(batch.with_seed(torch.zeros(2, dtype=torch.int64, device="meta"), model.sites))
+    torch.autograd.grad(out.sum(), list(model.parameters()), allow_unused=True)
+    with torch.no_grad():
+        assert model.eval()(batch).shape == out.shape
