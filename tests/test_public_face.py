@@ -1,0 +1,64 @@
+"""The names of the package: all there, imported late, and taking what a user has."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import networkx as nx
+import pytest
+import torch
+from torch_geometric.data import Data
+from torch_geometric.utils import from_networkx
+
+import gradformer
+
+SHORT = ["train.epochs=1", "model.layers=1"]
+
+
+def test_every_name_is_there_and_known_to_type_checkers() -> None:
+    tree = ast.parse(Path(gradformer.__file__).read_text(encoding="utf-8"))
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    imported = [
+        name.asname or name.name
+        for statement in block.body
+        if isinstance(statement, ast.ImportFrom)
+        for name in statement.names
+    ]
+    assert sorted(imported) == gradformer.__all__ == dir(gradformer)
+    for name in gradformer.__all__:
+        assert getattr(gradformer, name) is not None
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = gradformer.nothing
+
+
+def test_importing_the_package_or_asking_for_help_imports_no_torch() -> None:
+    code = "import sys, gradformer, gradformer.cli; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def _pyg(graph: nx.Graph, y: float) -> Data:
+    data = from_networkx(graph)
+    return Data(edge_index=data.edge_index, num_nodes=len(graph), y=torch.tensor([y]))
+
+
+@pytest.mark.parametrize("kind", ["networkx", "pyg", "smiles"])
+def test_fit_and_predict_take_what_a_user_has(kind: str, tmp_path: Path) -> None:
+    graphs = [nx.path_graph(n) for n in range(3, 23)]
+    y = [0.5 * len(graph) for graph in graphs]
+    data: list[object]
+    if kind == "pyg":
+        data, options = [_pyg(graph, value) for graph, value in zip(graphs, y)], {}
+    else:
+        data = ["C" * len(g) for g in graphs] if kind == "smiles" else list(graphs)
+        options = {"y": y}
+    run = gradformer.fit(
+        data, settings=SHORT, out=tmp_path / "run", quiet=True, tensorboard=False, **options
+    )
+    again = gradformer.Run.load(tmp_path / "run")
+    found = again.predict(data[:3])
+    assert found.value.shape == (3, 1)
+    assert run.report() == tmp_path / "run" / "report.html"
+    assert again.embed(data[:2]).graphs.shape == (2, 64)
