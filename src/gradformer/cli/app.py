@@ -19,6 +19,7 @@ from gradformer.cli.export import export
 from gradformer.cli.models import models
 from gradformer.cli.predict import predict
 from gradformer.cli.report import report
+from gradformer.cli.reproduce import reproduce
 from gradformer.cli.search import search
 from gradformer.cli.train import train
 from gradformer.errors import GradformerError, GradformerWarning
@@ -99,6 +100,7 @@ def main() -> None:
 
 for verb in (train, evaluate, predict, embed, explain, report, search, models, doctor, export):
     app.command()(verb)
+app.command()(reproduce)
 app.add_typer(data_app, name="data")
 
 

@@ -227,13 +227,14 @@ def _protocols(histories: Sequence[History]) -> list[Markup]:
     """The protocol of each run, said once for all that share it."""
     shared: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for history in histories:
-        shared.setdefault(_protocol(history), []).append(history.label)
+        shared.setdefault(protocol(history), []).append(history.label)
     if len(shared) == 1:
         return [facts("Protocol", rows) for rows in shared]
     return [facts(f"Protocol of {', '.join(names)}", rows) for rows, names in shared.items()]
 
 
-def _protocol(history: History) -> tuple[tuple[str, str], ...]:
+def protocol(history: History) -> tuple[tuple[str, str], ...]:
+    """How the numbers of a run came about, as names and values."""
     recipe, about = history.run.recipe, history.header.get("data", {})
     seeds = f"{recipe.seed} to {recipe.seed + recipe.trials - 1}"
     chosen = metric_name(history.metric if recipe.train.select == "auto" else recipe.train.select)

@@ -12,7 +12,7 @@ from gradformer.report.markup import Content, Markup, facts, fold, join, table, 
 def settings_section(histories: Sequence[History]) -> Markup:
     """Configuration and environment; several runs first show where they differ."""
     options = [_flat(history.run.recipe.to_dict()) for history in histories]
-    surroundings = [_environment(history) for history in histories]
+    surroundings = [surroundings_of(history) for history in histories]
     parts: list[Content] = []
     if len(histories) > 1:
         values = [{**a, **b} for a, b in zip(options, surroundings)]
@@ -43,7 +43,8 @@ def _differences(values: Sequence[Mapping[str, str]], histories: Sequence[Histor
     return table("Where the runs differ", head, rows, names=len(head))
 
 
-def _environment(history: History) -> dict[str, str]:
+def surroundings_of(history: History) -> dict[str, str]:
+    """Device, versions, commit and data of a run, as names and values."""
     around = history.header.get("environment", {})
     versions = around.get("versions", {})
     found: dict[str, Any] = {

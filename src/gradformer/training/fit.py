@@ -44,6 +44,7 @@ def fit(
     save_every: float = SAVE_EVERY,
     tensorboard: bool = True,
     quiet: bool = False,
+    until: float | None = None,
     **reading: Any,
 ) -> Run:
     """Train on ``data`` and give back the run.
@@ -60,6 +61,7 @@ def fit(
         device: ``auto``, ``cpu``, ``cuda``.
         save_every: seconds between checkpoints.
         tensorboard, quiet: write TensorBoard files; show no progress.
+        until: when to stop and save (:class:`StoppedError`), on the monotonic clock.
         reading: how to read ``data``: ``smiles``, ``target``, ``y``, ``task``, ``skip_invalid`` …
     """
     if recipe is None:
@@ -84,7 +86,7 @@ def fit(
                 describe_data(folder / "data.json", material, origin)
                 save_examples(folder, material, recipe.seed)
                 replace_file(folder / "recipe.yaml", recipe.to_yaml())
-            return _train(folder, recipe, material, where, save_every, tensorboard, quiet)
+            return _train(folder, recipe, material, where, save_every, tensorboard, quiet, until)
 
 
 def resume(
@@ -96,6 +98,7 @@ def resume(
     save_every: float = SAVE_EVERY,
     tensorboard: bool = True,
     quiet: bool = False,
+    until: float | None = None,
 ) -> Run:
     """Continue a run to exactly what it would have been without the stop.
 
@@ -105,7 +108,9 @@ def resume(
     where = find_device(device)
     with joined(where), _precision(run.recipe.train.precision), _held(run.folder):
         material = again(run, mirror, data)
-        return _train(run.folder, run.recipe, material, where, save_every, tensorboard, quiet)
+        return _train(
+            run.folder, run.recipe, material, where, save_every, tensorboard, quiet, until
+        )
 
 
 def again(run: Run, mirror: str | Path | None = None, data: Any = None) -> TrainingData:
@@ -130,9 +135,17 @@ def _train(
     save_every: float,
     tensorboard: bool,
     quiet: bool,
+    until: float | None,
 ) -> Run:
     trials = Trials(
-        folder, recipe, data, device, save_every=save_every, tensorboard=tensorboard, quiet=quiet
+        folder,
+        recipe,
+        data,
+        device,
+        save_every=save_every,
+        tensorboard=tensorboard,
+        quiet=quiet,
+        until=until,
     )
     results = trials.run()
     if is_first():

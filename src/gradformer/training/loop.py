@@ -31,10 +31,14 @@ class StoppedError(GradformerError):
 
 
 class Stop:
-    """Whether a signal has asked to stop. A second one ends the process at once."""
+    """Whether a signal has asked to stop. A second one ends the process at once.
 
-    def __init__(self) -> None:
+    At ``until``, on the monotonic clock, it is as if an alarm (SIGALRM) had asked.
+    """
+
+    def __init__(self, until: float | None = None) -> None:
         self.signal: int | None = None
+        self.until = until
 
     @contextmanager
     def listening(self) -> Iterator[Stop]:
@@ -60,6 +64,8 @@ class Stop:
 
     def agreed(self) -> bool:
         """Whether any process that shares the batch was asked; all get the same answer."""
+        if self.signal is None and self.until is not None and time.monotonic() >= self.until:
+            self.signal = signal.SIGALRM
         if not is_shared():
             return self.signal is not None
         asked = torch.tensor(self.signal or 0)

@@ -39,6 +39,7 @@ class Trials:
         save_every: seconds between checkpoints.
         tensorboard: write curves for TensorBoard too.
         quiet: show nothing.
+        until: when to stop and save, on the monotonic clock.
     """
 
     def __init__(
@@ -51,8 +52,9 @@ class Trials:
         save_every: float = SAVE_EVERY,
         tensorboard: bool = True,
         quiet: bool = False,
+        until: float | None = None,
     ) -> None:
-        self.folder, self.recipe, self.device = folder, recipe, device
+        self.folder, self.recipe, self.device, self.until = folder, recipe, device, until
         self.save_every, self.tensorboard, self.quiet = save_every, tensorboard, quiet
         self.writes = is_first()  # processes that share a batch have the same state
         collator = data.collator(device)
@@ -62,7 +64,7 @@ class Trials:
     def run(self) -> list[dict[str, Any]]:
         """Train what is left to train; gives the result of every trial.
 
-        Raises :class:`StoppedError` after saving if a signal asks to stop.
+        Raises :class:`StoppedError` after saving if a signal or the clock asks to stop.
         """
         for trial in self.trials:
             load_checkpoint(self._of(trial), trial)
@@ -71,7 +73,7 @@ class Trials:
         waiting = [trial for trial in self.trials if not self._result_path(trial).exists()]
         try:
             with (
-                Stop().listening() as stop,
+                Stop(self.until).listening() as stop,
                 Display(waiting, self.quiet or not self.writes) as show,
             ):
 

@@ -37,7 +37,7 @@ from gradformer.zoo.eigenpairs import (
 )
 from gradformer.zoo.postnorm import PLAIN, attend_over
 
-LOCALS = ("gine", "gin", "gatedgcn", "none")
+LOCALS = ("gine", "gin", "gatedgcn", "gcn", "none")
 ENCODINGS = ("rwse", "lap", "none")
 
 
@@ -48,7 +48,7 @@ class GraphGPSConfig(ModelConfig):
     layers: int = field(default=10, metadata={"help": "number of layers"})
     width: int = field(default=64, metadata={"help": "channels of a node"})
     heads: int = field(default=4, metadata={"help": "attention heads"})
-    local: str = field(default="gine", metadata={"help": "gine, gin, gatedgcn or none"})
+    local: str = field(default="gine", metadata={"help": "gine, gin, gatedgcn, gcn or none"})
     pe: str = field(default="rwse", metadata={"help": "positional encoding: rwse, lap or none"})
     pe_steps: int = field(default=20, metadata={"help": "steps of the walk, or eigenpairs"})
     pe_width: int = field(default=28, metadata={"help": "channels of the encoding"})

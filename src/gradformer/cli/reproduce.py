@@ -1,0 +1,120 @@
+"""``gradformer reproduce``: a table or figure of the paper, measured here."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gradformer.cli.options import Device, Mirror, Settings, smoke_settings, smoke_trials
+
+ROOT = Path("results/studies")
+
+
+def reproduce(
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="NAME",
+            help="table1, deep, low-resource, ablation, index, decay, efficiency, nodes, "
+            "attention or starts.",
+        ),
+    ],
+    trials: Annotated[
+        int | None, typer.Option("--trials", "-n", min=1, help="Seeds (default: the recipe's).")
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            metavar="MINUTES",
+            help="Stop and save after so long; 0 only writes the pages anew.",
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue; options left out are as before.")
+    ] = False,
+    dataset: Annotated[
+        list[str] | None, typer.Option(help="A recipe in place of the study's own; repeat it.")
+    ] = None,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model", "-m", help="A model, majority or fingerprints, in place of the study's."
+        ),
+    ] = None,
+    preset: Annotated[
+        list[str] | None, typer.Option(help="Train only cells of this preset; repeat it.")
+    ] = None,
+    settings: Settings = None,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder of the studies: cells are in OUT/NAME.")
+    ] = ROOT,
+    mirror: Mirror = None,
+    device: Device = "auto",
+    quiet: Annotated[
+        bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel="Machine")
+    ] = False,
+) -> None:
+    """Measure a table or figure of the paper, cell after cell, and write its page.
+
+    It can stop at any time (budget, Ctrl-C, a lost machine) and goes on with --resume to the same
+    bits. The page has the paper's numbers beside ours, paired differences, the protocol, and what
+    is missing.
+
+    Example: [bold]gradformer reproduce table1 --dataset nci1 --trials 10[/bold]
+
+    Example: [bold]gradformer reproduce table1 --resume --budget 25[/bold]
+    """
+    import signal
+
+    from gradformer.studies import find_study
+    from gradformer.studies.page import write_pages
+    from gradformer.studies.runner import begin, carry_out, kept_plan, look
+    from gradformer.studies.study import Plan
+    from gradformer.training.loop import StoppedError
+
+    began = time.monotonic()
+    if mirror is not None:  # by its name alone: records name no folder of this machine
+        os.environ["GRADFORMER_DATA"] = str(mirror)
+    study = find_study(name)
+    kept = (kept_plan(study, out) if resume else None) or Plan(study.datasets, study.models)
+    asked = Plan(
+        tuple(dataset or kept.datasets),
+        tuple(model or kept.models),
+        smoke_trials(trials) or kept.trials,
+        (*settings, *smoke_settings()) if settings else tuple(smoke_settings()) or kept.settings,
+    )
+    whole = begin(study, asked, out, resume)
+    cells = [
+        cell
+        for cell in study.cells(asked.datasets, asked.models)
+        if not preset or cell.preset in preset
+    ]
+    failed = {}
+    try:
+        failed = carry_out(
+            study,
+            cells,
+            asked,
+            out,
+            until=None if budget is None else began + 60 * budget,
+            device=device,
+            quiet=quiet,
+            tell=lambda text: typer.echo(text, err=True),
+        )
+    except StoppedError as stopped:
+        if stopped.signal != signal.SIGALRM:
+            raise
+        typer.echo(str(stopped), err=True)
+    finally:
+        measured = look(study, study.cells(whole.datasets, whole.models), whole, out)
+        page = write_pages(study, measured, out, failed)
+        done = sum(one.outcome is not None and not one.missing for one in measured)
+        typer.echo(f"measured {done} of {len(measured)} cells")
+        typer.echo(f"page     {page}")
+    if failed:
+        raise typer.Exit(1)

@@ -1,0 +1,49 @@
+"""How fast attention decays: λ from 0 to 1, exponential and linear."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from gradformer.studies.figures import curves
+from gradformer.studies.study import Cell, Study
+from gradformer.training.recipe import load_recipe
+
+RATES = tuple(k / 10 for k in range(11))
+
+
+def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
+    """The linear decay loses 1 − λ a hop, so that one hop past the start both shapes are at λ."""
+    found = []
+    for dataset in datasets:
+        config = load_recipe(dataset, preset="paper").model.config
+        start = config.start  # type: ignore[attr-defined]
+        for rate in RATES:
+            shapes: dict[str, tuple[str, ...]] = {"exponential": (f"model.decay={rate}",)}
+            if rate < 1:
+                end = start + 1 / (1 - rate)
+                shapes["linear"] = ("model.decay_shape=linear", f"model.decay_end={end:.6g}")
+            found += [
+                Cell(
+                    dataset,
+                    f"{shape}, λ = {rate}",
+                    dataset,
+                    preset="paper",
+                    settings=settings,
+                    point=(shape, rate),
+                )
+                for shape, settings in shapes.items()
+            ]
+    return found
+
+
+STUDY = Study(
+    name="decay",
+    title="Figure 6: rate and shape of the decay",
+    text="The paper draws this as a figure and prints no numbers. A linear decay of rate λ is read "
+    "as one that falls by 1 − λ a hop (its end point is then learned); at λ = 1 nothing decays.",
+    datasets=("nci1", "proteins", "collab"),
+    models=("gradformer",),
+    cells=cells,
+    figure=partial(curves, x="λ"),
+)

@@ -1,0 +1,83 @@
+"""Time and memory of training against the score."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from gradformer.report.markup import Markup, figure, grid
+from gradformer.report.plots import Axes, Line, line_plot
+from gradformer.studies.figures import by_column, epoch_seconds, score_name
+from gradformer.studies.study import Cell, Measured, Rows, Study
+from gradformer.studies.tables import shown
+
+EPOCHS = 4
+
+
+def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
+    """For every model a few epochs of one seed alone on the device, then the score."""
+    found = []
+    for dataset in datasets:
+        for model in models:
+            preset = "paper" if model == "gradformer" else None
+            short = (f"train.epochs={EPOCHS}", "train.warmup_epochs=0")
+            name = f"{dataset}, cost"
+            cost = Cell(name, model, dataset, model, preset, short, trials=1, cost=True)
+            found += [cost, Cell(dataset, model, dataset, model, preset)]
+    return found
+
+
+def costs(measured: Sequence[Measured]) -> list[tuple[Measured, float, float]]:
+    """The cells of cost with seconds of an epoch and GiB at the peak."""
+    found = []
+    for one in measured:
+        if one.cell.cost and one.history is not None and one.memory is not None:
+            seconds = epoch_seconds(one.history)
+            if seconds is not None:
+                found.append((one, seconds, one.memory / 2**30))
+    return found
+
+
+def cost_table(measured: Sequence[Measured]) -> Rows:
+    head = ["data", "model", "seconds of an epoch", "peak memory, GiB", "device"]
+    rows = []
+    for one, seconds, gigabytes in costs(measured):
+        assert one.history is not None
+        device = one.history.header["environment"]["device_name"]
+        row = [one.cell.dataset, one.cell.model, f"{seconds:.3g}", f"{gigabytes:.3g}", device]
+        rows.append(row)
+    return head, rows
+
+
+def draw(measured: Sequence[Measured]) -> Markup | None:
+    """Score over seconds of an epoch, and over peak memory; a dot for each model."""
+    figures = []
+    spent = {(one.cell.dataset, one.cell.model): (s, g) for one, s, g in costs(measured)}
+    for column, members in by_column(measured).items():
+        known = [one for one in members if (column, one.cell.model) in spent]
+        for place, name in enumerate(("seconds of an epoch", "peak memory, GiB")):
+            lines = []
+            for colour, one in enumerate(known):
+                assert one.outcome is not None
+                at = spent[column, one.cell.model][place]
+                score = shown(one.outcome)[0] * one.outcome["test"]["mean"]
+                lines.append(Line(one.cell.row, [at], [score], colour, dots=True))
+            if lines:
+                plot = line_plot(
+                    f"Score over {name} on {column}", lines, Axes(name, score_name(known[0]))
+                )
+                figures.append(figure(plot, column))
+    return grid(*figures) if figures else None
+
+
+STUDY = Study(
+    name="efficiency",
+    title="Figure 7: cost and score",
+    text="The paper draws this as a figure and prints no numbers. Cost is that of one seed alone "
+    "on the device: the median time of an epoch with its validation, and the peak of memory (of "
+    "the whole process where there is no GPU).",
+    datasets=("zinc", "cluster"),
+    models=("gradformer", "graphgps", "graphormer", "san"),
+    cells=cells,
+    figure=draw,
+    more=cost_table,
+)

@@ -1,0 +1,70 @@
+"""Drawings of the studies, from what was measured."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from statistics import median
+
+from gradformer.report.history import History
+from gradformer.report.markup import Markup, figure, grid
+from gradformer.report.outcome import metric_name
+from gradformer.report.plots import Axes, Line, line_plot
+from gradformer.studies.study import Measured
+from gradformer.studies.tables import shown
+
+
+def histories(measured: Sequence[Measured]) -> list[History]:
+    """The runs that have begun."""
+    return [one.history for one in measured if one.history is not None]
+
+
+def by_column(measured: Sequence[Measured]) -> dict[str, list[Measured]]:
+    """What has a result, column by column."""
+    found: dict[str, list[Measured]] = {}
+    for one in measured:
+        if one.outcome is not None:
+            found.setdefault(one.cell.column, []).append(one)
+    return found
+
+
+def curves(measured: Sequence[Measured], x: str) -> Markup | None:
+    """For every column the score over ``x``, a line for each curve, ± one standard deviation."""
+    figures = []
+    for column, members in by_column(measured).items():
+        lines: dict[str, list[tuple[float, float, float]]] = {}
+        for one in members:
+            assert one.outcome is not None
+            if one.cell.point is not None:
+                name, at = one.cell.point
+                factor, _ = shown(one.outcome)
+                test = one.outcome["test"]
+                point = (at, factor * test["mean"], factor * (test["std"] or 0.0))
+                lines.setdefault(name, []).append(point)
+        drawn = [_line(number, name, points) for number, (name, points) in enumerate(lines.items())]
+        if drawn:
+            axes = Axes(x, score_name(members[0]))
+            figures.append(figure(line_plot(f"Score over {x} on {column}", drawn, axes), column))
+    return grid(*figures) if figures else None
+
+
+def score_name(one: Measured) -> str:
+    """What stands at the axis of a score."""
+    assert one.outcome is not None
+    unit = "" if one.outcome["lower_is_better"] else ", %"
+    return f"test {metric_name(one.outcome['metric'])}{unit}"
+
+
+def epoch_seconds(history: History) -> float | None:
+    """Median time of an epoch of the first trial; the first epoch, which also compiles, is left
+    out where there are more."""
+    lines = next(iter(history.epochs.values()), [])
+    seconds = [line["seconds"] for line in lines]
+    return median(seconds[1:] or seconds) if seconds else None
+
+
+def _line(number: int, name: str, points: list[tuple[float, float, float]]) -> Line:
+    points = sorted(points)
+    x, y, std = zip(*points)
+    low, high = [m - s for _, m, s in points], [m + s for _, m, s in points]
+    banded = len(points) > 1 and any(std)
+    return Line(name, x, y, number, low if banded else [], high if banded else [], dots=True)

@@ -1,0 +1,102 @@
+"""The pages of a study: markdown for a repository, HTML to look at, and docs/results.md."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from gradformer.report.history import History
+from gradformer.report.markup import Content, join, note, table, tag
+from gradformer.report.page import page, report_page
+from gradformer.studies import tables
+from gradformer.studies.runner import kept_plan, look
+from gradformer.studies.study import Cell, Measured, Plan, Study, slug
+from gradformer.training.files import replace_file
+
+NOTHING = "Nothing is measured yet."
+CAPTION = (
+    "Ours: test at the first epoch of the best validation value, mean ± sample standard deviation "
+    "over seeds. Difference: paired over equal seeds and splits, against the first of the data."
+)
+
+
+def write_pages(
+    study: Study, measured: Sequence[Measured], root: Path, failed: dict[Cell, str]
+) -> Path:
+    """Write the pages of a study; gives that of the whole, in HTML."""
+    folder = root / study.name
+    links = []
+    for column, histories in _columns(measured).items():
+        name = f"{slug(column)}.html"
+        replace_file(folder / name, report_page(histories))
+        links.append((column, name))
+    replace_file(folder / "README.md", f"# {study.title}\n\n{markdown(study, measured, failed)}")
+    index = folder / "index.html"
+    replace_file(index, html(study, measured, failed, links))
+    return index
+
+
+def markdown(study: Study, measured: Sequence[Measured], failed: dict[Cell, str]) -> str:
+    """The page without its title."""
+    rows = tables.results(study, measured)
+    parts = [study.text, f"{CAPTION}\n\n{tables.markdown_table(rows)}" if rows[1] else NOTHING]
+    if study.more is not None and (more := study.more(measured))[1]:
+        parts.append(tables.markdown_table(more))
+    for title, lines in _lists(measured, failed):
+        if lines:
+            parts.append("\n".join([f"{title}:\n", *(f"- {line}" for line in lines)]))
+    return "\n\n".join(parts) + "\n"
+
+
+def html(
+    study: Study,
+    measured: Sequence[Measured],
+    failed: dict[Cell, str],
+    links: Sequence[tuple[str, str]],
+) -> str:
+    head, rows = tables.results(study, measured)
+    result: list[Content] = [table(CAPTION, head, rows, names=3) if rows else note(NOTHING)]
+    if study.more is not None and (more := study.more(measured))[1]:
+        result.append(table("Cost", *more))
+    sections: list[tuple[str, str, Content]] = [("result", "Result", join(result))]
+    drawn = None if study.figure is None else study.figure(measured)
+    if drawn is not None:
+        sections.append(("figure", "Figure", drawn))
+    if links:
+        items = (tag("li", tag("a", column, href=name)) for column, name in links)
+        sections.append(("data", "Dataset by dataset", tag("ul", *items)))
+    for title, lines in _lists(measured, failed):
+        if lines:
+            items = (tag("li", line) for line in lines)
+            sections.append((slug(title), title, tag("ul", *items)))
+    return page(study.title, f"Study {study.name}", note(study.text), sections)
+
+
+def results_page(studies: Sequence[Study], root: Path) -> str:
+    """All studies on one page, from the records under ``root``: docs/results.md."""
+    parts = [
+        "# Results\n\nEvery number on this page is made from the records under `results/` "
+        "(`make tables`) or stands in the paper's tables. What is not measured is named.\n"
+    ]
+    for study in studies:
+        plan = kept_plan(study, root) or Plan(study.datasets, study.models)
+        measured = look(study, study.cells(plan.datasets, plan.models), plan, root)
+        parts.append(f"## {study.title}\n\n{markdown(study, measured, {})}")
+    return "\n".join(parts)
+
+
+def _columns(measured: Sequence[Measured]) -> dict[str, list[History]]:
+    """Runs that stand beside each other, by column."""
+    found: dict[str, list[History]] = {}
+    for one in measured:
+        if one.history is not None:
+            found.setdefault(one.cell.column, []).append(one.history)
+    return found
+
+
+def _lists(measured: Sequence[Measured], failed: dict[Cell, str]) -> list[tuple[str, list[str]]]:
+    return [
+        ("Not measured yet", tables.missing(measured, failed)),
+        ("Protocol", tables.protocols(measured)),
+        ("Machines", tables.machines(measured)),
+    ]

@@ -1,0 +1,134 @@
+"""Rows that a reader will ask for beside the models: no graph network, the same seeds and splits.
+
+``majority`` answers with the most frequent class of the training part. ``fingerprints`` is a random
+forest over Morgan fingerprints (radius 2, 2048 bits) of molhiv's molecules.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradformer.errors import InputError
+from gradformer.graphs.cards import find_card
+from gradformer.graphs.mirror import raw_files
+from gradformer.graphs.sources.readers import read_card
+from gradformer.graphs.splits import fixed_split, low_resource
+from gradformer.training.data import benchmark
+from gradformer.training.metrics import scores
+from gradformer.training.recipe import Recipe, load_recipe
+from gradformer.training.trials import summary
+
+BITS, RADIUS, TREES = 2048, 2, 1000
+MOLECULES = "ogbg_molhiv/mapping/mol.csv.gz"
+
+
+def majority(recipe: Recipe) -> dict[str, Any]:
+    """Outcome of the most frequent class, one result for each seed of ``recipe``."""
+    plain = load_recipe(recipe.dataset, model="gcn", settings=[f"data.split={recipe.data.split}"])
+    data = benchmark(plain)
+    if data.schema.task != "multiclass":
+        raise InputError(f"majority: {recipe.dataset} has no classes; leave it out")
+    results = []
+    for seed in _seeds(recipe):
+        parts = data.split(seed)
+        counts = np.bincount(data.labels(parts.train), minlength=data.schema.outputs)
+        found = {}
+        for name in ("val", "test"):
+            y = data.labels(getattr(parts, name))
+            found[name] = scores(np.tile(counts, (len(y), 1)), y, "multiclass")
+        results.append(_result(recipe, seed, data.metric, found))
+    return summary(results, data.metric)
+
+
+def fingerprints(recipe: Recipe) -> dict[str, Any]:
+    """Outcome of the random forest, one result for each seed of ``recipe``."""
+    card = find_card(recipe.dataset)
+    if card.name != "molhiv":
+        raise InputError(f"fingerprints: {card.name} has no molecules here; only molhiv has")
+    files = raw_files(card)
+    arrays = read_card(card, files)
+    assert arrays.split is not None
+    y = np.asarray(arrays.y)[:, 0]
+    try:
+        table = csv.DictReader(io.StringIO(files.read(MOLECULES).decode()))
+    except InputError as error:
+        raise InputError(f"fingerprints: the SMILES of molhiv are needed: {error}") from None
+    bits = morgan([row["smiles"] for row in table])
+    parts = fixed_split(arrays.split[:, 0])
+    results = []
+    for seed in _seeds(recipe):
+        train = low_resource(parts.train, recipe.data.fraction, seed)
+        answer = forest(bits[train], y[train], seed)
+        found = {
+            name: scores(answer(bits[part])[:, None], y[part][:, None], "binary")
+            for name, part in (("val", parts.val), ("test", parts.test))
+        }
+        results.append(_result(recipe, seed, card.metric, found))
+    return summary(results, card.metric)
+
+
+RIVALS: dict[str, Callable[[Recipe], dict[str, Any]]] = {
+    "majority": majority,
+    "fingerprints": fingerprints,
+}
+
+
+def morgan(smiles: list[str]) -> NDArray[np.uint8]:
+    """Morgan fingerprints [molecules, bits]."""
+    try:
+        from rdkit import Chem, rdBase
+        from rdkit.Chem.rdFingerprintGenerator import GetMorganGenerator
+    except ImportError:
+        raise _absent("rdkit") from None
+    make = GetMorganGenerator(radius=RADIUS, fpSize=BITS)
+    found = np.zeros((len(smiles), BITS), np.uint8)
+    with rdBase.BlockLogs():  # remarks on unusual molecules
+        for row, text in zip(found, smiles):
+            molecule = Chem.MolFromSmiles(text)
+            if molecule is not None:
+                row[:] = make.GetFingerprintAsNumPy(molecule)
+    return found
+
+
+def forest(
+    bits: NDArray[np.uint8], y: NDArray[Any], seed: int
+) -> Callable[[NDArray[np.uint8]], NDArray[np.float64]]:
+    """A random forest of a seed: fingerprints → log-odds of being positive."""
+    try:
+        from sklearn.ensemble import RandomForestClassifier
+    except ImportError:
+        raise _absent("scikit-learn") from None
+    trees = RandomForestClassifier(TREES, min_samples_leaf=2, n_jobs=-1, random_state=seed)
+    trees.fit(bits, y)
+
+    def answer(rows: NDArray[np.uint8]) -> NDArray[np.float64]:
+        share = np.clip(trees.predict_proba(rows)[:, 1], 1e-9, 1 - 1e-9)
+        return np.asarray(np.log(share) - np.log1p(-share))
+
+    return answer
+
+
+def _absent(library: str) -> InputError:
+    return InputError(
+        f"fingerprints: {library} is not installed; pip install 'gradformer[studies]'"
+    )
+
+
+def _seeds(recipe: Recipe) -> range:
+    return range(recipe.seed, recipe.seed + recipe.trials)
+
+
+def _result(recipe: Recipe, seed: int, metric: str, found: dict[str, Any]) -> dict[str, Any]:
+    return {
+        "trial": seed - recipe.seed,
+        "seed": seed,
+        "status": "finished",
+        "metric": metric,
+        **found,
+    }

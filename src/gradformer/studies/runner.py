@@ -1,0 +1,185 @@
+"""Carrying out a study: cell after cell, stopped at any time, continued where it was.
+
+A cell is a run, so it continues to the same bits. A recipe that a cell of any study under the same
+root has finished is not trained again; a cell with fewer seeds than asked for gets more. Where a
+study fixes the number of seeds, a run with another number is another run.
+"""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import signal
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from gradformer.errors import GradformerError, InputError
+from gradformer.report.history import History
+from gradformer.studies.rivals import RIVALS
+from gradformer.studies.study import Cell, Measured, Plan, Study, place_of
+from gradformer.training.distributed import find_device
+from gradformer.training.files import read_json, replace_file, replace_json, writing
+from gradformer.training.fit import fit, resume
+from gradformer.training.loop import StoppedError
+from gradformer.training.recipe import Recipe
+from gradformer.training.run import Run
+
+
+def begin(study: Study, plan: Plan, root: Path, goes_on: bool) -> Plan:
+    """Keep the plan beside the cells; gives all that was ever asked for there."""
+    path = root / study.name / "plan.json"
+    if path.is_file():
+        if not goes_on:
+            raise InputError(
+                f"{path.parent}: was begun before; continue it with --resume, or choose another "
+                "--out"
+            )
+        plan = Plan.from_dict(read_json(path)).with_more(plan)
+    with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    replace_json(path, plan.to_dict())
+    return plan
+
+
+def kept_plan(study: Study, root: Path) -> Plan | None:
+    """The plan of a study that was begun."""
+    path = root / study.name / "plan.json"
+    return Plan.from_dict(read_json(path)) if path.is_file() else None
+
+
+def carry_out(
+    study: Study,
+    cells: Sequence[Cell],
+    plan: Plan,
+    root: Path,
+    *,
+    until: float | None = None,
+    device: str = "auto",
+    quiet: bool = False,
+    tell: Callable[[str], None] = lambda text: None,
+) -> dict[Cell, str]:
+    """Train what is missing of ``cells``, in order; gives the cells that failed, and why.
+
+    Raises :class:`StoppedError` after saving if a signal asks to stop, or at ``until`` (on the
+    monotonic clock; then its signal is SIGALRM).
+    """
+    again = f"continue: gradformer reproduce {study.name} --resume"
+    failed = {}
+    for number, cell in enumerate(cells, 1):
+        if cell.without_preset:
+            continue
+        try:
+            recipe = cell.recipe(plan.trials, plan.settings)
+            place = place_of(root, study.name, cell)
+            if find(root, place, cell, recipe, finished=True) is not None:
+                continue
+            if until is not None and time.monotonic() >= until:
+                raise StoppedError(f"the time is spent; {again}", signal.SIGALRM)
+            tell(f"cell {number} of {len(cells)}: {cell.row} on {cell.column}")
+            if cell.model in RIVALS:
+                _compute(cell, recipe, place)
+            else:
+                _train(cell, recipe, place, until, device, quiet)
+        except StoppedError as stopped:
+            raise StoppedError(f"stopped and saved; {again}", stopped.signal) from None
+        except (GradformerError, torch.cuda.OutOfMemoryError) as error:
+            failed[cell] = str(error)
+            tell(f"{cell.row} on {cell.column} is left out: {error}")
+    return failed
+
+
+def look(study: Study, cells: Sequence[Cell], plan: Plan, root: Path) -> list[Measured]:
+    """What is known of every cell, from the files alone."""
+    return [_look(study, cell, plan, root) for cell in cells]
+
+
+def find(
+    root: Path, place: Path, cell: Cell, recipe: Recipe, finished: bool = False
+) -> Path | None:
+    """The folder with the run of ``recipe``: its own place, else a finished one of another cell."""
+    done = _seeds_done(place) >= recipe.trials
+    if cell.model in RIVALS:
+        return place if done else None
+    path = place / "recipe.yaml"
+    if path.is_file() and _fits(path, recipe) and (done or not finished):
+        return place
+    for path in sorted(root.glob("*/*/recipe.yaml")):
+        seeds = _seeds_done(path.parent)
+        enough = seeds >= recipe.trials if cell.trials is None else seeds == cell.trials
+        if enough and _fits(path, recipe):
+            return path.parent
+    return None
+
+
+def _look(study: Study, cell: Cell, plan: Plan, root: Path) -> Measured:
+    if cell.without_preset:
+        return Measured(cell, missing=f"the recipe has no preset {cell.preset}")
+    recipe = cell.recipe(plan.trials, plan.settings)
+    found = find(root, place_of(root, study.name, cell), cell, recipe)
+    if found is None:
+        return Measured(cell, missing="not begun")
+    if cell.model in RIVALS:
+        return Measured(cell, read_json(found / "results.json"))
+    history = History(Run.load(found), cell.row)
+    done, memory = len(history.results), found / "memory.json"
+    return Measured(
+        cell,
+        history.outcome if history.outcome["test"]["values"] else None,
+        history,
+        "" if done >= recipe.trials else f"{done} of {recipe.trials} seeds are done",
+        read_json(memory)["peak_bytes"] if memory.is_file() else None,
+    )
+
+
+def _train(
+    cell: Cell, recipe: Recipe, place: Path, until: float | None, device: str, quiet: bool
+) -> None:
+    options: dict[str, Any] = {"device": device, "tensorboard": False, "quiet": quiet}
+    where = find_device(device)
+    on_gpu = where.type == "cuda"
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats(where)
+    if (place / "recipe.yaml").is_file():
+        if not _fits(place / "recipe.yaml", recipe):
+            raise InputError(f"{place}: holds a run of another recipe; choose another --out")
+        if Recipe.load(place / "recipe.yaml").trials < recipe.trials:
+            replace_file(place / "recipe.yaml", recipe.to_yaml())
+        resume(place, until=until, **options)
+    else:
+        if place.is_dir():  # left by a process that ended before the run had begun
+            shutil.rmtree(place)
+        fit(cell.dataset, recipe=recipe, out=place, until=until, **options)
+    peak = torch.cuda.max_memory_allocated(where) if on_gpu else _process_peak()
+    replace_json(place / "memory.json", {"of": "GPU" if on_gpu else "process", "peak_bytes": peak})
+
+
+def _compute(cell: Cell, recipe: Recipe, place: Path) -> None:
+    outcome = RIVALS[cell.model](recipe)
+    with writing(place):
+        place.mkdir(parents=True, exist_ok=True)
+    replace_json(place / "results.json", outcome)
+
+
+def _process_peak() -> int:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def _fits(path: Path, recipe: Recipe) -> bool:
+    """Whether a run has this recipe, whatever its number of seeds."""
+    return replace(_recipe(path, path.stat().st_mtime_ns), trials=recipe.trials) == recipe
+
+
+@lru_cache(maxsize=4096)
+def _recipe(path: Path, changed: int) -> Recipe:
+    return Recipe.load(path)
+
+
+def _seeds_done(folder: Path) -> int:
+    path = folder / "results.json"
+    return len(read_json(path)["trials"]) if path.is_file() else 0

@@ -1,0 +1,161 @@
+"""A study: a table or figure of the paper as a list of cells, each of which is trained or computed.
+
+``<root>/<study>/plan.json`` what was asked for · ``<root>/<study>/<cell>/`` the run of a cell ·
+``<root>/<study>/README.md``, ``index.html`` and ``<column>.html`` the pages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from gradformer.errors import ConfigError, suggest
+from gradformer.model.base import MODELS, model_class
+from gradformer.report.history import History
+from gradformer.report.markup import Markup
+from gradformer.studies.rivals import RIVALS
+from gradformer.training.recipe import Recipe, load_recipe, presets, recipe_names
+
+PRESETS = ("authors", "paper", "tuned")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One number of a table, or one point of a figure.
+
+    Attributes:
+        column, row: where it stands; cells of a column are on the same data and are compared.
+        dataset: a recipe of the package.
+        model: a model, or one of :data:`RIVALS`, which are not trained by recipes.
+        preset, settings: what is changed in the recipe.
+        printed: the row of the paper's table that stands beside it.
+        trials: number of seeds, where the study fixes it.
+        point: (curve, x) in a figure.
+        cost: whether only its time and memory count, not its score.
+    """
+
+    column: str
+    row: str
+    dataset: str
+    model: str = "gradformer"
+    preset: str | None = None
+    settings: tuple[str, ...] = ()
+    printed: str | None = None
+    trials: int | None = None
+    point: tuple[str, float] | None = None
+    cost: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of its folder.
+
+        >>> Cell("nci1, 5 %", "gradformer (paper)", "nci1").name
+        'nci1-5-gradformer-paper'
+        """
+        return slug(f"{self.column} {self.row}")
+
+    @property
+    def without_preset(self) -> bool:
+        """Whether the recipe has no such preset, so that there is nothing to train."""
+        return self.preset is not None and self.preset not in presets(self.dataset)
+
+    def recipe(self, trials: int | None = None, settings: Iterable[str] = ()) -> Recipe:
+        """What is trained; ``settings`` go over those of the cell."""
+        model = None if self.model in RIVALS else self.model
+        changes = [*self.settings, *settings]
+        count = self.trials or trials
+        changes += [] if count is None else [f"trials={count}"]
+        return load_recipe(self.dataset, model=model, preset=self.preset, settings=changes)
+
+
+def slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9._]+", "-", text.lower()).strip("-")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A cell and what is known of it: ``outcome`` as in ``results.json``, None if nothing is.
+
+    ``history`` is the run behind it, None for the rivals; ``missing`` says what is not there yet.
+    """
+
+    cell: Cell
+    outcome: dict[str, Any] | None = None
+    history: History | None = None
+    missing: str = ""
+    memory: int | None = None
+
+
+Rows = tuple[list[str], list[list[str]]]
+"""The head and the rows of a table."""
+
+
+@dataclass(frozen=True)
+class Study:
+    """A table or figure of the paper.
+
+    Attributes:
+        name, title: what the user calls it, and what it is.
+        text: how the paper is read where it leaves something open.
+        datasets, models: what it is made of unless the user says otherwise.
+        cells: (datasets, models) → cells, in the order in which they are trained.
+        figure: the drawing, from what was measured; None where there is nothing to draw.
+        more: a further table.
+    """
+
+    name: str
+    title: str
+    text: str
+    datasets: tuple[str, ...]
+    models: tuple[str, ...]
+    cells: Callable[[Sequence[str], Sequence[str]], list[Cell]]
+    figure: Callable[[Sequence[Measured]], Markup | None] | None = None
+    more: Callable[[Sequence[Measured]], Rows] | None = None
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What was asked for: kept beside the cells, so that a later command continues it."""
+
+    datasets: tuple[str, ...]
+    models: tuple[str, ...]
+    trials: int | None = None
+    settings: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        model_class("gradformer")  # fills the registry
+        for option, names, known in (
+            ("--dataset", self.datasets, recipe_names()),
+            ("--model", self.models, [*MODELS, *RIVALS]),
+        ):
+            for name in names:
+                if name not in known:
+                    raise ConfigError(f"{option} {name}: unknown; {suggest(name, known)}")
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Plan:
+        plain: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in values.items()
+        }
+        return cls(**plain)
+
+    def with_more(self, other: Plan) -> Plan:
+        """Both together; where they differ, ``other`` is the newer one."""
+        return Plan(
+            tuple(dict.fromkeys([*self.datasets, *other.datasets])),
+            tuple(dict.fromkeys([*self.models, *other.models])),
+            other.trials,
+            other.settings,
+        )
+
+
+def place_of(root: Path, study: str, cell: Cell) -> Path:
+    """Where a cell is trained."""
+    return root / study / cell.name

@@ -1,0 +1,128 @@
+"""What was measured as rows of text: the paper beside ours, differences, protocol, what is missing.
+
+Every number comes from the files of the cells or from ``paper.yaml``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from gradformer.report.outcome import metric_name, protocol
+from gradformer.report.pairs import comparable, paired_difference
+from gradformer.report.settings import surroundings_of
+from gradformer.studies.paper import printed
+from gradformer.studies.study import Cell, Measured, Rows, Study
+
+_SHOWN = ("device", "threads", "python", "torch", "triton", "gradformer", "commit")
+
+
+def shown(outcome: dict[str, Any]) -> tuple[float, int]:
+    """Factor and decimals of a printed value: shares in percent, errors as they are."""
+    return (1.0, 4) if outcome["lower_is_better"] else (100.0, 2)
+
+
+def value(outcome: dict[str, Any]) -> str:
+    """Mean ± standard deviation of the test values.
+
+    >>> value({"lower_is_better": False, "test": {"mean": 0.8601, "std": 0.0147}})
+    '86.01 ± 1.47'
+    """
+    factor, places = shown(outcome)
+    mean, std = outcome["test"]["mean"], outcome["test"]["std"]
+    text = f"{factor * mean:.{places}f}"
+    return text if std is None else f"{text} ± {factor * std:.{places}f}"
+
+
+def results(study: Study, measured: Sequence[Measured]) -> Rows:
+    """One row for each cell that has a result."""
+    head = ["data", "model", "metric", "ours", "paper", "seeds", "difference (95 % interval)"]
+    rows, leaders = [], dict[str, Measured]()
+    for one in measured:
+        if one.outcome is None or one.cell.cost:
+            continue
+        cell, outcome = one.cell, one.outcome
+        first = leaders.setdefault(cell.column, one) if one.history is not None else None
+        rows.append(
+            [
+                cell.column,
+                cell.row,
+                metric_name(outcome["metric"]) + (" ↓" if outcome["lower_is_better"] else " ↑"),
+                value(outcome),
+                printed(study.name, cell.printed or "", cell.column) or "–",
+                str(len(outcome["test"]["values"])),
+                "–" if first is None else difference(first, one),
+            ]
+        )
+    return head, rows
+
+
+def difference(first: Measured, other: Measured) -> str:
+    """Other − first over equal seeds and splits, with its confidence interval."""
+    assert first.history is not None
+    assert other.history is not None
+    assert other.outcome is not None
+    if other is first:
+        return "others − this"
+    if other.history.run.folder == first.history.run.folder:
+        return "the same run"
+    if not comparable(first.history, other.history):
+        return "–"
+    found = paired_difference(first.history, other.history)
+    if found is None:
+        return "–"
+    factor, places = shown(other.outcome)
+    text = f"{factor * found.mean:+.{places}f}"
+    if found.low is not None and found.high is not None:
+        text += f" ({factor * found.low:+.{places}f} … {factor * found.high:+.{places}f})"
+    return text.replace("-", "−")
+
+
+def missing(measured: Sequence[Measured], failed: dict[Cell, str]) -> list[str]:
+    """A line for each reason, with the cells it holds for."""
+    reasons: dict[str, list[str]] = {}
+    for one in measured:
+        reason = failed.get(one.cell) or one.missing
+        if reason:
+            reasons.setdefault(reason, []).append(f"{one.cell.row} on {one.cell.column}")
+    return [f"{reason}: {'; '.join(names)}" for reason, names in reasons.items()]
+
+
+def protocols(measured: Sequence[Measured]) -> list[str]:
+    """How the numbers came about, said once for all cells that share it."""
+    return _shared(
+        (one.cell, ", ".join(f"{name}: {text}" for name, text in protocol(one.history)))
+        for one in measured
+        if one.history is not None and one.history.header
+    )
+
+
+def machines(measured: Sequence[Measured]) -> list[str]:
+    """Devices, versions and commits, said once for all cells that share them."""
+    found = []
+    for one in measured:
+        if one.history is not None and one.history.header:
+            around = surroundings_of(one.history)
+            words = (f"{name} {around[name]}" for name in _SHOWN if name in around)
+            found.append((one.cell, ", ".join(words)))
+    return _shared(found)
+
+
+def _shared(said: Iterable[tuple[Cell, str]]) -> list[str]:
+    by_text: dict[str, list[Cell]] = {}
+    for cell, text in said:
+        by_text.setdefault(text, []).append(cell)
+    if len(by_text) == 1:
+        return list(by_text)
+    found = []
+    for text, cells in by_text.items():
+        others = {cell.column for other in by_text.values() if other is not cells for cell in other}
+        names = (f"{c.row} on {c.column}" if c.column in others else c.column for c in cells)
+        found.append(f"{'; '.join(dict.fromkeys(names))}: {text}")
+    return found
+
+
+def markdown_table(rows: Rows) -> str:
+    head, body = rows
+    lines = [head, ["---"] * len(head), *body]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
