@@ -40,7 +40,7 @@ def subjects(case: Case) -> list[Subject]:
         layers=net["L"],
         width=net["hidden_dim"],
         last_width=net["out_dim"],
-        lap=net["pos_enc_dim"] if net["pos_enc"] else 0,
+        lap=net["pos_enc_dim"] if net.get("pos_enc") else 0,
         flip_signs=False,
         pool={"sum": "add"}.get(net["readout"], net["readout"]),
     ).double()
@@ -51,7 +51,7 @@ def subjects(case: Case) -> list[Subject]:
         case,
         x=wide["x"],
         edge_attr=wide["edge_attr"],
-        encodings={"lap": wide["pe"]} if net["pos_enc"] else {},
+        encodings={"lap": wide["pe"]} if net.get("pos_enc") else {},
     )
 
     def observe() -> dict[str, Tensor]:
@@ -67,7 +67,8 @@ def subjects(case: Case) -> list[Subject]:
 
     def train() -> dict[str, Tensor]:
         out, inputs["grad_h0"] = run_and_keep(model, "layers.0", lambda: model(batch))
-        return {"out_train": out, "loss": LOSSES[loss](out, batch.y)}
+        y = batch.y.view_as(out) if loss == "l1" else batch.y
+        return {"out_train": out, "loss": LOSSES[loss](out, y)}
 
     return [Subject(case, model, _names(model), observe, train, inputs=inputs)]
 

@@ -144,19 +144,20 @@ def _names(model: GraphGPS, case: Case, tables: list[str], links: list[str]) -> 
     if model.edge is not None:
         names |= {f"edge.encoder.tables.{i}.weight": Ref(name) for i, name in enumerate(links)}
     same = {}
-    encoder = "encoder.node_encoder"
+    # The encoder of positions also has that of the features, or stands second beside it.
+    features = positions = "encoder.node_encoder"
+    if any(name.startswith(f"{positions}.encoder2.") for name in case.params):
+        features, positions = f"{features}.encoder1", f"{positions}.encoder2"
     if isinstance(model.schema.node, int):
-        same["node.encoder"] = f"{encoder}.linear_x"
-    positions = (
-        f"{encoder}.encoder2" if f"{encoder}.encoder2.linear_A.weight" in case.params else encoder
-    )
+        alone = f"{features}.linear_x.weight" in case.params
+        same["node.encoder"] = f"{features}.{'linear_x' if alone else 'encoder'}"
     if model.spectrum is not None:
         same["spectrum.mlp.layers.0"] = f"{positions}.linear_A"
         same["spectrum.mlp.layers.1"] = f"{positions}.pe_encoder.1"
     if model.walk is not None:
-        same["walk.linear"] = f"{encoder}.encoder2.pe_encoder"
+        same["walk.linear"] = f"{positions}.pe_encoder"
         if model.walk.norm is not None:
-            same["walk.norm"] = f"{encoder}.encoder2.raw_norm"
+            same["walk.norm"] = f"{positions}.raw_norm"
     if model.schema.level == "graph":
         same |= {f"head.net.layers.{i}": f"post_mp.FC_layers.{i}" for i in range(3)}
     else:

@@ -111,7 +111,7 @@ def _names(model: Graphormer, case: Case) -> dict[str, Ref]:
     names |= columns("input.features", model.schema.node, "atom_encoder.weight", 2)
     names |= columns("paths.encoder", model.schema.edge, "edge_encoder.weight", 3 if paths else 2)
     if model.distance.unreachable is not None:
-        names["distance.unreachable"] = Ref("spatial_pos_encoder.weight", lambda x: x[511:512])
+        names["distance.unreachable"] = Ref("spatial_pos_encoder.weight", table_rows(511, 1))
     if paths:
         hops = model.config.hops
         names["paths.no_edge"] = Ref("edge_encoder.weight", lambda x: x[1:2])

@@ -73,8 +73,9 @@ def subjects(case: Case) -> list[Subject]:
 
     def train() -> dict[str, Tensor]:
         out = model(batch)
-        loss = weighted_cross_entropy(out, batch.y) if node_task else l1_loss(out, batch.y)
-        return {"out_train": out, "loss": loss}
+        if node_task:
+            return {"out_train": out, "loss": weighted_cross_entropy(out, batch.y)}
+        return {"out_train": out, "loss": l1_loss(out, batch.y.view_as(out))}
 
     return [Subject(case, model, _names(model), observe, train, select)]
 
