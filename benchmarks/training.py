@@ -10,9 +10,7 @@ host read of the loss in every step. Both sides use the same graphs, widths, dep
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import platform
 import statistics
 import sys
 import time
@@ -21,20 +19,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 import torch.nn.functional as F
+from common import graphs, parameters, replay, training_data, write_record
 from torch import Tensor, nn
 from torch_geometric.data import Batch as PygBatch
 from torch_geometric.data import Data
 from torch_geometric.nn import GINEConv, global_add_pool
 from torch_geometric.utils import scatter, to_dense_batch
 
-from gradformer.graphs.arrays import GraphArrays, Schema
-from gradformer.graphs.sbm import cluster, pattern
-from gradformer.graphs.splits import Split
-from gradformer.graphs.store import pack
-from gradformer.graphs.structures import Structure
+from gradformer.graphs.arrays import Schema
 from gradformer.training.capture import capture
 from gradformer.training.data import TrainingData
-from gradformer.training.recipe import load_recipe
+from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.trial import Trial
 
 DEVICE = "cuda"
@@ -46,62 +41,24 @@ class Case:
     recipe: str
     layers: int
     trials: tuple[int, ...] = (1, 10)
+    graphs: int = 512
     peer: bool = True
 
 
 CASES = {
     case.name: case
     for case in (
-        Case("zinc", "zinc", 10),
+        Case("zinc", "zinc", 10, graphs=1792),
         Case("cluster-16", "cluster-16", 16, (1,)),
         Case("cluster", "cluster", 48),
-        Case("pattern", "pattern", 48, (1, 10), peer=False),
+        Case("pattern", "pattern", 48, peer=False),
     )
 }
 
 
-def molecules(count: int) -> GraphArrays:
-    """Random graphs of ZINC's sizes: a tree with a few rings, types and bonds at random."""
-    draw = np.random.default_rng(0)
-    sizes = np.clip(draw.normal(23.2, 4.5, count).round(), 9, 37).astype(np.int64)
-    edges, counts = [], []
-    for n in sizes:
-        parent = np.array([draw.integers(max(0, i - 3), i) for i in range(1, n)])
-        pairs = {(int(p), i + 1) for i, p in enumerate(parent)}
-        for _ in range(3):
-            a = int(draw.integers(0, n - 5))
-            pairs.add((a, a + 5))
-        both = np.array(sorted(pairs | {(b, a) for a, b in pairs})).T
-        edges.append(both)
-        counts.append(both.shape[1])
-    index = np.concatenate(edges, axis=1).astype(np.int32)
-    pointers = [np.concatenate([[0], np.cumsum(x)]).astype(np.int64) for x in (sizes, counts)]
-    return GraphArrays(
-        *pointers,
-        index,
-        Schema((28,), (4,), "graph", "regression", 1),
-        x=draw.integers(0, 28, (pointers[0][-1], 1)),
-        edge_attr=draw.integers(1, 4, (index.shape[1], 1)),
-        y=draw.normal(size=(count, 1)).astype(np.float32),
-    )
-
-
-def graphs(name: str) -> GraphArrays:
-    if name == "zinc":
-        return molecules(2048)
-    if name.startswith("cluster"):
-        return cluster(splits=(512, 64, 64))
-    return pattern(patterns=16, copies=(32, 4, 4))
-
-
-def prepared(case: Case) -> tuple[TrainingData, object]:
+def prepared(case: Case) -> tuple[TrainingData, Recipe]:
     recipe = load_recipe(case.recipe, settings=[f"model.layers={case.layers}"])
-    needs = recipe.model.config.needs()
-    store = pack(graphs(case.name), Structure(index="hops", rwse=needs.rwse, lap=needs.lap))
-    everything = np.arange(store.num_graphs)
-    split = Split(everything[: -len(everything) // 8], everything[-64:], everything[-64:])
-    metric = "mae" if store.schema.task == "regression" else "weighted_accuracy"
-    return TrainingData(store, lambda seed: split, metric), recipe
+    return training_data(graphs(case.name, case.graphs), recipe), recipe
 
 
 def ours(case: Case, trials: int) -> dict[str, float]:
@@ -118,28 +75,12 @@ def ours(case: Case, trials: int) -> dict[str, float]:
     if reason is not None:
         raise RuntimeError(reason)
     ready = time.perf_counter() - began
-    steps = made[0].steps_per_epoch
-    times = []
-    for _ in range(5):
-        for trial in made:
-            trial.losses = []
-            trial.captured.begin()
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(steps):
-            for trial in made:
-                trial.captured.advance()
-        torch.cuda.synchronize()
-        times.append((time.perf_counter() - start) / steps / trials * 1e3)
-        for trial in made:
-            trial.captured.finish(steps)
-    losses = torch.stack([torch.stack(trial.losses) for trial in made])
-    assert torch.isfinite(losses).all(), "the loss is not finite"
+    ms = replay(made)
     return {
-        "ms": statistics.median(times),
+        "ms": ms,
         "memory_gib": torch.cuda.max_memory_allocated() / 2**30 / trials,
         "start_s": ready,
-        "parameters": sum(p.numel() for p in made[0].model.parameters()),
+        "parameters": parameters(made[0]),
         **(kernels(made[0]) if trials == 1 else {}),
     }
 
@@ -342,15 +283,13 @@ def main() -> None:
     parser.add_argument("--precision", default="highest", help="highest, or high for tf32")
     options = parser.parse_args()
     torch.set_float32_matmul_precision(options.precision)
-    record = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
-    record |= {"python": platform.python_version(), "precision": options.precision, "rows": []}
+    rows = []
     print(f"{'case':12}{'who':22}{'ms/model-step':>14}{'×':>8}{'GiB':>7}  notes")
     for case in (CASES[name] for name in options.cases):
         peer = None
         if case.peer and not options.no_peer:
             peer = authors(case)
-            row = {"case": case.name, "who": "authors' way", **peer}
-            record["rows"].append(row)
+            rows.append({"case": case.name, "who": "authors' way", **peer})
             print(
                 f"{case.name:12}{'authors way':22}{peer['ms']:14.3f}{1.0:8.1f}"
                 f"{peer['memory_gib']:7.2f}  {peer['with_loader_ms']:.1f} ms with its loader"
@@ -359,7 +298,7 @@ def main() -> None:
         for trials in options.trials or case.trials:
             found = ours(case, trials)
             ratio = peer["ms"] / found["ms"] if peer else float("nan")
-            record["rows"].append({"case": case.name, "who": f"ours, {trials} trials", **found})
+            rows.append({"case": case.name, "who": f"ours, {trials} trials", **found})
             print(
                 f"{case.name:12}{f'ours, {trials} trials':22}{found['ms']:14.3f}{ratio:8.1f}"
                 f"{found['memory_gib']:7.2f}  ready in {found['start_s']:.0f} s, "
@@ -367,9 +306,8 @@ def main() -> None:
                 f"GPU busy {found.get('busy', 0):.0%}"
             )
             sys.stdout.flush()
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump(record, file, indent=1)
+    about = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
+    write_record(options.json, rows, **about, precision=options.precision)
 
 
 if __name__ == "__main__":
