@@ -122,4 +122,4 @@ def test_links_between_pages_exist() -> None:
 def test_every_page_is_in_the_menu() -> None:
     menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
     for page in PAGES[1:]:
-        assert page.name in menu
+        assert page.name in menu, f"add {page.name} to nav in mkdocs.yml"

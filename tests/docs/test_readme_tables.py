@@ -25,23 +25,31 @@ def test_the_readme_is_filled_from_the_records() -> None:
 
 
 def test_records_become_rows(tmp_path: Path) -> None:
-    tables = _script("tables")
-    assert tables.results_table(tmp_path / "results") == tables.ABSENT
-    run = tmp_path / "results" / "zinc"
-    run.mkdir(parents=True)
-    (run / "recipe.yaml").write_text("dataset: zinc\nmodel: {name: gradformer}\n")
-    outcome = {"metric": "mae", "lower_is_better": True}
-    outcome |= {"test": {"mean": 0.08, "std": 0.001, "values": [0.079, 0.081]}}
-    (run / "results.json").write_text(json.dumps(outcome))
-    row = tables.results_table(tmp_path / "results").splitlines()[-1]
-    assert "0.0800 ± 0.0010" in row
-    assert "0.069 ± 0.002" in row
-    assert "(results/zinc)" in row
-    record = {"device": "a GPU", "torch": "2", "rows": []}
-    record["rows"] += [{"case": "zinc", "who": "authors' way", "ms": 60.0}]
-    record["rows"] += [{"case": "zinc", "who": "ours, 1 trials", "ms": 2.0}]
-    (tmp_path / "results" / "training.json").write_text(json.dumps(record))
-    assert "| zinc | ours, 1 trials | 2.000 | 30.0 |" in tables.speed_table(tmp_path / "results")
+    tables, results = _script("tables"), tmp_path / "results"
+    assert tables.results_table(results) == tables.speed_table(results) == tables.ABSENT
+    for model, mean in (("gradformer", 0.08), ("gin", 0.3), ("graphgps", 0.09)):
+        run = results / "studies" / "table1" / f"zinc-{model}"
+        run.mkdir(parents=True)
+        (run / "recipe.yaml").write_text(f"dataset: zinc\nmodel: {{name: {model}}}\n")
+        outcome = {"metric": "mae", "lower_is_better": True}
+        outcome |= {"test": {"mean": mean, "std": 0.001, "values": [mean, mean]}}
+        (run / "results.json").write_text(json.dumps(outcome))
+    ours, best = tables.results_table(results).splitlines()[2:]
+    assert "| 0.0800 ± 0.0010 | 0.069 ± 0.002 | 2 |" in ours
+    assert "(results/studies/table1/zinc-gradformer)" in ours
+    assert "graphgps" in best  # the best baseline, not the first
+    steps = [("authors' way", 60.0), ("ours, 1 trials", 2.0)]
+    record = {"device": "a GPU", "torch": "2"}
+    record |= {"rows": [{"case": "zinc", "who": who, "ms": ms} for who, ms in steps]}
+    (results / "benchmarks").mkdir()
+    (results / "benchmarks" / "training-zinc.json").write_text(json.dumps(record))
+    assert "| zinc | ours | 2.000 | 30.0 |" in tables.speed_table(results)
+    record = {"device": "a GPU", "torch": "2", "cases": {"one": {"ours": {"eager": 3.0}}}}
+    record["cases"]["two"] = {"ours": {"eager": 3.0, "graph": 2.0}, "peer": {"failed": "no"}}
+    (results / "benchmarks" / "attention.json").write_text(json.dumps(record))
+    text = tables.speed_table(results)
+    assert "| one | 3.000 | – |" in text
+    assert "| two | 2.000 | fails |" in text
 
 
 def test_the_picture_is_ours() -> None:
