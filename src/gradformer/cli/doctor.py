@@ -43,7 +43,9 @@ def doctor() -> None:
     table.add_row("threads", f"{torch.get_num_threads()} of {os.cpu_count()} cores")
     for engine in ("reference", "fused"):
         reason = why_not(engine, device)
-        table.add_row(f"engine {engine}", "[green]works[/]" if reason is None else "no", escape(reason or ""))
+        table.add_row(
+            f"engine {engine}", "[green]works[/]" if reason is None else "no", escape(reason or "")
+        )
     table.add_row("raw data", os.environ.get("GRADFORMER_DATA", "fetched"), "GRADFORMER_DATA")
     table.add_row("cache", str(cache_folder()), "GRADFORMER_CACHE")
     Console().print(table, soft_wrap=True)
