@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradformer.errors import InputError
+from gradformer.errors import ConfigError, InputError
 from gradformer.model.gradformer import Gradformer
 from gradformer.model.official import official_model, official_names
 
@@ -22,6 +22,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
     "floats": {"mpnn": "GIN", "node_method": "linear", "projection": "lin"},
     "added": {"mpnn": "GIN", "node_method": "add", "pool": "mean"},
     "no encoding": {"mpnn": "GIN", "node_method": "no_pe", "pool": None, "num_tasks": 3},
+    "the word None": {"mpnn": "GIN", "node_method": "add", "pool": "None", "edge_method": "None"},
 }
 
 
@@ -50,6 +51,7 @@ def test_every_entry_arrives_where_it_belongs(name: str) -> None:
         assert torch.equal(value, state[names[ours]].reshape(value.shape)), ours
     assert model.config.double_residual
     assert not model.config.carry_edges
+    assert model.schema.level == ("node" if config["pool"] in (None, "None") else "graph")
 
 
 def test_bad_checkpoints_are_named() -> None:
@@ -58,12 +60,15 @@ def test_bad_checkpoints_are_named() -> None:
     last = "convs.1.norm3.module.bias"
     with pytest.raises(InputError, match=rf"^state: lacks {last}"):
         Gradformer.from_official({k: v for k, v in state.items() if k != last}, config)
-    with pytest.raises(InputError, match=r"^state: mlp\.0\.weight has shape"):
-        Gradformer.from_official(state | {"mlp.0.weight": torch.zeros(2, 2)}, config)
-    with pytest.raises(InputError, match=r"^mpnn: 'MLP' is none of"):
-        Gradformer.from_official(state, config | {"mpnn": "MLP"})
-    with pytest.raises(InputError, match=r"^node_method: 'onehot' is none of"):
-        Gradformer.from_official(state, config | {"node_method": "onehot"})
+    for wrong in (torch.zeros(2, 2), state["mlp.0.weight"].T):
+        with pytest.raises(InputError, match=r"^state: mlp\.0\.weight has shape"):
+            Gradformer.from_official(state | {"mlp.0.weight": wrong}, config)
+    unknown = {"mpnn": "MLP", "node_method": "onehot", "pool": "max", "projection": "conv"}
+    for name, value in unknown.items():
+        with pytest.raises(ConfigError, match=f"^{name}: unknown value '{value}'"):
+            Gradformer.from_official(state, config | {name: value})
+    with pytest.raises(InputError, match=r"^edge_method: absent, but GINE takes edge features"):
+        Gradformer.from_official(state, config | {"edge_method": "None"})
     for name in ("gamma", "node_dim"):
         with pytest.raises(InputError, match=rf"^config: lacks {name}"):
             Gradformer.from_official(state, {k: v for k, v in config.items() if k != name})

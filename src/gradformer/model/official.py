@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradformer.errors import InputError
-from gradformer.graphs.arrays import Level, Schema, Task
+from gradformer.errors import InputError, choice
+from gradformer.graphs.arrays import Schema
 from gradformer.model.encoders import ATOM_SIZES, BOND_SIZES
 from gradformer.model.gradformer import Gradformer, GradformerConfig
 
@@ -33,10 +33,12 @@ def official_model(config: Mapping[str, Any]) -> Gradformer:
     for name in needed:
         if name not in config:
             raise InputError(f"config: lacks {name}; expected the arguments of the training run")
-    method, edge_method = config["node_method"], config.get("edge_method")
-    local = LOCAL_MODULES.get(config["mpnn"])
-    if local is None:
-        raise InputError(f"mpnn: {config['mpnn']!r} is none of {', '.join(LOCAL_MODULES)}")
+    method = config["node_method"]
+    edge_method = _given(config, "edge_method", ("embedding", "ogb"))
+    pool = _given(config, "pool", ("add", "mean"))
+    local = LOCAL_MODULES[choice("mpnn", config["mpnn"], LOCAL_MODULES)]
+    if edge_method is None and local != "gin":
+        raise InputError(f"edge_method: absent, but {config['mpnn']} takes edge features")
     node_dim = config.get("node_dim", 0)
     node: dict[str, tuple[int, ...] | int] = {
         "embedding": (node_dim,),
@@ -49,13 +51,15 @@ def official_model(config: Mapping[str, Any]) -> Gradformer:
         "embedding": (config.get("edge_dim", 0),),
         "ogb": BOND_SIZES,
     }
-    if method not in node:
-        raise InputError(f"node_method: {method!r} is none of {', '.join(node)}")
     tasks = int(config["num_tasks"])
-    level: Level = "graph" if config.get("pool") in ("add", "mean") else "node"
-    task: Task = "multiclass" if tasks > 1 else "regression"
     return Gradformer(
-        Schema(node[method], edge.get(edge_method, ()), level, task, tasks),
+        Schema(
+            node[choice("node_method", method, node)],
+            edge.get(edge_method, ()),
+            "node" if pool is None else "graph",
+            "multiclass" if tasks > 1 else "regression",
+            tasks,
+        ),
         GradformerConfig(
             layers=config["num_layers"],
             width=config["channels"],
@@ -69,8 +73,8 @@ def official_model(config: Mapping[str, Any]) -> Gradformer:
             pe_width=config.get("pe_dim", 0) or 1,
             pe_join="add" if method == "add" else "concat",
             pe_norm=bool(config.get("pe_norm")),
-            pool=config.get("pool") or "add",
-            head="linear" if config.get("projection") == "lin" else "mlp",
+            pool=pool or "add",
+            head="linear" if _given(config, "projection", ("lin", "mlp")) == "lin" else "mlp",
             decay=config["gamma"],
             start=config["n_hop"],
             slope=config.get("slope", 0.0),
@@ -79,6 +83,12 @@ def official_model(config: Mapping[str, Any]) -> Gradformer:
             position_gate=bool(config.get("equivstable_pe")),
         ),
     )
+
+
+def _given(config: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str | None:
+    """An argument of the authors' code that may be absent, None or the word "None"."""
+    value = config.get(name)
+    return None if value in (None, "None") else choice(name, value, known)
 
 
 def official_names(model: Gradformer, config: Mapping[str, Any]) -> dict[str, str]:
@@ -141,10 +151,11 @@ def load_official(state: Mapping[str, Tensor], config: Mapping[str, Any]) -> Gra
     own = model.state_dict()
     with torch.no_grad():
         for ours, theirs in names.items():
-            if state[theirs].numel() != own[ours].numel():
+            value = state[theirs].view(1, -1) if theirs == "hop" else state[theirs]
+            if value.shape != own[ours].shape:
                 raise InputError(
                     f"state: {theirs} has shape {list(state[theirs].shape)}, "
                     f"expected {list(own[ours].shape)}"
                 )
-            own[ours].copy_(state[theirs].reshape(own[ours].shape))
+            own[ours].copy_(value)
     return model

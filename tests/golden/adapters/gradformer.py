@@ -6,9 +6,10 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention import Decay, Layout, decay_attention
-from gradformer.graphs.batch import Batch, sort_edges
 from gradformer.model.official import official_model, official_names
+from gradformer.structure.codebook import HOPS
 from tests.golden.case import Case, Ref, Subject
+from tests.golden.mapping import gradients, leaf, stored_batch
 
 
 def subjects(case: Case) -> list[Subject]:
@@ -29,7 +30,7 @@ def dense(pairs: Tensor, sizes: list[int], width: int) -> Tensor:
 def loss_of(name: str, out: Tensor, y: Tensor) -> Tensor:
     """The scalar that the reference differentiated."""
     if name in ("mae", "l1"):
-        return (out.squeeze(-1) - y).abs().mean()
+        return (out - y.view_as(out)).abs().mean()
     if name.startswith("bce"):
         return nn.functional.binary_cross_entropy_with_logits(out, y.view_as(out).to(out.dtype))
     return nn.functional.cross_entropy(out, y)
@@ -37,35 +38,30 @@ def loss_of(name: str, out: Tensor, y: Tensor) -> Tensor:
 
 def _model(case: Case) -> Subject:
     config = case.config
-    model = official_model(config)
+    model = official_model(config).double()
     names = {
         ours: Ref(theirs, lambda x: x.view(1, -1)) if theirs == "hop" else Ref(theirs)
         for ours, theirs in official_names(model, config).items()
     }
-    layout = Layout.from_batch(case["batch"])
-    sizes = layout.node_ptr.diff().tolist()
-    edges, order = sort_edges(case["edge_index"], layout)
-    distance = torch.cat([case["spd"][g, :n, :n].flatten() for g, n in enumerate(sizes)])
-    pe = case["pe"].requires_grad_()
-    batch = Batch(
-        layout,
-        edges,
-        case["x"].requires_grad_(case["x"].is_floating_point()),
-        case["edge_attr"].view(len(order), -1)[order] if "edge_attr" in case else None,
-        distance.clamp(max=255).to(torch.uint8),
-        {"rwse": pe},
-    )
+    x, edge_attr = leaf(case["x"].view(len(case["x"]), -1)), None
+    if "edge_attr" in case:
+        edge_attr = case["edge_attr"].view(len(case["edge_attr"]), -1)
+    pe = {"rwse": leaf(case["pe"])} if "pe" in case else {}
+    batch, _ = stored_batch(case, x=x, edge_attr=edge_attr, encodings=pe)
+    sizes = batch.layout.node_ptr.diff().tolist()
     width = case["spd"].shape[1]
 
     def observe() -> dict[str, Tensor]:
         walked = model.walk(batch)
         attention = model.attention(batch)
-        # a padded pair counts as distance 510, a real one as its own
-        far = model.decay()[0].mul.value[:, 255]
-        decay = dense(attention[0].decay, sizes, width)
-        both = dense(torch.ones_like(attention[0].decay), sizes, width)
         seen = {"out": model(batch), "h0": walked[0][0]}
-        seen["decay"] = torch.where(both > 0, decay, far[:, None, None])
+        # a padded pair counts as distance 510, a real one as its own
+        real = dense(torch.ones_like(attention[0].decay), sizes, width) > 0
+        far = model.decay()[0].mul.value[:, 255, None, None]
+        seen["decay"] = torch.where(real, dense(attention[0].decay, sizes, width), far)
+        hops = torch.from_numpy(HOPS.values.copy())[batch.distance.long()]
+        hops = torch.where(real[:, :1], dense(hops[:, None], sizes, width), 510.0)
+        seen["spd"] = hops.squeeze(1).long()
         for number, layer in enumerate(attention):
             seen[f"hidden/{number}"] = walked[number + 1][0]
             seen[f"attn/{number}"] = dense(layer.weight, sizes, width)
@@ -81,8 +77,7 @@ def _model(case: Case) -> Subject:
         hook.remove()
         return {"out_train": out, "loss": loss_of(config["loss"], out, case["y"])}
 
-    leaves = {"grad_pe": pe, "grad_x": batch.x}
-    inputs = {name: leaf for name, leaf in leaves.items() if name in case}
+    inputs = gradients(case, {"x": x, **({"pe": pe["rwse"]} if pe else {})})
     return Subject(case, model, names, observe, train, inputs=inputs)
 
 
