@@ -10,6 +10,7 @@ from gradformer.graphs.collate import Collator
 from gradformer.graphs.store import pack
 from gradformer.graphs.structures import Structure
 from gradformer.model.base import create_model
+from gradformer.zoo.eigenpairs import eigenpairs
 from tests.zoo import toys
 
 SMALL = {"layers": 2, "width": 32, "heads": 2, "pe_steps": toys.STEPS, "pe_width": 8}
@@ -54,6 +55,13 @@ def test_eigenpairs_come_from_the_store():
         batch.extras["eigenpairs_none"], model.prepare(bare).extras["eigenpairs_none"]
     )
     torch.testing.assert_close(model(batch), model(bare))
+
+
+def test_progress_of_eigenpairs_is_told():
+    arrays = toys.toy_graphs(toys.toy_schema())
+    seen = []
+    eigenpairs(arrays.node_ptr, arrays.edge_ptr, arrays.edge_index, 3, "none", seen.append)
+    assert sum(seen) == arrays.num_graphs
 
 
 def test_positions_must_leave_room_for_features():

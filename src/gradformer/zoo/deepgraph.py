@@ -138,7 +138,7 @@ class Rows:
 
 @register("deepgraph")
 class DeepGraph(GraphModel):
-    """See the module's text.
+    """A deep transformer over nodes and sampled substructures; see the module's text.
 
     With ``reference_quirks`` three errors of the reference are reproduced: the first substructure
     of each of the smallest graphs of a batch starts as zero; empty places of paths add to the

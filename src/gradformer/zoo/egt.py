@@ -167,7 +167,7 @@ class Block(nn.Module):
 
 @register("egt")
 class EGT(GraphModel):
-    """See the module's text.
+    """A transformer with states for pairs as well as nodes; see the module's text.
 
     The reference pads all graphs of a batch to one size, and its virtual nodes attend to the
     padding; ``reference_quirks`` reproduces that.

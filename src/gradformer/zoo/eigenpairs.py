@@ -16,18 +16,26 @@ from gradformer.errors import InputError
 from gradformer.graphs.arrays import GraphArrays
 from gradformer.graphs.batch import Batch
 from gradformer.graphs.structures import register_structure
+from gradformer.progress import bar
 from gradformer.structure.encodings import Normalization, laplacian
+from gradformer.structure.parallel import Progress
 from gradformer.zoo.path_bias import graph_arrays
 
 Array = NDArray[Any]
 
 
 def eigenpairs(
-    node_ptr: Array, edge_ptr: Array, edge_index: Array, count: int, normalization: Normalization
+    node_ptr: Array,
+    edge_ptr: Array,
+    edge_index: Array,
+    count: int,
+    normalization: Normalization,
+    progress: Progress | None = None,
 ) -> NDArray[np.float32]:
     """The ``count`` smallest eigenpairs, the trivial one included: [nodes, count, 2].
 
     Last axis: entry of the unit eigenvector at the node, eigenvalue. Zero beyond the graph's size.
+    ``progress`` is called with the number of graphs that became ready.
     """
     vectors, values = laplacian(
         node_ptr,
@@ -37,13 +45,15 @@ def eigenpairs(
         normalization=normalization,
         skip_first=False,
         with_values=True,
+        progress=progress,
     )
     return np.stack([vectors, np.abs(values).repeat(np.diff(node_ptr), axis=0)], axis=2)
 
 
 def _structure(arrays: GraphArrays, count: int, normalization: Normalization) -> dict[str, Array]:
     graphs = arrays.node_ptr, arrays.edge_ptr, arrays.edge_index
-    return {array_name(normalization): eigenpairs(*graphs, count, normalization)}
+    with bar("eigenpairs", arrays.num_graphs) as advance:
+        return {array_name(normalization): eigenpairs(*graphs, count, normalization, advance)}
 
 
 register_structure("eigenpairs", _structure, "node")

@@ -56,7 +56,7 @@ class GatedLayer(nn.Module):
 
 @register("gatedgcn")
 class GatedGCN(GraphModel):
-    """The gated graph convolution; see the module's text."""
+    """Convolution with a gate on every edge; see the module's text."""
 
     Config = GatedGCNConfig
     reference = "graphdeeplearning/benchmarking-gnns b6c4077"

@@ -122,7 +122,7 @@ def gps_layers(config: GraphGPSConfig) -> nn.ModuleList:
 
 @register("graphgps")
 class GraphGPS(GraphModel):
-    """The general, powerful, scalable graph transformer; see the module's text."""
+    """Message passing beside plain attention; see the module's text."""
 
     Config = GraphGPSConfig
     reference = "rampasek/GraphGPS 2801570 and torch_geometric 2.8.1 GPSConv"

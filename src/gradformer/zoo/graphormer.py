@@ -109,7 +109,7 @@ class GraphormerLayer(nn.Module):
 
 @register("graphormer")
 class Graphormer(GraphModel):
-    """See the module's text.
+    """Attention biased by distances and by the edges between; see the module's text.
 
     With ``reference_quirks`` three errors of the reference are reproduced: empty places of paths
     add to the bias, up to the longest path of the batch; paths lose node 0 inside them; one degree

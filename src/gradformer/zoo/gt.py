@@ -93,7 +93,7 @@ class GTLayer(nn.Module):
 
 @register("gt")
 class GT(GraphModel):
-    """The graph transformer; see the module's text."""
+    """Attention along the edges; see the module's text."""
 
     Config = GTConfig
     reference = "graphdeeplearning/graphtransformer c9cd493"

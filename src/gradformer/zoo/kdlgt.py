@@ -173,7 +173,7 @@ class KDLGTLayer(nn.Module):
 
 @register("kdlgt")
 class KDLGT(GraphModel):
-    """A linear graph transformer; see the module's text for what is certain and what is not."""
+    """Attention in linear time; see the module's text for what is certain and what is not."""
 
     Config = KDLGTConfig
     reference = "none: no public code; the linear form is held to its quadratic form"

@@ -178,7 +178,7 @@ class Others:
 
 @register("san")
 class SAN(GraphModel):
-    """The spectral attention network; see the module's text."""
+    """Attention with learned encodings of the spectrum; see the module's text."""
 
     Config = SANConfig
     reference = "DevinKreuzer/SAN 6e38329"

@@ -1,0 +1,43 @@
+"""What `gradformer models` says of each baseline, and how large the recipes make them."""
+
+from __future__ import annotations
+
+import pytest
+
+from gradformer.graphs.arrays import Schema
+from gradformer.model.base import MODELS, create_model, model_class
+from gradformer.training.recipe import load_recipe
+
+model_class("gradformer")  # fills the registry
+BASELINES = sorted(set(MODELS) - {"gradformer"})
+SCHEMAS = {
+    "zinc": Schema((28,), (4,), "graph", "regression", 1),
+    "pattern": Schema((3,), (), "node", "multiclass", 2),
+    "cluster": Schema((7,), (), "node", "multiclass", 6),
+}
+#: larger or smaller in the model's own paper
+OWN_SIZE = {
+    ("zinc", "graphgps"): 424_000,
+    ("zinc", "lgi_gt"): 842_000,
+    ("pattern", "graphgps"): 337_000,
+}
+
+
+def test_there_are_fourteen():
+    assert len(BASELINES) == 14
+
+
+@pytest.mark.parametrize("name", BASELINES)
+def test_the_list_says_what_a_model_is_and_what_it_was_held_to(name):
+    model = model_class(name)
+    assert not (model.__doc__ or "See").startswith("See")
+    assert model.reference
+
+
+@pytest.mark.parametrize("dataset", SCHEMAS)
+@pytest.mark.parametrize("name", BASELINES)
+def test_about_half_a_million_parameters(name, dataset):
+    config = load_recipe(dataset, model=name).model.config
+    model = create_model(name, SCHEMAS[dataset], config=config)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    assert count == pytest.approx(OWN_SIZE.get((dataset, name), 500_000), rel=0.15)
