@@ -79,7 +79,8 @@ def results_page(studies: Sequence[Study], root: Path) -> str:
         "(`make tables`) or stands in the paper's tables. What is not measured is named.\n"
     ]
     for study in studies:
-        plan = kept_plan(study, root) or Plan(study.datasets, study.models)
+        plan, kept = Plan(study.datasets, study.models), kept_plan(study, root)
+        plan = plan if kept is None else plan.with_more(kept)
         measured = look(study, study.cells(plan.datasets, plan.models), plan, root)
         parts.append(f"## {study.title}\n\n{markdown(study, measured, {})}")
     return "\n".join(parts)

@@ -28,6 +28,7 @@ from gradformer.training.files import read_json, replace_file, replace_json, wri
 from gradformer.training.fit import fit, resume
 from gradformer.training.loop import StoppedError
 from gradformer.training.recipe import Recipe
+from gradformer.training.records import environment
 from gradformer.training.run import Run
 
 
@@ -163,7 +164,8 @@ def _compute(cell: Cell, recipe: Recipe, place: Path) -> None:
     outcome = RIVALS[cell.model](recipe)
     with writing(place):
         place.mkdir(parents=True, exist_ok=True)
-    replace_json(place / "results.json", outcome)
+    around = environment(torch.device("cpu"))
+    replace_json(place / "results.json", {**outcome, "environment": around})
 
 
 def _process_peak() -> int:

@@ -80,12 +80,17 @@ def difference(first: Measured, other: Measured) -> str:
 
 def missing(measured: Sequence[Measured], failed: dict[Cell, str]) -> list[str]:
     """A line for each reason, with the cells it holds for."""
-    reasons: dict[str, list[str]] = {}
+    reasons: dict[str, dict[str, list[str]]] = {}
     for one in measured:
         reason = failed.get(one.cell) or one.missing
         if reason:
-            reasons.setdefault(reason, []).append(f"{one.cell.row} on {one.cell.column}")
-    return [f"{reason}: {'; '.join(names)}" for reason, names in reasons.items()]
+            reasons.setdefault(reason, {}).setdefault(one.cell.row, []).append(one.cell.column)
+    found = []
+    for reason, rows in reasons.items():
+        names = "; ".join(f"{row} on {' / '.join(columns)}" for row, columns in rows.items())
+        count = sum(map(len, rows.values()))
+        found.append(f"{reason} ({count} of {len(measured)}): {names}")
+    return found
 
 
 def protocols(measured: Sequence[Measured]) -> list[str]:

@@ -1,0 +1,35 @@
+"""docs/results.md is what the records give, and says what is not measured."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+from gradformer.studies import STUDIES
+from gradformer.studies.page import results_page
+from tests.conftest import ROOT
+from tests.studies.conftest import Reproduce
+
+
+def test_the_page_is_made_from_the_records() -> None:
+    spec = importlib.util.spec_from_file_location("results", ROOT / "docs" / "results.py")
+    assert spec is not None
+    assert spec.loader is not None
+    script = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(script)
+    page = ROOT / "docs" / "results.md"
+    assert page.read_text(encoding="utf-8") == script.text(), "run: make tables"
+
+
+def test_nothing_measured_is_said(tmp_path: Path) -> None:
+    text = results_page(list(STUDIES.values()), tmp_path)
+    assert text.count("Nothing is measured yet.") == len(STUDIES)
+    assert "the recipe has no preset tuned (9 of 69)" in text
+    assert "|" not in text  # no table, so no number
+
+
+def test_cells_beyond_the_papers_are_on_the_page(reproduce: Reproduce, tmp_path: Path) -> None:
+    reproduce("nodes", "--dataset", "mutag", "--model", "gcn", "--out", tmp_path)
+    text = results_page([STUDIES["nodes"]], tmp_path)
+    assert "| mutag | gcn | accuracy ↑ |" in text
+    assert "graphgps on cora / citeseer / actor" in text

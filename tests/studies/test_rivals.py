@@ -1,0 +1,72 @@
+"""The rows without a graph network."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from gradformer.errors import InputError
+from gradformer.studies import rivals
+from gradformer.training.data import benchmark
+from gradformer.training.recipe import load_recipe
+from tests.conftest import shared_path
+
+
+@pytest.fixture(autouse=True)
+def _data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRADFORMER_DATA", str(shared_path("data")))
+
+
+def test_the_majority_is_that_of_the_training_part() -> None:
+    recipe = load_recipe("mutag", settings=["trials=3"])
+    found = rivals.majority(recipe)
+    data = benchmark(load_recipe("mutag", model="gcn"))
+    for seed, value in enumerate(found["test"]["values"]):
+        parts = data.split(seed)
+        share = data.labels(parts.train).mean()
+        test = data.labels(parts.test).mean()
+        assert value == pytest.approx(test if share > 0.5 else 1 - test)
+
+
+def test_a_forest_learns_from_fingerprints(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("rdkit")
+    pytest.importorskip("sklearn")
+    monkeypatch.setattr(rivals, "TREES", 20)
+    smiles = ["C" * n + tail for tail in ("N", "O") for n in range(1, 30)]
+    y = np.repeat([0.0, 1.0], 29)
+    bits = rivals.morgan([*smiles, "not a molecule"])
+    assert bits.shape == (59, rivals.BITS)
+    assert not bits[-1].any()
+    train = np.arange(58) % 2 == 0
+    answer = rivals.forest(bits[:58][train], y[train], 0)
+    found = answer(bits[:58][~train])
+    assert ((found > 0) == (y[~train] > 0)).mean() > 0.9
+    again = rivals.forest(bits[:58][train], y[train], 0)(bits[:58][~train])
+    np.testing.assert_array_equal(found, again)
+
+
+@pytest.mark.parametrize(
+    ("library", "use"),
+    [
+        ("rdkit", lambda: rivals.morgan(["C"])),
+        ("sklearn", lambda: rivals.forest(np.zeros((2, 4), np.uint8), np.arange(2), 0)),
+    ],
+)
+def test_what_is_not_installed_is_said(
+    library: str, use: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in [n for n in sys.modules if n.split(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, library, None)
+    with pytest.raises(InputError, match=r"pip install 'gradformer\[studies\]'"):
+        use()
+
+
+def test_only_molhiv_has_fingerprints_and_only_classes_a_majority() -> None:
+    with pytest.raises(InputError, match="only molhiv has"):
+        rivals.fingerprints(load_recipe("mutag"))
+    with pytest.raises(InputError, match="has no classes"):
+        rivals.majority(load_recipe("zinc"))

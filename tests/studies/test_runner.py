@@ -1,0 +1,169 @@
+"""A study stops at any time and goes on to the same bits; cells share runs and grow."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+
+from gradformer.errors import InputError
+from gradformer.studies import STUDIES
+from gradformer.studies.runner import begin, carry_out, look
+from gradformer.studies.study import Cell, Plan
+from gradformer.training.files import read_json
+from gradformer.training.fit import fit
+from gradformer.training.loop import Stop, StoppedError
+from gradformer.training.run import Run
+from tests.conftest import shared_path
+from tests.studies.conftest import Reproduce
+
+TABLE1 = STUDIES["table1"]
+SHORT = ("train.epochs=3", "data.fraction=0.3", "train.batch_size=8", "model.layers=1")
+PLAN = Plan(("mutag",), ("gcn", "gin"), 2, SHORT)
+CELLS = TABLE1.cells(PLAN.datasets, PLAN.models)
+
+
+@pytest.fixture(autouse=True)
+def _data(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRADFORMER_DATA", str(shared_path("data")))
+
+
+def train(root: Path, plan: Plan = PLAN, cells: list[Cell] = CELLS) -> dict[Cell, str]:
+    return carry_out(TABLE1, cells, plan, root, device="cpu", quiet=True)
+
+
+def stop_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time is spent when the steps have been asked so many times."""
+    asked, agreed = [0], Stop.agreed
+
+    def count(self: Stop) -> bool:
+        asked[0] += 1
+        if asked[0] == steps:
+            self.until = 0.0
+        return agreed(self)
+
+    monkeypatch.setattr(Stop, "agreed", count)
+
+
+def test_a_study_that_is_stopped_ends_in_the_same_bits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        stop_after(8, patch)
+        with pytest.raises(StoppedError, match="reproduce table1 --resume") as stopped:
+            train(tmp_path / "stopped")
+    assert stopped.value.signal == signal.SIGALRM
+    first = tmp_path / "stopped" / "table1" / "mutag-gcn"
+    assert not (first / "results.json").exists()
+    half = look(TABLE1, CELLS, PLAN, tmp_path / "stopped")
+    assert [one.missing for one in half] == ["0 of 2 seeds are done", "not begun"]
+    for name in ("stopped", "whole"):
+        assert train(tmp_path / name) == {}
+    for cell in CELLS:
+        runs = [tmp_path / name / "table1" / cell.name for name in ("stopped", "whole")]
+        one, two = (read_json(run / "results.json") for run in runs)
+        assert one == two
+        for trial in "01":
+            weights = [load_file(run / "trials" / trial / "model.safetensors") for run in runs]
+            assert all((weights[0][key] == weights[1][key]).all() for key in weights[1])
+    assert [line["kind"] for line in Run.load(first).record].count("resume") == 1
+
+
+def test_seeds_are_added_and_the_old_ones_kept(tmp_path: Path) -> None:
+    cells, fewer = CELLS[:1], Plan(PLAN.datasets, PLAN.models, 1, SHORT)
+    place = tmp_path / "table1" / cells[0].name
+    train(tmp_path, fewer, cells)
+    before = (place / "trials" / "0" / "model.safetensors").stat().st_mtime_ns
+    one = read_json(place / "results.json")
+    train(tmp_path, PLAN, cells)
+    two = read_json(place / "results.json")
+    assert two["trials"][0] == one["trials"][0]
+    assert [trial["seed"] for trial in two["trials"]] == [0, 1]
+    assert (place / "trials" / "0" / "model.safetensors").stat().st_mtime_ns == before
+    (measured,) = look(TABLE1, cells, fewer, tmp_path)
+    assert measured.outcome is not None
+    assert len(measured.outcome["test"]["values"]) == 2  # more than asked for is welcome
+
+
+def test_what_another_study_has_trained_is_used(tmp_path: Path) -> None:
+    plan = Plan(("mutag",), ("graphgps",), 1, SHORT)
+    train(tmp_path, plan, TABLE1.cells(plan.datasets, plan.models))
+    deep = STUDIES["deep"]
+    cells = deep.cells(plan.datasets, plan.models)  # one depth, for SHORT says so
+    assert carry_out(deep, cells, plan, tmp_path, device="cpu", quiet=True) == {}
+    assert not list(tmp_path.glob("deep/*"))
+    assert all(one.outcome is not None for one in look(deep, cells, plan, tmp_path))
+
+
+def test_a_cell_alone_on_the_device_is_not_taken_from_seeds_side_by_side(tmp_path: Path) -> None:
+    study = STUDIES["efficiency"]
+    plan = Plan(("mutag",), ("graphgps",), 2, (*SHORT, "train.warmup_epochs=0"))
+    cost, score = study.cells(plan.datasets, plan.models)
+    for cell in (score, cost):  # the same recipe but for the number of seeds
+        assert carry_out(study, [cell], plan, tmp_path, device="cpu", quiet=True) == {}
+    assert (tmp_path / "efficiency" / cost.name / "results.json").is_file()
+    alone, both = look(study, [cost, score], plan, tmp_path)
+    assert alone.history is not None
+    assert len(alone.history.results) == 1
+    assert alone.memory is not None
+    assert both.outcome is not None
+    assert len(both.outcome["test"]["values"]) == 2
+
+
+def test_a_folder_with_another_recipe_is_left_alone(tmp_path: Path) -> None:
+    cells = CELLS[:1]
+    train(tmp_path, PLAN, cells)
+    other = Plan(PLAN.datasets, PLAN.models, 2, (*SHORT, "train.lr=0.5"))
+    (reason,) = train(tmp_path, other, cells).values()
+    assert "another recipe; choose another --out" in reason
+    assert Run.load(tmp_path / "table1" / cells[0].name).recipe.train.lr != 0.5
+
+
+def test_a_cell_that_was_killed_before_it_began_is_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "table1" / CELLS[0].name
+    with monkeypatch.context() as patch:
+        patch.setattr("gradformer.training.fit.save_examples", _killed)
+        with pytest.raises(KeyboardInterrupt):
+            fit("mutag", model="gcn", out=place, quiet=True)
+    assert (place / "data.json").is_file()
+    assert train(tmp_path, PLAN, CELLS[:1]) == {}
+
+
+def _killed(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_plan_is_kept_and_grows(tmp_path: Path) -> None:
+    begin(TABLE1, Plan(("mutag",), ("gcn",), 4), tmp_path, False)
+    with pytest.raises(InputError, match="continue it with --resume"):
+        begin(TABLE1, PLAN, tmp_path, False)
+    whole = begin(TABLE1, Plan(("nci1",), ("gin",), 10), tmp_path, True)
+    assert whole == Plan(("mutag", "nci1"), ("gcn", "gin"), 10)
+
+
+def test_budget_and_resume_in_the_program(reproduce: Reproduce, tmp_path: Path) -> None:
+    words = ("table1", "--out", tmp_path)
+    said = reproduce(*words, "--dataset", "mutag", "--model", "gcn", "--budget", "0")
+    assert "measured 0 of 1 cells" in said.output
+    assert "gradformer reproduce table1 --resume" in said.output
+    page = tmp_path / "table1" / "README.md"
+    assert "not begun (1 of 1): gcn on mutag" in page.read_text()
+    assert "begun before" in reproduce(*words, code=1).output
+    assert "measured 1 of 1 cells" in reproduce(*words, "--resume").output
+    assert "not begun" not in page.read_text()
+
+
+def test_what_fails_is_said_and_the_rest_is_measured(reproduce: Reproduce, tmp_path: Path) -> None:
+    words = ("--dataset", "mutag", "--model", "gt", "--model", "gcn", "--set", "model.pool=none")
+    said = reproduce("table1", *words, "--out", tmp_path / "bad", code=1)
+    assert "is left out: " in said.output
+    text = (tmp_path / "bad" / "table1" / "README.md").read_text()
+    assert "pool" in text
+    for option, value in (("--dataset", "mutga"), ("--model", "gnc")):
+        said = reproduce("table1", option, value, "--out", tmp_path, code=1)
+        assert f"{option} {value}: unknown; did you mean" in said.output
+    assert "did you mean 'decay'?" in reproduce("dceay", code=1).output

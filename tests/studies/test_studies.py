@@ -1,0 +1,99 @@
+"""Every study from end to end: trained in smoke mode, written down, drawn."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from gradformer.studies import STUDIES, decay
+from tests.conftest import shared_path
+from tests.studies.conftest import Reproduce
+
+SHAPES = {  # what the page of a study must show: cells that are measured, words
+    "table1": (4, ["gradformer (paper)", "88.00 ± 2.45", "the same run", "majority class"]),
+    "deep": (6, ["mutag, 24 layers", "graphgps"]),
+    "low-resource": (8, ["mutag, 5 %", "mutag, 100 %"]),
+    "ablation": (6, ["gradformer without local module", "graphgps without PE"]),
+    "index": (3, ["shortest path", "curvature", "feature similarity"]),
+    "decay": (5, ["exponential, λ = 0.0", "linear, λ = 0.5", "exponential, λ = 1.0"]),
+    "efficiency": (4, ["seconds of an epoch", "peak memory, GiB"]),
+    "nodes": (3, ["gradformer (authors)", "graphgps"]),
+    "attention": (4, ["plain", "with PE", "with bias", "with decay"]),
+    "starts": (1, ["gradformer"]),
+}
+DRAWN = {
+    "decay": "Score over λ on mutag",
+    "efficiency": "Score over peak memory, GiB on mutag",
+    "attention": "decay: with decay",
+    "starts": "Start points of gradformer",
+}
+OPTIONS = {
+    "table1": ["--model", "gradformer", "--model", "gcn", "--model", "majority"],
+    "efficiency": ["--model", "gradformer", "--model", "graphgps"],
+}
+
+
+def test_all_studies_are_here() -> None:
+    assert SHAPES.keys() == STUDIES.keys()
+
+
+def test_cells_are_different_and_can_be_trained() -> None:
+    for study in STUDIES.values():
+        cells = study.cells(study.datasets, study.models)
+        assert len({cell.name for cell in cells}) == len(cells)
+        for cell in cells:
+            if not cell.without_preset:
+                recipe = cell.recipe(10).to_dict()
+                changed = {text.partition("=")[0]: text.partition("=")[2] for text in cell.settings}
+                for path, value in changed.items():
+                    section, name = path.split(".")
+                    written = recipe[section][name]
+                    assert str(written).lower() == value or float(written) == float(value)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_study_from_end_to_end(
+    name: str, reproduce: Reproduce, root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decay, "RATES", (0.0, 0.5, 1.0))
+    done, words = SHAPES[name]
+    said = reproduce(
+        name, "--dataset", "mutag", "--trials", "1", "--out", root, *OPTIONS.get(name, [])
+    )
+    assert f"measured {done} of" in said.output
+    markdown = (root / name / "README.md").read_text()
+    html = (root / name / "index.html").read_text()
+    for word in words:
+        assert word in markdown
+        assert word in html
+    assert "first epoch with the best validation accuracy" in markdown
+    assert "evaluated once a trial" in markdown
+    assert "commit" in markdown
+    if name in DRAWN:
+        assert DRAWN[name] in html
+
+
+def test_records_name_no_folder_of_this_machine(reproduce: Reproduce, root: Path) -> None:
+    """They are committed: a path of whoever measured says nothing to others."""
+    reproduce("starts", "--dataset", "mutag", "--out", root, "--resume")
+    checked = 0
+    for path in root.rglob("*"):
+        if path.suffix in (".json", ".jsonl", ".yaml", ".md"):
+            checked += 1
+            assert str(shared_path("data")) not in path.read_text(), path
+    assert checked > 3
+
+
+def test_rows_have_the_right_numbers(reproduce: Reproduce, root: Path) -> None:
+    options = ("--dataset", "mutag", "--model", "gcn", "--model", "majority", "--trials", "2")
+    reproduce("table1", *options, "--out", root / "rows")
+    folder = root / "rows" / "table1"
+    results = json.loads((folder / "mutag-gcn" / "results.json").read_text())
+    mean, std = (100 * results["test"][name] for name in ("mean", "std"))
+    text = (folder / "README.md").read_text()
+    assert f"| mutag | gcn | accuracy ↑ | {mean:.2f} ± {std:.2f} | 73.4 ± 10.8 | 2 |" in text
+    rival = json.loads((folder / "mutag-majority-class" / "results.json").read_text())
+    assert [trial["seed"] for trial in rival["trials"]] == [0, 1]
+    assert 0.4 < rival["test"]["mean"] < 0.95  # two thirds of MUTAG are of one class
