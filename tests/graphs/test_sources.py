@@ -19,7 +19,7 @@ from gradformer.errors import InputError
 from gradformer.graphs.arrays import GraphArrays
 from gradformer.graphs.cards import card_names, find_card
 from gradformer.graphs.datasets import check_card
-from gradformer.graphs.mirror import raw_files
+from gradformer.graphs.mirror import RawFiles, raw_files
 from gradformer.graphs.sources import peptides, pickles
 from gradformer.graphs.sources.molhiv import read_molhiv
 from gradformer.graphs.sources.peptides import read_peptides
@@ -139,6 +139,30 @@ def test_zinc_agrees_with_pyg(data_mirror: Path, tmp_path: Path) -> None:
         assert (edges == expected).all()
         assert (attributes[:, 0] == data.edge_attr.numpy()[order]).all()
         assert ours.y[g, 0] == data.y.item()
+
+
+def test_zinc_pickles_come_from_the_archive_and_its_index_may_lie_beside_it(
+    data_mirror: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "ZINC"
+    folder.mkdir()
+    with zipfile.ZipFile(data_mirror / "ZINC" / "molecules.zip") as archive:
+        content = archive.read("molecules/test.pickle")
+    with zipfile.ZipFile(folder / "molecules.zip", "w") as archive:
+        for split in ("train", "val", "test"):
+            archive.writestr(f"molecules/{split}.pickle", content)
+            (folder / f"{split}.index").write_text("7,3,8\n")
+            (folder / f"{split}.pickle").write_bytes(b"never read")
+    card, files = find_card("zinc"), RawFiles(tmp_path, {})
+    assert read_card(card, files).num_graphs == 9
+    (folder / "val.index").write_text("7,1000\n")
+    with pytest.raises(
+        InputError, match=r"val\.index names molecule 1000, but val\.pickle has 1000"
+    ):
+        read_card(card, files)
+    with zipfile.ZipFile(folder / "molecules.zip", "a") as archive:
+        archive.writestr("molecules/val.index", "5\n")
+    assert read_card(card, files).num_graphs == 7
 
 
 @pytest.mark.parametrize("name", ["Cora", "CiteSeer"])

@@ -33,9 +33,13 @@ def _tu(card: Card, files: RawFiles) -> GraphArrays:
 
 def _zinc(_: Card, files: RawFiles) -> GraphArrays:
     def read(name: str) -> bytes | None:
-        if (files.root / "ZINC" / name).is_file():
+        """Pickles come from the archive, whose checksum was taken; the original one has no index,
+        which is then beside it."""
+        inside = files.read_member("ZINC/molecules.zip", name)
+        beside = inside is None and name.endswith(".index")
+        if beside and (files.root / "ZINC" / name).is_file():
             return files.read(f"ZINC/{name}")
-        return files.read_member("ZINC/molecules.zip", name)
+        return inside
 
     return read_zinc(read)
 

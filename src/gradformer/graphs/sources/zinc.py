@@ -33,6 +33,12 @@ def read_zinc(read: Callable[[str], bytes | None]) -> GraphArrays:
         index = read(f"{name}.index")
         if index is not None:
             chosen = integers(index, index.split(b"\n", 1)[0].count(b",") + 1, f"{name}.index")
+            outside = (chosen < 0) | (chosen >= len(found))
+            if outside.any():
+                raise InputError(
+                    f"ZINC: {name}.index names molecule {chosen[outside][0]}, but {name}.pickle "
+                    f"has {len(found)}; the two are not of one set"
+                )
             found = [found[i] for i in chosen.ravel().tolist()]
         molecules += found
         split += [number] * len(found)
