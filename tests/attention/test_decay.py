@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from gradformer.attention import Decay, Layout, Table, decay_attention
-from gradformer.attention.decay import SHAPES, TARGETS, UNREACHABLE, hop_codebook
+from gradformer.attention.decay import SHAPES, TARGETS, UNREACHABLE
 from gradformer.errors import ConfigError
+from gradformer.structure.codebook import FIXED, HOPS
 
-PSI = hop_codebook().double()
+PSI = torch.tensor(HOPS.to_list(), dtype=torch.float64)
 
 
 def tables(**options: Any) -> tuple[Table | None, Table | None]:
@@ -209,3 +210,23 @@ def test_every_parameter_is_exempt_from_weight_decay() -> None:
 def test_impossible_options_are_named(named: str, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=rf"^{named}: "):
         Decay(2, **options)
+
+
+def test_a_codebook_may_be_given_as_it_is() -> None:
+    book = FIXED["curvature"]
+    whole, values = (Decay(2, codebook=b)()[0].mul for b in (book, torch.tensor(book.values)))
+    assert torch.equal(whole.value, values.value)
+    assert not torch.equal(whole.value, Decay(2)()[0].mul.value)
+
+
+@pytest.mark.parametrize("on", TARGETS)
+@pytest.mark.parametrize("raw", [-200.0, 200.0])
+def test_a_learned_decay_at_its_bounds_has_finite_tables(on: str, raw: float) -> None:
+    decay = Decay(2, decay=0.5, learn_decay=True, on=on)
+    torch.nn.init.constant_(decay.raw_decay, raw)
+    (made,) = decay()
+    table = made.mul or made.add
+    assert table.value.isfinite().all()
+    assert table.jacobian.isfinite().all()
+    for gradient in torch.autograd.grad(table.value.sum(), [*decay.parameters()]):
+        assert gradient.isfinite().all()

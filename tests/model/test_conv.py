@@ -135,6 +135,7 @@ def test_a_graph_without_edges() -> None:
     [
         ("x", {"x": torch.zeros(7, 9)}),
         ("x", {"x": torch.zeros(7)}),
+        ("x", {"x": torch.zeros(7, 8, dtype=torch.long)}),
         ("batch", {"batch": VECTOR[:-1]}),
         ("batch", {"batch": VECTOR.flip(0)}),
         ("edge_index", {"edge_index": EDGES.T}),
@@ -143,6 +144,7 @@ def test_a_graph_without_edges() -> None:
         ("edge_index", {"edge_index": EDGES - 1}),
         ("edge_index", {"edge_index": torch.tensor([[0], [6]])}),
         ("distance", {"distance": torch.zeros(18, dtype=torch.uint8)}),
+        ("distance", {"distance": torch.zeros(26, dtype=torch.uint8)}),
         ("distance", {"distance": torch.zeros(19)}),
     ],
 )
@@ -155,6 +157,8 @@ def test_bad_arguments_are_named(named: str, arguments: dict[str, Tensor]) -> No
 def test_bad_options_are_named() -> None:
     with pytest.raises(ConfigError, match=r"^heads: 3 "):
         GradformerConv(8, None, heads=3)
+    with pytest.raises(ConfigError, match=r"^heads, width: got 0 and 8"):
+        GradformerConv(8, None, heads=0)
     with pytest.raises(ConfigError, match=r"^dropout: "):
         GradformerConv(8, None, heads=2, attention_dropout=1.0)
     with pytest.raises(ConfigError, match=r"^decay: unknown option 'strat'; did you mean 'start'"):

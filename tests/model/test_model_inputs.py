@@ -13,6 +13,7 @@ from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.arrays import Schema
 from gradformer.model.base import create_model
 from gradformer.model.gradformer import Gradformer, GradformerConfig
+from gradformer.structure import AddDistance
 from tests.zoo import toys
 
 CATEGORIES = Schema(node=(7, 3), edge=(4,), level="graph", task="regression", outputs=1)
@@ -59,13 +60,15 @@ CASES: list[tuple[str, Schema, dict[str, Any]]] = [
     (r"edge_attr: expected \[rows, 3\]", FLOATS, {"edge_attr": torch.zeros(2, 2)}),
     (r"edge_attr: this model was built for", FLOATS, {"edge_attr": None}),
     (r"edge_index: holds node 3", FLOATS, {"edge_index": torch.tensor([[0, 3], [1, 0]])}),
-    (r"edge_index: .* negative", FLOATS, {"edge_index": torch.tensor([[0, -1], [1, 0]])}),
+    (r"edge_index: holds node -1", FLOATS, {"edge_index": torch.tensor([[0, -1], [1, 0]])}),
     (r"edge_index: expected integers", FLOATS, {"edge_index": torch.zeros(3, 2).long()}),
     (r"edge_index: expected integers \[2, edges\]", FLOATS, {"edge_index": torch.zeros(2, 2)}),
     (r"edge_index: an edge joins two", FLOATS, {"batch": torch.tensor([0, 1, 1])}),
     (r"batch: graphs must be numbered", FLOATS, {"batch": torch.tensor([0, 0, -1])}),
-    (r"distance: has 8 bytes", FLOATS, {"distance": torch.zeros(8, dtype=torch.uint8)}),
-    (r"distance: expected a flat uint8", FLOATS, {"distance": torch.zeros(3, 3)}),
+    (r"distance: expected uint8 \[9\]", FLOATS, {"distance": torch.zeros(8, dtype=torch.uint8)}),
+    (r"distance: expected uint8 \[9\]", FLOATS, {"distance": torch.zeros(10, dtype=torch.uint8)}),
+    (r"distance: expected uint8 \[9\]", FLOATS, {"distance": torch.zeros(3, 3)}),
+    (r"rwse: row 1 holds a value that is not finite", FLOATS, {"rwse": with_nan(3, 5)}),
     (r"rwse: the graphs carry no such encoding", FLOATS, {"rwse": None}),
     (r"rwse: expected 5 columns, got 4", FLOATS, {"rwse": torch.zeros(3, 4)}),
 ]  # fmt: skip
@@ -111,6 +114,13 @@ def test_a_batch_without_distances_is_refused() -> None:
         (r"dropout: got -0.5", {"attention_dropout": -0.5}),
         (r"dropout: got 1.5", {"drop_path": 1.5}),
         (r"position_gate: needs", {"position_gate": True}),
+        (r"local: got None, expected str", {"local": None}),
+        (r"degree: unknown value 'in'", {"degree": "in"}),
+        (r"pe_width, pe_steps: got 0 and 5", {"pe_width": 0}),
+        (r"pe_width, pe_steps: got 4 and 0", {"pe_steps": 0}),
+        (r"start, spread: got nan", {"start": float("nan")}),
+        (r"start: got 'a', expected float", {"start": "a"}),
+        (r"layers: got 2.5, expected int", {"layers": 2.5}),
         (r"layers: got 0, expected at least 1", {"layers": 0}),
         (r"width: got -16, expected at least 1", {"width": -16}),
     ],
@@ -118,6 +128,28 @@ def test_a_batch_without_distances_is_refused() -> None:
 def test_a_bad_option_is_refused_by_name(message: str, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=rf"^{message}"):
         Gradformer(CATEGORIES, **(SMALL | options))
+
+
+def test_what_is_no_graph_is_refused() -> None:
+    with pytest.raises(InputError, match=r"^data: expected a Batch, or PyG's Data"):
+        Gradformer(CATEGORIES, **SMALL)({"x": 1})
+
+
+def test_another_index_than_hops_comes_with_its_distances_and_unit() -> None:
+    model = Gradformer(FLOATS, **SMALL, index="curvature").eval()
+    with pytest.raises(InputError, match=r"^distance: absent; .* AddDistance\('curvature'\)"):
+        model(graph(FLOATS))
+    transform = AddDistance("curvature")
+    assert model(transform(graph(FLOATS))).shape == (1, 1)
+    assert model.decay.psi.tolist() == pytest.approx(transform.codebook.to_list())
+
+
+@pytest.mark.parametrize("width", [1, 2, 3])
+def test_the_narrowest_models_still_see_their_input(width: int) -> None:
+    model = Gradformer(FLOATS, layers=1, width=width, heads=1, pe="none").eval()
+    for parameter in model.parameters():
+        torch.nn.init.constant_(parameter, 0.5)
+    assert not torch.equal(model(graph(FLOATS)), model(graph(FLOATS)))  # two random graphs
 
 
 def test_models_are_made_by_name() -> None:

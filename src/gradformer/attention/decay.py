@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import leaky_relu, logsigmoid
 
 from gradformer.errors import ConfigError, choice
+from gradformer.structure.codebook import HOPS, Codebook
 
 SHAPES = ("exponential", "linear", "free")
 TARGETS = ("logit", "weight")
@@ -37,11 +40,6 @@ class Tables:
     add: Table | None
 
 
-def hop_codebook() -> Tensor:
-    """ψ of each byte when bytes are hops: 0..254, and 510 for unreachable pairs."""
-    return torch.cat([torch.arange(255.0), torch.tensor([510.0])])
-
-
 class Decay(nn.Module):
     r"""λ, start points and shape of the decay; makes the tables that the attention looks up.
 
@@ -66,7 +64,7 @@ class Decay(nn.Module):
         learn_decay: learn λ per head, as a sigmoid.
         profile: add a learned table, zero at first, to the score.
         end: initial end point of the linear shape.
-        codebook: ψ of each byte, [256]; hops if not given.
+        codebook: ψ of each byte, a :class:`~gradformer.structure.Codebook` or its values [256].
     """
 
     def __init__(
@@ -84,12 +82,16 @@ class Decay(nn.Module):
         learn_decay: bool = False,
         profile: bool = False,
         end: float = 10.0,
-        codebook: Tensor | None = None,
+        codebook: Codebook | Tensor = HOPS,
     ) -> None:
         super().__init__()
         self.shape = choice("decay.shape", shape, SHAPES)
         self.on = choice("decay.on", on, TARGETS)
         self.unreachable = choice("decay.unreachable", unreachable, UNREACHABLE)
+        if heads < 1 or sets < 1:
+            raise ConfigError(f"heads, sets: got {heads} and {sets}, expected at least 1 of each")
+        if not (math.isfinite(start) and math.isfinite(spread)):
+            raise ConfigError(f"start, spread: got {start} and {spread}, expected finite numbers")
         if not 0.0 <= decay <= 1.0:
             raise ConfigError(f"decay: λ must lie in [0, 1], got {decay}")
         if slope and shape == "linear":
@@ -103,9 +105,10 @@ class Decay(nn.Module):
         if shape == "linear" and end <= start + spread:
             raise ConfigError(f"end: must lie beyond the start points, got {end}")
         self.heads, self.sets, self.decay, self.slope = heads, sets, decay, slope
-        psi = hop_codebook() if codebook is None else torch.as_tensor(codebook, dtype=torch.float32)
-        if psi.shape != (256,):
-            raise ConfigError(f"codebook: expected 256 values, got shape {tuple(psi.shape)}")
+        values = np.array(codebook.values) if isinstance(codebook, Codebook) else codebook
+        psi = torch.as_tensor(values, dtype=torch.float32)
+        if psi.shape != (256,) or not bool(psi.isfinite().all()):
+            raise ConfigError(f"codebook: expected 256 finite values, got shape {list(psi.shape)}")
         self.register_buffer("psi", psi, persistent=False)
         self.psi: Tensor
 
@@ -136,7 +139,7 @@ class Decay(nn.Module):
         t = self.psi.to(start.dtype) - start[..., None]
         if self.unreachable != "far":
             t = torch.cat([t[..., :255], torch.zeros_like(t[..., 255:])], dim=-1)
-        return nn.functional.leaky_relu(t, self.slope)
+        return leaky_relu(t, self.slope)
 
     def forward(self) -> list[Tables]:
         """The tables of each set (one for all layers, or one for each layer)."""
@@ -161,17 +164,17 @@ class Decay(nn.Module):
         assert self.start is not None
         ramp = self._ramp(self.start)  # [sets, heads, 256]
         if self.raw_decay is not None:
-            decay: Tensor = self.raw_decay.sigmoid()[..., None]
+            decay, rate = self.raw_decay.sigmoid()[..., None], logsigmoid(self.raw_decay)[..., None]
         else:
             decay = torch.full_like(self.start, self.decay)[..., None]
+            rate = decay.log() if self.decay > 0.0 else torch.zeros_like(decay)
         if self.on == "logit":
             value = decay**ramp
         elif self.raw_decay is None and self.decay == 0.0:
             value = torch.where(ramp > 0, -math.inf, 0.0 * ramp)
         else:
-            value = ramp * decay.log()
+            value = ramp * rate
         with torch.no_grad():
-            rate = decay.log() if self.decay > 0.0 else torch.zeros_like(decay)
             outer = value if self.on == "logit" else torch.ones_like(value)
             beyond = self.psi > self.start[..., None]
             above = beyond + self.slope * ~beyond

@@ -92,6 +92,8 @@ class Batch:
         ``data.distance`` (flat uint8, see the transforms) is computed, and kept on ``data``, when
         absent. Every other float tensor with one row for each node becomes an encoding.
         """
+        if not hasattr(data, "edge_index"):
+            raise InputError(f"data: expected a Batch, or PyG's Data or Batch, got {type(data)}")
         if data.edge_index is None or data.num_nodes is None:
             raise InputError("data: has no edge_index or no number of nodes")
         vector = getattr(data, "batch", None)
@@ -101,10 +103,11 @@ class Batch:
         edges, order = sort_edges(data.edge_index, layout)
         if getattr(data, "distance", None) is None:
             data.distance = batch_distances(data.edge_index, layout)
-        x = None if data.x is None else _features("x", data.x, layout.capacity)
+        check_distance(data.distance, layout)
+        x = None if data.x is None else check_features("x", data.x, layout.capacity)
         edge_attr = data.edge_attr
         if edge_attr is not None:
-            edge_attr = _features("edge_attr", edge_attr, edges.num_edges)[order]
+            edge_attr = check_features("edge_attr", edge_attr, edges.num_edges)[order]
         known = {"x", "y", "edge_index", "edge_attr", "batch", "ptr", "distance"}
         encodings = {
             key: value
@@ -138,10 +141,10 @@ def sort_edges(edge_index: Tensor, layout: Layout) -> tuple[Edges, Tensor]:
             f"edge_index: expected integers [2, edges], got {edge_index.dtype} "
             f"{list(edge_index.shape)}"
         )
-    if edge_index.numel() and not 0 <= int(edge_index.min()) <= int(edge_index.max()) < nodes:
+    outside = edge_index[(edge_index < 0) | (edge_index >= nodes)]
+    if len(outside):
         raise InputError(
-            f"edge_index: holds node {int(edge_index.max())} or a negative one, "
-            f"but there are {nodes} nodes"
+            f"edge_index: holds node {int(outside[0])}, but there are {nodes} nodes, from 0 on"
         )
     order = torch.argsort(edge_index[1], stable=True)
     source, target = edge_index[:, order].int().unbind()
@@ -169,7 +172,17 @@ def _pointers(index: Tensor, nodes: int) -> Tensor:
     return torch.nn.functional.pad(counts.cumsum(0), (1, 0)).int()
 
 
-def _features(name: str, x: Tensor, rows: int) -> Tensor:
+def check_distance(distance: Tensor, layout: Layout) -> None:
+    """Raise an :class:`InputError` unless there is one byte for each pair of the batch."""
+    pairs = int(layout.packed_ptr[-1])
+    if distance.dtype != torch.uint8 or distance.shape != (pairs,):
+        raise InputError(
+            f"distance: expected uint8 [{pairs}], a byte for each pair, "
+            f"got {distance.dtype} {list(distance.shape)}"
+        )
+
+
+def check_features(name: str, x: Tensor, rows: int) -> Tensor:
     """Features as [rows, columns], if they are finite and there is a row for each node or edge."""
     if x.dim() not in (1, 2) or len(x) != rows:
         raise InputError(f"{name}: expected {rows} rows of features, got shape {list(x.shape)}")

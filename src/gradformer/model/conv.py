@@ -13,7 +13,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from gradformer.attention import Decay, Layout
 from gradformer.attention.draws import number_sites
 from gradformer.errors import ConfigError, InputError, suggest
-from gradformer.graphs.batch import Batch, batch_distances, sort_edges
+from gradformer.graphs.batch import Batch, batch_distances, check_distance, sort_edges
 from gradformer.model.layer import Attention, FeedForward
 from gradformer.model.parts import BatchNorm, Dropout
 
@@ -30,6 +30,7 @@ def _batch_of(edge_index: Tensor, vector: Tensor, distance: Tensor | None) -> Ba
         layout = Layout.from_batch(vector)
         batch = Batch(layout, sort_edges(edge_index, layout)[0])
     if distance is not None:
+        check_distance(distance, batch.layout)
         return replace(batch, distance=distance)
     if batch.distance is None:
         batch = replace(batch, distance=batch_distances(edge_index, batch.layout))
@@ -116,8 +117,10 @@ class GradformerConv(nn.Module):
         **kwargs: Any,
     ) -> Tensor:
         """New node states [nodes, channels]; ``kwargs`` go to the convolution."""
-        if x.dim() != 2 or x.shape[1] != self.channels:
-            raise InputError(f"x: expected [nodes, {self.channels}], got {list(x.shape)}")
+        if x.dim() != 2 or x.shape[1] != self.channels or not x.is_floating_point():
+            raise InputError(
+                f"x: expected floats [nodes, {self.channels}], got {x.dtype} {list(x.shape)}"
+            )
         if batch is None:
             batch = edge_index.new_zeros(len(x))
         if len(batch) != len(x):

@@ -17,6 +17,8 @@ from gradformer.model.segments import in_degree
 ATOM_SIZES = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 BOND_SIZES = (5, 6, 2)
 
+DEGREES = ("onehot", "normalised")
+
 
 class CategoryEncoder(nn.Module):
     """Sum of one embedding for each categorical column: [rows, columns] int → [rows, width].
@@ -83,7 +85,7 @@ class DegreeEncoder(nn.Module):
 
     def __init__(self, width: int, kind: str = "onehot", largest: int = 511) -> None:
         super().__init__()
-        self.kind = choice("degree", kind, ("onehot", "normalised"))
+        self.kind = choice("degree", kind, DEGREES)
         self.largest = largest
         self.table = nn.Embedding(largest + 1, width) if kind == "onehot" else nn.Linear(1, width)
 

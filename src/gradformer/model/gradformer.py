@@ -10,17 +10,17 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention import Decay, Tables, decay_attention
-from gradformer.errors import ConfigError, choice
+from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.arrays import Schema
-from gradformer.graphs.batch import Batch
+from gradformer.graphs.batch import Batch, check_features
 from gradformer.model.base import GraphModel, ModelConfig, Needs, register
-from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder
+from gradformer.model.encoders import DEGREES, EdgeEncoder, FeatureEncoder, PositionEncoder
 from gradformer.model.heads import Head
 from gradformer.model.layer import GradformerLayer
 from gradformer.model.local import make_local
+from gradformer.structure.codebook import FIXED, Codebook
 
 ENCODINGS = ("rwse", "lap", "none")
-INDICES = ("hops", "curvature", "similarity")
 
 
 def _option(default: Any, text: str) -> Any:
@@ -87,7 +87,7 @@ class Gradformer(GraphModel):
     Args:
         schema: what the inputs and targets look like.
         config: a :class:`GradformerConfig`; or its fields as keyword options.
-        codebook: ψ of each distance byte [256]; hops if not given.
+        codebook: ψ of each distance byte; if not given, that of the transform ``AddDistance``.
 
     >>> from gradformer.graphs.arrays import Schema
     >>> schema = Schema(node=(28,), edge=(4,), level="graph", task="regression", outputs=1)
@@ -107,16 +107,19 @@ class Gradformer(GraphModel):
         self,
         schema: Schema,
         config: GradformerConfig | None = None,
-        codebook: Tensor | None = None,
+        codebook: Codebook | Tensor | None = None,
         **options: Any,
     ) -> None:
         super().__init__(schema, config, options)
         c = self.config
-        choice("index", c.index, INDICES)
+        choice("index", c.index, FIXED)
+        choice("degree", c.degree, DEGREES)
         concat = choice("pe_join", c.pe_join, ("concat", "add")) == "concat"
         pe_width = c.pe_width if concat else c.width
         if choice("pe", c.pe, ENCODINGS) == "none":
             pe_width = 0
+        elif min(pe_width, c.pe_steps) < 1:
+            raise ConfigError(f"pe_width, pe_steps: got {pe_width} and {c.pe_steps}, below 1")
         if concat and pe_width >= c.width:
             raise ConfigError(f"pe_width: {pe_width} leaves no room for features in {c.width}")
         self.node = FeatureEncoder(schema.node, c.width - (pe_width if concat else 0), c.degree)
@@ -139,7 +142,7 @@ class Gradformer(GraphModel):
             learn_decay=c.learn_decay,
             profile=c.profile,
             end=c.decay_end,
-            codebook=codebook,
+            codebook=FIXED[c.index] if codebook is None else codebook,
         )
         locals_ = [self._local(number) for number in range(c.layers)]
         uses_edges = any(getattr(module, "uses_edges", False) for module in locals_)
@@ -171,6 +174,17 @@ class Gradformer(GraphModel):
             position_gate=c.position_gate,
             dropout=0.0 if c.double_residual else c.dropout,
         )
+
+    def prepare(self, data: Batch | Any) -> Batch:
+        if isinstance(data, Batch):
+            return super().prepare(data)
+        index, pe = self.config.index, self.config.pe
+        if index != "hops" and getattr(data, "distance", None) is None:
+            raise InputError(f"distance: absent; add it with the transform AddDistance({index!r})")
+        batch = super().prepare(data)
+        if pe in batch.encodings:
+            check_features(pe, batch.encodings[pe], batch.num_nodes)
+        return batch
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Node states, edge states and normalised encoding that enter the first layer."""

@@ -26,7 +26,7 @@ class Head(nn.Module):
         super().__init__()
         self.level, self.pooling = level, choice("pool", pooling, POOLS)
         if choice("head", kind, HEADS) == "mlp":
-            self.net: nn.Module = MLP(width, width // 2, width // 4, outputs)
+            self.net: nn.Module = MLP(width, max(width // 2, 1), max(width // 4, 1), outputs)
         else:
             self.net = nn.Linear(width, outputs)
 

@@ -19,6 +19,8 @@ class Attention(Site):
 
     def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
+        if heads < 1 or width < 1:
+            raise ConfigError(f"heads, width: got {heads} and {width}, expected at least 1 of each")
         if width % heads:
             raise ConfigError(f"heads: {heads} does not divide the width {width}")
         self.heads, self.dropout = heads, share(dropout)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import fields, replace
 from itertools import pairwise
-from typing import Any
+from numbers import Integral, Real
+from typing import Any, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -17,6 +18,9 @@ from gradformer.model.parallel import is_shared, total
 
 MOST_LINEAR_ROWS = 4096
 """Rows up to which the fused backward pass of a linear map pays."""
+
+KINDS: dict[type, type] = {int: Integral, float: Real, str: str, bool: bool}
+"""What may be given for an option of each type."""
 
 
 class BatchNorm(nn.BatchNorm1d):
@@ -153,9 +157,12 @@ class NormMLP(nn.Module):
 def make_config(kind: type[Any], config: Any | None, options: dict[str, Any]) -> Any:
     """A config of class ``kind`` from a ready one or options; unknown names are errors."""
     names = {field.name for field in fields(kind)}
-    for name in options:
+    types = get_type_hints(kind)
+    for name, value in options.items():
         if name not in names:
             raise ConfigError(f"{name}: unknown model option; {suggest(name, names)}")
+        if not isinstance(value, KINDS.get(types[name], object)):
+            raise ConfigError(f"{name}: got {value!r}, expected {types[name].__name__}")
     if config is None:
         return kind(**options)
     return replace(config, **options)

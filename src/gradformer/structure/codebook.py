@@ -91,3 +91,10 @@ def _hops() -> Codebook:
 
 HOPS = _hops()
 """The codebook of shortest-path hops: the byte is the distance."""
+
+FIXED = {
+    "hops": HOPS,
+    "curvature": Codebook.uniform("curvature-ollivier", 25.4),
+    "similarity": Codebook.uniform("similarity", 2.0),
+}
+"""The codebook of each index where graphs come one at a time: curvature in steps of 0.1."""

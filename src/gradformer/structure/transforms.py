@@ -11,18 +11,11 @@ from torch_geometric.data import Data
 from torch_geometric.transforms import BaseTransform
 
 from gradformer.errors import InputError, choice
-from gradformer.structure.codebook import HOPS, Codebook
+from gradformer.structure.codebook import FIXED, Codebook
 from gradformer.structure.curvature import curvature_distances
 from gradformer.structure.distance import hop_distances
 from gradformer.structure.encodings import Normalization, laplacian, random_walk
 from gradformer.structure.similarity import similarity_distances
-
-CODEBOOKS = {
-    "hops": HOPS,
-    "curvature": Codebook.uniform("curvature-ollivier", 25.4),
-    "similarity": Codebook.uniform("similarity", 2.0),
-}
-"""A transform sees one graph at a time, so its unit is fixed before: curvature in steps of 0.1."""
 
 Index = Literal["hops", "curvature", "similarity"]
 
@@ -49,10 +42,10 @@ class AddDistance(BaseTransform):
         symmetric: bool = False,
         codebook: Codebook | None = None,
     ) -> None:
-        choice("index", index, CODEBOOKS)
+        choice("index", index, FIXED)
         self.index = index
         self.symmetric = symmetric
-        self.codebook = codebook or CODEBOOKS[index]
+        self.codebook = codebook or FIXED[index]
 
     def forward(self, data: Data) -> Data:
         node_ptr, edge_ptr, edge_index = _arrays(data)
