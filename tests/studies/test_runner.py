@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 from pathlib import Path
 
@@ -85,6 +86,37 @@ def test_seeds_are_added_and_the_old_ones_kept(tmp_path: Path) -> None:
     (measured,) = look(TABLE1, cells, fewer, tmp_path)
     assert measured.outcome is not None
     assert len(measured.outcome["test"]["values"]) == 2  # more than asked for is welcome
+
+
+def test_a_record_without_weights_gives_its_page_and_can_grow(
+    tmp_path: Path, reproduce: Reproduce
+) -> None:
+    """As it is committed: no weights, checkpoints or graphs."""
+    words = ("table1", "--dataset", "mutag", "--model", "gcn", "--out", tmp_path)
+    reproduce(*words, "--trials", "1")
+    place = tmp_path / "table1" / "mutag-gcn"
+    before = read_json(place / "results.json")["trials"][0]
+    for folder in ("trials", "examples"):
+        shutil.rmtree(place / folder)
+    said = reproduce(*words, "--resume", "--trials", "1", "--budget", "0")
+    assert "measured 1 of 1 cells" in said.output
+    reproduce(*words, "--resume", "--trials", "2")
+    after = read_json(place / "results.json")["trials"]
+    assert len(after) == 2
+    assert after[0] == before
+
+
+def test_what_another_cell_has_begun_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = Plan(("mutag",), ("gradformer",), 1, SHORT)
+    authors, paper, _ = TABLE1.cells(plan.datasets, plan.models)  # one recipe on MUTAG
+    with monkeypatch.context() as patch:
+        stop_after(4, patch)
+        with pytest.raises(StoppedError):
+            train(tmp_path, plan, [paper])
+    train(tmp_path, plan, [authors, paper])
+    assert [path.name for path in (tmp_path / "table1").iterdir()] == [paper.name]
 
 
 def test_what_another_study_has_trained_is_used(tmp_path: Path) -> None:

@@ -106,6 +106,7 @@ def forest(
         raise _absent("scikit-learn") from None
     trees = RandomForestClassifier(TREES, min_samples_leaf=2, n_jobs=-1, random_state=seed)
     trees.fit(bits, y)
+    trees.n_jobs = 1  # threads would add up the votes in any order
 
     def answer(rows: NDArray[np.uint8]) -> NDArray[np.float64]:
         share = np.clip(trees.predict_proba(rows)[:, 1], 1e-9, 1 - 1e-9)

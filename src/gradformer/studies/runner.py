@@ -70,16 +70,18 @@ def carry_out(
     Raises :class:`StoppedError` after saving if a signal asks to stop, or at ``until`` (on the
     monotonic clock; then its signal is SIGALRM).
     """
-    again = f"continue: gradformer reproduce {study.name} --resume"
+    again = f"continue: gradformer reproduce {study.name} --resume --out {root}"
     failed = {}
     for number, cell in enumerate(cells, 1):
         if cell.without_preset:
             continue
         try:
             recipe = cell.recipe(plan.trials, plan.settings)
-            place = place_of(root, study.name, cell)
-            if find(root, place, cell, recipe, finished=True) is not None:
+            own = place_of(root, study.name, cell)
+            found = find(root, own, cell, recipe)
+            if found is not None and finished(found, recipe):
                 continue
+            place = found or own
             if until is not None and time.monotonic() >= until:
                 raise StoppedError(f"the time is spent; {again}", signal.SIGALRM)
             tell(f"cell {number} of {len(cells)}: {cell.row} on {cell.column}")
@@ -100,22 +102,28 @@ def look(study: Study, cells: Sequence[Cell], plan: Plan, root: Path) -> list[Me
     return [_look(study, cell, plan, root) for cell in cells]
 
 
-def find(
-    root: Path, place: Path, cell: Cell, recipe: Recipe, finished: bool = False
-) -> Path | None:
-    """The folder with the run of ``recipe``: its own place, else a finished one of another cell."""
-    done = _seeds_done(place) >= recipe.trials
+def find(root: Path, place: Path, cell: Cell, recipe: Recipe) -> Path | None:
+    """The folder with the run of ``recipe``, finished if there is one.
+
+    Looked for in its own place, in other cells of its study, then, if finished, in other studies.
+    """
     if cell.model in RIVALS:
-        return place if done else None
-    path = place / "recipe.yaml"
-    if path.is_file() and _fits(path, recipe) and (done or not finished):
-        return place
-    for path in sorted(root.glob("*/*/recipe.yaml")):
-        seeds = _seeds_done(path.parent)
-        enough = seeds >= recipe.trials if cell.trials is None else seeds == cell.trials
-        if enough and _fits(path, recipe):
-            return path.parent
-    return None
+        return place if finished(place, recipe) else None
+    others = sorted(root.glob("*/*/recipe.yaml"))
+    runs = []
+    for path in [place / "recipe.yaml", *others]:
+        if path.is_file() and _fits(path, recipe, exact=cell.trials is not None):
+            if finished(path.parent, recipe):
+                return path.parent
+            if path.parent.parent == place.parent:
+                runs.append(path.parent)
+    return runs[0] if runs else None
+
+
+def finished(folder: Path, recipe: Recipe) -> bool:
+    """Whether there is a result for as many seeds as the recipe has."""
+    path = folder / "results.json"
+    return path.is_file() and len(read_json(path)["trials"]) >= recipe.trials
 
 
 def _look(study: Study, cell: Cell, plan: Plan, root: Path) -> Measured:
@@ -146,18 +154,28 @@ def _train(
     on_gpu = where.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats(where)
-    if (place / "recipe.yaml").is_file():
-        if not _fits(place / "recipe.yaml", recipe):
-            raise InputError(f"{place}: holds a run of another recipe; choose another --out")
-        if Recipe.load(place / "recipe.yaml").trials < recipe.trials:
-            replace_file(place / "recipe.yaml", recipe.to_yaml())
+    if _can_go_on(place, recipe):
         resume(place, until=until, **options)
     else:
-        if place.is_dir():  # left by a process that ended before the run had begun
-            shutil.rmtree(place)
         fit(cell.dataset, recipe=recipe, out=place, until=until, **options)
     peak = torch.cuda.max_memory_allocated(where) if on_gpu else _process_peak()
     replace_json(place / "memory.json", {"of": "GPU" if on_gpu else "process", "peak_bytes": peak})
+
+
+def _can_go_on(place: Path, recipe: Recipe) -> bool:
+    """Whether there is a run to continue, with as many seeds as asked for; else an empty place."""
+    kept = place / "recipe.yaml"
+    if not kept.is_file():
+        shutil.rmtree(place, ignore_errors=True)  # of a process that ended before the run began
+        return False
+    if not _fits(kept, recipe):
+        raise InputError(f"{place}: holds a run of another recipe; choose another --out")
+    if (place / "results.json").is_file() and not list(place.glob("trials/*/checkpoints")):
+        shutil.rmtree(place)  # a record without its weights; the seeds give the same again
+        return False
+    if Recipe.load(kept).trials < recipe.trials:
+        replace_file(kept, recipe.to_yaml())
+    return True
 
 
 def _compute(cell: Cell, recipe: Recipe, place: Path) -> None:
@@ -172,16 +190,12 @@ def _process_peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
 
 
-def _fits(path: Path, recipe: Recipe) -> bool:
-    """Whether a run has this recipe, whatever its number of seeds."""
-    return replace(_recipe(path, path.stat().st_mtime_ns), trials=recipe.trials) == recipe
+def _fits(path: Path, recipe: Recipe, exact: bool = False) -> bool:
+    """Whether a run has this recipe; unless ``exact``, whatever its number of seeds."""
+    found = _recipe(path, path.stat().st_mtime_ns)
+    return (found if exact else replace(found, trials=recipe.trials)) == recipe
 
 
 @lru_cache(maxsize=4096)
 def _recipe(path: Path, changed: int) -> Recipe:
     return Recipe.load(path)
-
-
-def _seeds_done(folder: Path) -> int:
-    path = folder / "results.json"
-    return len(read_json(path)["trials"]) if path.is_file() else 0
