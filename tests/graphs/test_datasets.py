@@ -225,6 +225,13 @@ def test_offline_is_one_line_with_the_remedy(cache: Path) -> None:
     assert not list((cache / "raw").iterdir())
 
 
+def test_a_cache_that_cannot_be_made_is_not_blamed_on_the_network(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    card = card_with({"TU/MUTAG.zip": "http://127.0.0.1:9/MUTAG.zip"}, {"TU/MUTAG.zip": "0" * 64})
+    with pytest.raises(InputError, match=r"file/raw cannot be made .* GRADFORMER_CACHE"):
+        fetch(card, tmp_path / "file" / "raw")
+
+
 def test_published_block_models_take_the_place_of_generated_ones(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

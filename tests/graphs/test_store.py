@@ -264,6 +264,15 @@ def test_two_builders_share_the_work(tmp_path: Path) -> None:
     assert (tmp_path / "built").read_text() == "x"
 
 
+def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    place = tmp_path / "file" / "stores" / "s"
+    with pytest.raises(
+        InputError, match=r"stores/s cannot be written \(Not a directory\); make room"
+    ):
+        build_store(unsorted_graphs(), Structure(), place)
+
+
 def test_a_failed_build_leaves_no_folder(tmp_path: Path) -> None:
     def fail() -> GraphArrays:
         raise InputError("row 3 is bad")

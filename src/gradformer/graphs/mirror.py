@@ -92,8 +92,8 @@ def fetch(card: Card, root: Path) -> None:
         from torch_geometric.data import download_url  # importing PyG takes seconds
 
         print(f"{card.name}: fetching {address} into {root / path}", file=sys.stderr)
+        _make_folder(root)
         try:
-            root.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=root) as waiting:
                 got = Path(download_url(address, waiting, log=False, filename="file"))
                 if whole_folder:
@@ -107,6 +107,15 @@ def fetch(card: Card, root: Path) -> None:
                 f"{card.name}: {address} could not be fetched ({error}); offline, put "
                 f"{', '.join(wanted)} under a folder and name it with --data or GRADFORMER_DATA"
             ) from None
+
+
+def _make_folder(root: Path) -> None:
+    try:
+        root.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(
+            f"{root} cannot be made ({error.strerror}); name another folder with GRADFORMER_CACHE"
+        ) from None
 
 
 def _require_files(root: Path, card: Card) -> None:

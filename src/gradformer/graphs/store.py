@@ -200,20 +200,29 @@ def build_store(
     """
     if folder.exists():
         return Store.open(folder)
-    with locked(folder):
-        if folder.exists():
-            return Store.open(folder)
-        graphs = arrays() if callable(arrays) else arrays
-        store = pack(graphs, structure, content=content, about=about, limit=limit)
-        free = shutil.disk_usage(folder.parent).free
-        if store.nbytes > free:
-            raise InputError(
-                f"{folder}: the store takes {_size(store.nbytes)} but only {_size(free)} are free; "
-                "make room or name another folder with GRADFORMER_CACHE"
-            )
-        with appearing(folder) as unfinished:
-            store.save(unfinished)
+    try:
+        with locked(folder):
+            if not folder.exists():
+                graphs = arrays() if callable(arrays) else arrays
+                store = pack(graphs, structure, content=content, about=about, limit=limit)
+                _save_new(store, folder)
+    except OSError as error:
+        raise InputError(
+            f"{folder} cannot be written ({error.strerror or error}); "
+            "make room or name another folder with GRADFORMER_CACHE"
+        ) from None
     return Store.open(folder)
+
+
+def _save_new(store: Store, folder: Path) -> None:
+    free = shutil.disk_usage(folder.parent).free
+    if store.nbytes > free:
+        raise InputError(
+            f"{folder}: the store takes {_size(store.nbytes)} but only {_size(free)} are free; "
+            "make room or name another folder with GRADFORMER_CACHE"
+        )
+    with appearing(folder) as unfinished:
+        store.save(unfinished)
 
 
 def store_key(content: str, structure: Structure) -> str:
