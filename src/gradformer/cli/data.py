@@ -135,7 +135,9 @@ def verify(name: Name, data: Mirror = None) -> None:
         warnings.simplefilter("ignore", GradformerWarning)  # the table below says it better
         files = raw_files(card, data)
     for path, found in files.sums.items():
-        typer.echo(f"{'DIFFERS' if path in files.unknown else 'ok'}  {found}  {path}")
+        known = "DIFFERS" if path in files.unknown else "ok"
+        word = known if path in card.files else "not on the card"
+        typer.echo(f"{word}  {found}  {path}")
     if files.unknown:
         raise InputError(
             f"{card.name}: {len(files.unknown)} of {len(files.sums)} files under {files.root} "
