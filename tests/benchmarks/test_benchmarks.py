@@ -23,4 +23,11 @@ def test_models(tmp_path: Path) -> None:
     found = run(tmp_path, "models.py", *options)
     assert [row["model"] for row in found["rows"]] == ["gradformer", "gcn"]
     assert all(row["ms"] > 0 and row["parameters"] > 300_000 for row in found["rows"])
-    assert found["versions"]["torch"] and found["cores"] >= 1
+    assert found["versions"]["torch"]
+    assert found["cores"] >= 1
+
+
+def test_cpu(tmp_path: Path) -> None:
+    (row,) = run(tmp_path, "cpu.py", "--cases", "nci1", "--steps", "1")["rows"]
+    assert row["ours_ms"] > 0
+    assert row["ratio"] == row["pyg_ms"] / row["ours_ms"]

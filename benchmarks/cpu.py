@@ -1,0 +1,198 @@
+"""A training step on the CPU: ours beside a stack of PyG's GPSConv of the same widths, in one run.
+
+    python benchmarks/cpu.py [--json results/benchmarks/cpu.json] [--threads 2] [--steps 15]
+
+Both sides have the same graphs, batches, widths, depths, heads and dropout; their steps alternate,
+and medians are told. Ours gathers each batch from the store inside the step; PyG's batches are
+collated beforehand. PyG has no GatedGCN with edge states, which ours has: GPSConv is given one that
+is written with PyG's scatter, and, on a row of its own, the nearest that PyG has, ResGatedGraphConv,
+which has no edge states and so spares all work on them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from common import graphs, parameters, training_data, write_record
+from torch import Tensor, nn
+from torch_geometric.data import Batch, Data
+from torch_geometric.nn import GINConv, GPSConv, ResGatedGraphConv, global_add_pool
+
+from gradformer.graphs.arrays import Schema
+from gradformer.training.data import TrainingData
+from gradformer.training.recipe import Recipe, load_recipe
+from gradformer.training.trial import Trial
+from training import ScatterGatedGCN
+
+
+@dataclass(frozen=True)
+class Case:
+    name: str
+    dataset: str
+    layers: int
+    local: str
+    peer: str
+
+
+CASES = {
+    case.name: case
+    for case in (
+        Case("nci1", "nci1", 4, "gin", "GINConv"),
+        Case("pattern-gin", "pattern", 4, "gin", "GINConv"),
+        Case("pattern", "pattern", 4, "gatedgcn", "GatedGCN"),
+        Case("pattern-no-edges", "pattern", 4, "gatedgcn", "ResGatedGraphConv"),
+    )
+}
+
+
+class EdgeCarrier(nn.Module):
+    """GatedGCN inside GPSConv, which hands on nodes only: edge states travel in a list of one."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.conv = ScatterGatedGCN(width)
+
+    def forward(self, x: Tensor, index: Tensor, states: list[Tensor]) -> Tensor:
+        x, states[0] = self.conv(x, index, states[0])
+        return x
+
+
+class PygModel(nn.Module):
+    """Embedding [+ walk encoding], GPSConv layers, [sum pooling and] a head, as ours has them."""
+
+    def __init__(self, schema: Schema, config: object, local: str) -> None:
+        super().__init__()
+        width = config.width
+        self.node = nn.Embedding(schema.node[0], width)
+        self.walk = nn.Linear(config.pe_steps, width) if config.pe == "rwse" else None
+        self.layers = nn.ModuleList(
+            GPSConv(
+                width,
+                conv(local, width),
+                heads=config.heads,
+                dropout=config.dropout,
+                attn_kwargs={"dropout": config.attention_dropout},
+            )
+            for _ in range(config.layers)
+        )
+        self.edge = nn.Embedding(1, width) if local == "GatedGCN" else None
+        self.graph_level = schema.level == "graph"
+        self.head = nn.Linear(width, schema.outputs)
+
+    def forward(self, data: Batch) -> Tensor:
+        x = self.node(data.x[:, 0])
+        if self.walk is not None:
+            x = x + self.walk(data.rwse)
+        more = {}
+        if self.edge is not None:
+            more["states"] = [self.edge.weight.expand(data.num_edges, -1)]
+        for layer in self.layers:
+            x = layer(x, data.edge_index, data.batch, **more)
+        return self.head(global_add_pool(x, data.batch, data.num_graphs) if self.graph_level else x)
+
+
+def conv(local: str, width: int) -> nn.Module:
+    if local == "GatedGCN":
+        return EdgeCarrier(width)
+    if local == "ResGatedGraphConv":
+        return ResGatedGraphConv(width, width)
+    return GINConv(nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)))
+
+
+def pyg_batch(data: TrainingData, ids: np.ndarray) -> Batch:
+    """Graphs of the store as PyG's own mini-batch."""
+    arrays, items = data.store.arrays, []
+    for g in ids:
+        nodes = slice(*arrays["node_ptr"][g : g + 2])
+        edges = slice(*arrays["edge_ptr"][g : g + 2])
+        index = torch.from_numpy(np.stack([arrays["source"][edges], arrays["target"][edges]]))
+        own = slice(g, g + 1) if data.schema.level == "graph" else nodes
+        item = Data(x=torch.from_numpy(arrays["x"][nodes]), edge_index=index.long())
+        item.y = torch.from_numpy(arrays["y"][own])
+        if "rwse" in arrays:
+            item.rwse = torch.from_numpy(arrays["rwse"][nodes])
+        items.append(item)
+    return Batch.from_data_list(items)
+
+
+def pyg_step(
+    data: TrainingData, recipe: Recipe, local: str
+) -> tuple[nn.Module, Callable[[Batch], Tensor]]:
+    model = PygModel(data.schema, recipe.model.config, local).train()
+    optimizer = torch.optim.Adam(model.parameters(), lr=recipe.train.lr)
+
+    def step(batch: Batch) -> Tensor:
+        optimizer.zero_grad()
+        loss = F.cross_entropy(model(batch), batch.y)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return model, step
+
+
+def measure(case: Case, steps: int) -> dict[str, object]:
+    """Milliseconds of a step of both sides, medians of ``steps`` after two to warm up."""
+    settings = [f"model.layers={case.layers}", f"model.local={case.local}"]
+    recipe = load_recipe(case.dataset, settings=settings)
+    data = training_data(graphs(case.dataset, 4 * recipe.train.batch_size), recipe)
+    trial = Trial(0, recipe, data, data.collator("cpu"))
+    model, peer = pyg_step(data, recipe, case.peer)
+    batches = [ids for ids in trial.order(0) if len(ids) == recipe.train.batch_size]
+    ready = [pyg_batch(data, ids) for ids in batches]
+    times: dict[str, list[float]] = {"ours": [], "pyg": []}
+    for number in range(steps + 2):
+        place = number % len(batches)
+        for who, step, batch in (
+            ("ours", trial.step, torch.from_numpy(batches[place])),
+            ("pyg", peer, ready[place]),
+        ):
+            start = time.perf_counter()
+            loss = step(batch)
+            times[who].append((time.perf_counter() - start) * 1e3)
+            assert torch.isfinite(loss), f"{who}: the loss is not finite"
+    ours, theirs = (statistics.median(times[who][2:]) for who in ("ours", "pyg"))
+    return {
+        "case": case.name,
+        "local": case.local,
+        "pyg_conv": case.peer,
+        "batch_size": recipe.train.batch_size,
+        "layers": case.layers,
+        "width": recipe.model.config.width,
+        "parameters": parameters(trial),
+        "pyg_parameters": sum(p.numel() for p in model.parameters()),
+        "ours_ms": ours,
+        "pyg_ms": theirs,
+        "ratio": theirs / ours,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--json", help="write the record here")
+    parser.add_argument("--cases", nargs="*", default=list(CASES), choices=list(CASES))
+    parser.add_argument("--threads", type=int, default=2)
+    parser.add_argument("--steps", type=int, default=15)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    rows = []
+    print("| case | GPSConv with | batch | layers | width | PyG, ms a step | ours | ratio |")
+    print("|---" * 8 + "|")
+    for name in options.cases:
+        row = measure(CASES[name], options.steps)
+        rows.append(row)
+        cells = [row[name] for name in ("case", "pyg_conv", "batch_size", "layers", "width")]
+        cells += [f"{row['pyg_ms']:.0f}", f"{row['ours_ms']:.0f}", f"{row['ratio']:.2f}×"]
+        print("| " + " | ".join(map(str, cells)) + " |", flush=True)
+    write_record(options.json, rows)
+
+
+if __name__ == "__main__":
+    main()
