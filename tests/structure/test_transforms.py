@@ -90,6 +90,8 @@ def test_symmetric_hops(graphs):
 def test_bad_input():
     with pytest.raises(ConfigError, match="did you mean 'hops'"):
         AddDistance("hop")
+    with pytest.raises(ConfigError, match=r"^codebook\.name: unknown value 'similarity'"):
+        AddDistance("hops", codebook=AddDistance("similarity").codebook)
     with pytest.raises(InputError, match=r"data\.x"):
         AddDistance("similarity")(Data(edge_index=torch.zeros(2, 0, dtype=torch.long), num_nodes=2))
     with pytest.raises(InputError, match="edge_index"):

@@ -43,6 +43,8 @@ class AddDistance(BaseTransform):
         codebook: Codebook | None = None,
     ) -> None:
         choice("index", index, FIXED)
+        if index == "hops" and codebook is not None:
+            choice("codebook.name", codebook.name, ("hops",))
         self.index = index
         self.symmetric = symmetric
         self.codebook = codebook or FIXED[index]
