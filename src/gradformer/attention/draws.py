@@ -30,19 +30,19 @@ STRIDE = 0x9E3779B9 - (1 << 32)
 
 def _shift(x: Tensor, bits: int) -> Tensor:
     """Logical right shift of int32."""
-    return (x >> bits) & ((1 << (32 - bits)) - 1)
+    return (x >> bits).bitwise_and_((1 << (32 - bits)) - 1)
 
 
 def _leading(x: Tensor) -> Tensor:
     """m': a mixer whose leading bits are good."""
-    x = (x ^ _shift(x, 16)) * FIRST
-    return (x ^ _shift(x, 15)) * SECOND
+    x = _shift(x, 16).bitwise_xor_(x).mul_(FIRST)
+    return _shift(x, 15).bitwise_xor_(x).mul_(SECOND)
 
 
 def mix(x: Tensor) -> Tensor:
     """m: a bijection of 32-bit integers; an input bit flips each output bit half the time."""
     x = _leading(x)
-    return x ^ _shift(x, 16)
+    return _shift(x, 16).bitwise_xor_(x)
 
 
 def site_key(seed: Tensor) -> Tensor:

@@ -65,7 +65,7 @@ def reference_attention(
         weights = q.new_zeros(int(layout.packed_ptr[-1]), q.shape[1], dtype=kind)
     for group in layout.groups:
         queries, keys, values = (t[group.nodes].to(kind).transpose(1, 2) for t in (q, k, v))
-        score = queries @ keys.transpose(2, 3) * scale  # [g, h, m, m]
+        score = (queries * scale) @ keys.transpose(2, 3)  # [g, h, m, m]
         byte = distance[group.pairs].int()  # [g, m, m]
         if mul is not None:
             score = score * _Lookup.apply(mul.to(kind), byte).transpose(0, 1)
@@ -79,7 +79,8 @@ def reference_attention(
             weights = weights.index_put((group.packed[both],), weight.permute(0, 2, 3, 1)[both])
         if dropout > 0.0:
             assert seed is not None
-            weight = weight * _kept(group, layout, seed, q.shape[1], dropout) / (1.0 - dropout)
+            weight = weight * _kept(group, layout, seed, q.shape[1], dropout)
+            values = values / (1.0 - dropout)
         rows = (weight @ values).transpose(1, 2).to(v.dtype)  # [g, m, h, d]
         out = out.index_put((torch.where(group.real, group.nodes, v.shape[0]),), rows)
     return out[:-1], weights
@@ -87,10 +88,10 @@ def reference_attention(
 
 def _softmax(score: Tensor) -> Tensor:
     """Softmax over the last axis; a row of −inf gives zeros (and zero gradients)."""
-    top = score.detach().amax(dim=-1, keepdim=True)
-    weight = (score - top.masked_fill(top == -math.inf, 0.0)).exp()
-    total = weight.sum(dim=-1, keepdim=True)
-    return weight / total.masked_fill(total == 0.0, 1.0)
+    none = score.detach().amax(dim=-1, keepdim=True) == -math.inf
+    if score.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(none.any()):
+        return score.softmax(dim=-1)
+    return score.masked_fill(none, 0.0).softmax(dim=-1).masked_fill(none, 0.0)
 
 
 def _kept(group: Group, layout: Layout, seed: Tensor, heads: int, p: float) -> Tensor:
