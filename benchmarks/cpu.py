@@ -5,7 +5,7 @@
 Both sides have the same graphs, batches, widths, depths, heads and dropout; their steps alternate,
 and medians are told. Ours gathers each batch from the store inside the step; PyG's batches are
 collated beforehand. PyG has no GatedGCN with edge states, which ours has: GPSConv is given one that
-is written with PyG's scatter, and, on a row of its own, the nearest that PyG has, ResGatedGraphConv,
+is written with PyG's scatter and, on a row of its own, PyG's nearest, ResGatedGraphConv,
 which has no edge states and so spares all work on them.
 """
 

@@ -4,7 +4,7 @@ The usual way for ZINC is what PyG's loader gives, a compiled cubic all-pairs ro
 integers, and PyG's AddRandomWalkPE, graph after graph (measured on every n-th graph, see --every).
 Reading raw files is timed apart. benchmarks/structure.py has the growth with the size of a graph.
 
-    python benchmarks/preprocess.py --data MIRROR [--cores 2] [--every 6] [--large]
+    python benchmarks/preprocess.py --data MIRROR [--cores 2] [--every 6] [--large] [--json FILE]
 
 ``--large`` adds the stores of CLUSTER, PATTERN and ogbg-molhiv. A time is the best of three; where
 disks are slow, a store's time is theirs.
@@ -24,6 +24,7 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import numpy as np
 import torch
+from common import write_record
 from torch_geometric.data import Data
 from torch_geometric.transforms import AddRandomWalkPE
 
@@ -87,8 +88,13 @@ def fresh_store(arrays: GraphArrays, structure: Structure, folder: Path) -> Stor
     return build_store(arrays, structure, Path(tempfile.mkdtemp(dir=folder)) / "store")
 
 
-def row(*cells: object) -> None:
-    print("| " + " | ".join(str(cell) for cell in cells) + " |", flush=True)
+ROWS: list[dict[str, object]] = []
+
+
+def row(what: str, usual: str, ours: str, ratio: str) -> None:
+    """Print a line of the table and keep it for the record."""
+    print(f"| {what} | {usual} | {ours} | {ratio} |", flush=True)
+    ROWS.append({"what": what, "usual": usual, "ours": ours, "ratio": ratio})
 
 
 def zinc(data: str | None, folder: Path, every: int) -> None:
@@ -135,13 +141,13 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     parser.add_argument("--every", type=int, default=6)
     parser.add_argument("--large", action="store_true")
+    parser.add_argument("--json", help="write the record here")
     options = parser.parse_args()
     mine = sorted(os.sched_getaffinity(0))[: options.cores]
     os.sched_setaffinity(0, mine)
     torch.set_num_threads(1)
     print(f"{cores()} core(s) for ours, one for the usual way, which has no other; time a graph")
-    row("", "usual", "ours", "ratio")
-    row(*["---"] * 4)
+    print("| | usual | ours | ratio |\n|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         zinc(options.data, Path(folder), options.every)
         os.sched_setaffinity(0, mine[:1])
@@ -149,6 +155,7 @@ def main() -> None:
         os.sched_setaffinity(0, mine)
         if options.large:
             large(options.data, Path(folder))
+    write_record(options.json, ROWS)
 
 
 if __name__ == "__main__":
