@@ -216,8 +216,6 @@ class DeepGraph(GraphModel):
     def _bytes(self, batch: Batch, pieces: Tokens, members: Tensor) -> Tensor:
         """Of all pairs of nodes and substructures: hops, unreachable for members, or blocked."""
         assert batch.distance is not None
-        hops = batch.distance.clamp(max=BLOCKED - 1)
-        hops = torch.where(batch.distance == UNREACHABLE, batch.distance, hops)
         layout, pairs = batch.layout, pieces.pairs
         holds = torch.zeros(
             members.shape[0] * members.shape[1], layout.largest + 1, device=layout.device
@@ -230,7 +228,9 @@ class DeepGraph(GraphModel):
         mixed = (node < layout.capacity) & (piece >= 0)
         place = layout.rows.index[node.clamp(max=layout.capacity - 1)].long()
         member = mixed & holds[piece.clamp(min=0), place.clamp(0, layout.largest)]
-        bytes_ = pieces.distance(hops, token=BLOCKED)
+        bytes_ = pieces.distance(batch.distance, token=BLOCKED)
+        far = pieces.among_nodes & (bytes_ >= BLOCKED) & (bytes_ < UNREACHABLE)
+        bytes_ = torch.where(far, BLOCKED - 1, bytes_)
         return torch.where(member, UNREACHABLE, bytes_).to(torch.uint8)
 
     def adjacency(self, batch: Batch, members: Tensor) -> Tensor:
