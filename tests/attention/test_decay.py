@@ -230,3 +230,11 @@ def test_a_learned_decay_at_its_bounds_has_finite_tables(on: str, raw: float) ->
     assert table.jacobian.isfinite().all()
     for gradient in torch.autograd.grad(table.value.sum(), [*decay.parameters()]):
         assert gradient.isfinite().all()
+
+
+@pytest.mark.parametrize("decay", [0.0, 1.0])
+def test_start_points_that_nothing_depends_on_are_no_parameters(decay: float) -> None:
+    fixed = Decay(2, decay=decay, start=1.0)
+    assert list(fixed.parameters()) == []
+    assert fixed.start.tolist() == [[1.0, 1.0]]
+    assert "start" in fixed.state_dict()

@@ -118,12 +118,16 @@ class Decay(nn.Module):
         self.end: nn.Parameter | None = None
         self.free: nn.Parameter | None = None
         self.profile = nn.Parameter(torch.zeros(sets, heads, 256)) if profile else None
+        self.start: Tensor | None
         if shape == "free":
             self.start = None
             factor = decay ** self._ramp(starts)
             self.free = nn.Parameter(factor if on == "logit" else factor.clamp(min=1e-30).log())
             return
-        self.start = nn.Parameter(starts)
+        if shape == "exponential" and not learn_decay and decay in (0.0, 1.0):
+            self.register_buffer("start", starts)  # no gradient reaches it
+        else:
+            self.start = nn.Parameter(starts)
         if shape == "linear":
             self.end = nn.Parameter(torch.full((sets, heads), float(end)))
         if learn_decay:

@@ -10,7 +10,7 @@ from rich.table import Table
 
 LIBRARIES = {
     "torch": "the models",
-    "torch_geometric": "datasets and convolutions",
+    "torch_geometric": "datasets, convolutions (their sums on a GPU promise no fixed bits)",
     "numba": "fast shortest paths (else scipy)",
     "triton": "the fused engine; pip install 'gradformer[gpu]'",
     "rdkit": "SMILES; pip install 'gradformer[chem]'",
