@@ -102,7 +102,8 @@ def write_record(path: str | None, rows: list[dict[str, Any]], **more: Any) -> N
     known = environment(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
     command = " ".join(["python", "benchmarks/" + Path(sys.argv[0]).name, *sys.argv[1:]])
     record = {"command": command, "date": time.strftime("%Y-%m-%d", time.gmtime()), **known}
-    record |= {"cores": len(os.sched_getaffinity(0)), **more, "rows": rows}
+    machine = {"cores": len(os.sched_getaffinity(0)), "load": os.getloadavg()[0]}
+    record |= {**machine, **more, "rows": rows}
     draft = Path(f"{path}.new")
     draft.parent.mkdir(parents=True, exist_ok=True)
     draft.write_text(json.dumps(record, indent=1) + "\n")
