@@ -83,7 +83,7 @@ def carry_out(
                 continue
             place = found or own
             if until is not None and time.monotonic() >= until:
-                raise StoppedError(f"the time is spent; {again}", signal.SIGALRM)
+                raise StoppedError("the time is spent", signal.SIGALRM)
             tell(f"cell {number} of {len(cells)}: {cell.row} on {cell.column}")
             if cell.model in RIVALS:
                 _compute(cell, recipe, place)
