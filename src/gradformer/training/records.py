@@ -126,7 +126,9 @@ def _version(library: str) -> str | None:
 
 
 def _commit() -> str | None:
-    """The commit of the source, where the package is used from its repository."""
+    """The commit of the source: told by ``GRADFORMER_COMMIT``, or asked of its repository."""
+    if told := os.environ.get("GRADFORMER_COMMIT"):
+        return told
     try:
         done = subprocess.run(
             ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"],
