@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -92,7 +93,6 @@ class CapturedTrial:
     def __init__(self, trial: Trial) -> None:
         self.trial = trial
         device = trial.collator.device
-        self.stream = torch.cuda.Stream(device)
         steps, size = trial.steps_per_epoch, trial.recipe.train.batch_size
         size = min(size, len(trial.data.graphs(trial.parts.train)))
         self.ids = torch.full((steps, size), -1, dtype=torch.int64, device=device)
@@ -103,6 +103,11 @@ class CapturedTrial:
         self._capacities: list[Capacity] = []
         self._recorded: tuple[Capacity, Recorded] | None = None
         self._predictions: dict[bytes, _Prediction] = {}
+
+    @cached_property
+    def stream(self) -> torch.cuda.Stream:
+        """Where all work of the trial is given to the device."""
+        return torch.cuda.Stream(self.trial.collator.device)
 
     def capacity(self, epoch: int) -> Capacity:
         """Of the batches of ``epoch`` and all before it."""
@@ -134,9 +139,11 @@ class CapturedTrial:
         capacity = self.capacity(trial.progress.epoch)
         if self._recorded is None or self._recorded[0] != capacity:
             self._recorded = None  # frees its memory first
-            self._recorded = (capacity, self._record(capacity))
+            state = [*trial.step.state, self.losses, self.cursor]
+            self._recorded = (capacity, Recorded(self.stream, self.step(capacity), state))
 
-    def _record(self, capacity: Capacity) -> Recorded:
+    def step(self, capacity: Capacity) -> Callable[[], None]:
+        """The next step of the epoch, as it is recorded."""
         step = self.trial.step
 
         def body() -> None:
@@ -145,7 +152,7 @@ class CapturedTrial:
             self.losses.index_copy_(0, self.cursor, loss.view(1).float())
             self.cursor.add_(1)
 
-        return Recorded(self.stream, body, [*step.state, self.losses, self.cursor])
+        return body
 
     def advance(self) -> None:
         """One more step, without waiting for it."""
