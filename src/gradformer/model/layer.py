@@ -128,11 +128,24 @@ class GradformerLayer(nn.Module):
         y = self.attention_out_dropout(self.attention(x, tables, batch), nodes, seeds)
         y = self.attention_norm(self.attention_path(y, nodes, seeds), nodes, add=x)
         if self.local is not None and self.local_norm is not None:
-            if isinstance(self.local, GatedGCN) and self.local.gate is not None:
-                z, e = self.local(x, e, batch, position)
-            else:
-                z, e = self.local(x, e, batch)
+            z, e, x = self._messages(x, e, batch, position)
             z = self.local_path(self.local_dropout(z, nodes, seeds), nodes, seeds)
             y = y + self.local_norm(z, nodes, add=x if self.add_residual else None)
         change = self.path(self.feed_forward(y, batch), nodes, seeds)
         return self.norm(change, nodes, add=y), e
+
+    def _messages(
+        self, x: Tensor, e: Tensor | None, batch: Batch, position: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, Tensor]:
+        """What the local module makes of x and e, and x.
+
+        A module with a method ``pass_on`` gives x back itself: see :func:`parts.linear`.
+        """
+        assert self.local is not None
+        gated = isinstance(self.local, GatedGCN) and self.local.gate is not None
+        given = (x, e, batch, position) if gated else (x, e, batch)
+        if hasattr(self.local, "pass_on"):
+            found: tuple[Tensor, Tensor | None, Tensor] = self.local.pass_on(*given)
+            return found
+        z, e = self.local(*given)
+        return z, e, x

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, replace
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any, get_type_hints
+from typing import Any, Literal, get_type_hints, overload
 
 import torch
 from torch import Tensor, nn
@@ -31,16 +31,32 @@ class BatchNorm(nn.BatchNorm1d):
     """
 
     def forward(  # type: ignore[override]
-        self, x: Tensor, rows: Rows, *, add: Tensor | None = None, relu: bool = False
+        self,
+        x: Tensor,
+        rows: Rows,
+        seeds: Tensor | None = None,
+        *,
+        before: Dropout | None = None,
+        add: Tensor | None = None,
+        relu: bool = False,
+        after: Dropout | None = None,
+        plus: Tensor | None = None,
     ) -> Tensor:
-        """The norm of x (of x + add), and a ReLU after it if asked for; kernels do all at once."""
+        """plus + after(ReLU(norm(before(x) + add))), of which all but the norm may be absent.
+
+        ``before`` and ``after`` are dropouts, drawn from ``seeds``; kernels do all at once.
+        """
+        x = x if before is None else before(x, rows, seeds)
         alone = not (self.training and is_shared())
         if alone and runs_kernels(x) and self.weight.dtype == torch.float32:
             from gradformer.model.fused_norm import fused_batch_norm
 
-            return fused_batch_norm(x, add, relu, self, rows)
-        y = self._plain(x if add is None else add + x, rows)
-        return y.relu() if relu else y
+            y = fused_batch_norm(x, add, relu, self, rows)
+        else:
+            y = self._plain(x if add is None else add + x, rows)
+            y = y.relu() if relu else y
+        y = y if after is None else after(y, rows, seeds)
+        return y if plus is None else plus + y
 
     def _plain(self, x: Tensor, rows: Rows) -> Tensor:
         if self.training and (rows.mask is not None or is_shared()):
@@ -109,9 +125,26 @@ class DropPath(Dropout):
     whole_graphs = True
 
 
-def linear(x: Tensor, layer: nn.Linear, relu: bool = False) -> Tensor:
-    """[ReLU] of a linear map of x [rows, in]; on a GPU with a backward pass of one kernel."""
-    return apply_linear(x, layer.weight, layer.bias, relu)
+@overload
+def linear(x: Tensor, layer: nn.Linear, relu: bool = False) -> Tensor: ...
+
+
+@overload
+def linear(
+    x: Tensor, layer: nn.Linear, relu: bool = False, *, pass_on: Literal[True]
+) -> tuple[Tensor, Tensor]: ...
+
+
+def linear(
+    x: Tensor, layer: nn.Linear, relu: bool = False, *, pass_on: bool = False
+) -> Tensor | tuple[Tensor, Tensor]:
+    """[ReLU] of a linear map of x [rows, in]; on a GPU with a backward pass of one kernel.
+
+    With ``pass_on`` also x itself: what is done with it later sends its gradient through this
+    map's kernel, which adds it to its own.
+    """
+    y = apply_linear(x, layer.weight, layer.bias, relu)
+    return (y, x) if pass_on else y
 
 
 def apply_linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
