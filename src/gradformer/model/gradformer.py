@@ -16,7 +16,7 @@ from gradformer.graphs.batch import Batch, check_features
 from gradformer.model.base import GraphModel, ModelConfig, Needs, register
 from gradformer.model.encoders import DEGREES, EdgeEncoder, FeatureEncoder, PositionEncoder
 from gradformer.model.heads import Head
-from gradformer.model.layer import GradformerLayer
+from gradformer.model.layer import Attention, GradformerLayer
 from gradformer.model.local import make_local
 from gradformer.structure.codebook import FIXED, Codebook
 
@@ -59,6 +59,7 @@ class GradformerConfig(ModelConfig):
     per_layer: bool = _option(False, "start points of its own for each layer")
     unreachable: str = _option("far", "far, full or blocked")
     index: str = _option("hops", "hops, curvature or similarity")
+    equal_projections: bool = _option(False, "Q, K, V, O of a layer start as copies of one another")
     double_residual: bool = _option(False, "GatedGCN: add x twice, as the authors' code does")
     carry_edges: bool = _option(True, "GatedGCN: pass updated edge states on")
     position_gate: bool = _option(False, "GatedGCN: gate by the distance of encodings")
@@ -159,6 +160,9 @@ class Gradformer(GraphModel):
             )
             for module in locals_
         )
+        if c.equal_projections:
+            for layer in self.layers:
+                _copy_projection(layer.attention)  # type: ignore[arg-type]
         self.head = Head(c.width, schema.outputs, schema.level, c.head, c.pool)
         self.finish()
 
@@ -247,6 +251,17 @@ class Gradformer(GraphModel):
         from gradformer.model.official import load_official
 
         return load_official(state, config)
+
+
+@torch.no_grad()
+def _copy_projection(attention: Attention) -> None:
+    """Every map of the attention begins as its output map, as in the authors' code."""
+    source = attention.out
+    for module in attention.children():
+        assert isinstance(module, nn.Linear)
+        for rows in range(0, module.out_features, source.out_features):
+            module.weight[rows : rows + source.out_features] = source.weight
+            module.bias[rows : rows + source.out_features] = source.bias
 
 
 def _pairs(q: Tensor, k: Tensor, tables: Tables, batch: Batch) -> tuple[Tensor, Tensor]:

@@ -54,6 +54,7 @@ class TrainOptions:
     optimizer: str = _option("adamw", "adam or adamw")
     lr: float = _option(1e-3, "highest learning rate")
     weight_decay: float = _option(1e-5, "on weight matrices; biases, norms, start points have none")
+    decay_all: bool = _option(False, "weight decay on every parameter, as the authors' code")
     warmup_epochs: float = _option(0.0, "epochs of linear warm-up")
     schedule: str = _option("cosine", "after warm-up: none (constant) or cosine, step by step")
     min_lr: float = _option(0.0, "where the cosine ends")

@@ -63,7 +63,7 @@ class Trial:
             self.metric = check_metric(recipe.train.select, data.schema.task)
         self.model = initial_model(recipe.model.name, recipe.model.config, data, self.seed)
         self.model.to(collator.device)
-        self.weights = Weights(self.model)
+        self.weights = Weights(self.model, recipe.train.decay_all)
         self.best = self.weights.vector.clone()
         self.progress = Progress()
         self.losses: list[Tensor] = []

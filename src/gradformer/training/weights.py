@@ -17,7 +17,7 @@ class Weights:
 
     The vector holds the parameters that are weight-decayed, the other parameters, then the buffers
     (running statistics of norms); each tensor is aligned and the gaps stay zero. Move the model to
-    its device first.
+    its device first. With ``decay_all`` every parameter is weight-decayed.
 
     Attributes:
         vector: [size] all of them.
@@ -26,8 +26,8 @@ class Weights:
         names: the names of all tensors in the order of the vector.
     """
 
-    def __init__(self, model: nn.Module) -> None:
-        exempt = {id(p) for p in without_weight_decay(model)}
+    def __init__(self, model: nn.Module, decay_all: bool = False) -> None:
+        exempt = set() if decay_all else {id(p) for p in without_weight_decay(model)}
         named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
         first = [(name, p) for name, p in named if id(p) not in exempt]
         second = [(name, p) for name, p in named if id(p) in exempt]

@@ -1,0 +1,111 @@
+"""The presets are what the paper's table and the authors' code say, and differ only as stated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from gradformer.graphs.arrays import Schema
+from gradformer.model.gradformer import Gradformer
+from gradformer.training.recipe import load_recipe, presets
+from gradformer.training.weights import Weights
+from tests.conftest import shared_path
+
+TU = ("nci1", "proteins", "mutag", "collab", "imdb-binary")
+NODES = ("cora", "citeseer", "actor")
+COLUMNS = (*TU, "cluster", "pattern", "molhiv", "zinc")
+ALL = {"model.equal_projections": True, "train.decay_all": True}
+NO_SCHEDULE = {"train.schedule": "none", "train.clip": 0.0}
+GATED = {"model.double_residual": True, "model.carry_edges": False}
+AUTHORS: dict[str, dict[str, Any]] = {
+    **dict.fromkeys((*TU, *NODES), ALL),
+    "zinc": {**ALL, **NO_SCHEDULE, "model.slope": 0.1},
+    "molhiv": {**ALL, **NO_SCHEDULE, **GATED, "model.slope": 0.2, "model.position_gate": True},
+    "pattern": {**ALL, **NO_SCHEDULE, **GATED},
+    "cluster": {
+        **(ALL | NO_SCHEDULE | GATED),
+        **{"model.slope": 0.1, "model.layers": 16, "model.dropout": 0.0},
+        **{"train.class_weights": "none", "train.select": "accuracy"},
+    },
+}
+
+
+def flat(name: str, preset: str | None) -> dict[str, Any]:
+    sections = load_recipe(name, preset=preset).to_dict()
+    found = {k: v for k, v in sections.items() if not isinstance(v, dict)}
+    for section in ("model", "data", "train"):
+        found |= {f"{section}.{option}": value for option, value in sections[section].items()}
+    return found
+
+
+@pytest.mark.parametrize("name", AUTHORS)
+def test_authors_differs_from_the_paper_as_stated(name: str) -> None:
+    paper, authors = flat(name, "paper"), flat(name, "authors")
+    assert paper == flat(name, None)
+    assert {k: v for k, v in authors.items() if v != paper[k]} == AUTHORS[name]
+
+
+@pytest.mark.parametrize("name", AUTHORS)
+def test_tuned_keeps_data_seeds_and_metric(name: str) -> None:
+    if "tuned" not in presets(name):
+        pytest.skip(f"{name} is not tuned yet")
+    paper, tuned = flat(name, "paper"), flat(name, "tuned")
+    for option in paper:
+        if not option.startswith(("model.", "train.")) or option == "train.select":
+            assert tuned[option] == paper[option]
+    assert tuned["model.name"] == "gradformer"
+
+
+def printed() -> dict[str, dict[str, str]]:
+    """Dataset → row → cell of the table of hyper-parameters in the notes on the paper."""
+    text = shared_path("paper", "NOTES.md").read_text(encoding="utf-8")
+    table = text[text.index("## Hyper-parameters") :].split("\n\n")[0].split("\n")[1:]
+    lines = [[cell.strip() for cell in line.strip("|").split("|")] for line in table if "|" in line]
+    rows = {line[0]: line[1:] for line in lines[2:]}
+    return {name: {row: cells[k] for row, cells in rows.items()} for k, name in enumerate(COLUMNS)}
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_the_paper_preset_is_the_papers_table(name: str) -> None:
+    said, got = printed()[name], flat(name, "paper")
+    for row, option in (("layers", "layers"), ("width", "width"), ("heads", "heads")):
+        assert got[f"model.{option}"] == int(said[row])
+    assert got["train.batch_size"] == int(said["batch"])
+    assert got["model.dropout"] == float(said["dropout"])
+    assert got["model.decay"] in map(float, said["λ"].split(","))
+    assert got["model.start"] == float(said["start (n_hop)"])
+    assert got["model.local"] == said["local module"].lower()
+    kind, _, length = said["PE"].lower().partition("-")
+    assert got["model.pe"] == kind
+    assert not length or got["model.pe_steps"] == int(length)
+    pool, head = said["readout"].lower().split(", ")
+    assert got["model.head"] == head
+    assert pool in ("node", got["model.pool"])
+    epochs, warmup, rate = said["epochs / warm-up / rate"].split("/")
+    assert (got["train.epochs"], got["train.lr"]) == (int(epochs), float(rate))
+    assert got["train.warmup_epochs"] == (0 if warmup == "–" else int(warmup))
+    assert got["train.optimizer"] == ("adam" if name in TU else "adamw")
+    assert got["train.schedule"] == ("none" if name in TU else "cosine")
+    assert (got["model.attention_dropout"], got["train.weight_decay"]) == (0.5, 1e-5)
+    assert got["model.pe_join"] == ("add" if name in TU else "concat")
+    width = {"zinc": 28, "cluster": 16, "molhiv": 16}
+    assert got["model.pe_width"] == width.get(name, got["model.pe_width"])
+    assert got["trials"] == 10
+
+
+def test_projections_start_equal_and_everything_is_decayed() -> None:
+    schema = Schema(node=(5,), edge=(3,), level="graph", task="regression", outputs=1)
+    model = Gradformer(schema, layers=2, width=8, heads=2, pe="none", equal_projections=True)
+    for layer in model.layers:
+        source = layer.attention.out
+        x = torch.randn(3, 8)
+        for part in layer.attention.project(x):
+            torch.testing.assert_close(part.flatten(1), source(x))
+    first, second = (layer.attention.out.weight for layer in model.layers)
+    assert not torch.equal(first, second)
+    everything, usual = Weights(model, decay_all=True), Weights(model)
+    assert everything.decayed == everything.num_parameters
+    assert "decay.start" in everything.names
+    assert usual.decayed < usual.num_parameters
