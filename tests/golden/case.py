@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -23,10 +23,29 @@ def same(value: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Ref:
-    """A reference entry: its name, and the permutation or slice that makes ours of it."""
+    """A reference entry: its name, and the permutation or slice that makes ours of it.
+
+    Where one tensor of ours holds the rows of several entries, ``more`` names those after the
+    first.
+    """
 
     name: str
     transform: Transform = same
+    more: tuple[str, ...] = ()
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return (self.name, *self.more)
+
+    def within(self, entries: Container[str]) -> bool:
+        """Whether all that it names is there."""
+        return all(name in entries for name in self.names)
+
+    def of(self, entries: Mapping[str, Tensor]) -> Tensor:
+        """Ours, made of the reference's entries."""
+        if not self.more:
+            return self.transform(entries[self.name])
+        return self.transform(torch.cat([entries[name] for name in self.names]))
 
 
 class Case:

@@ -120,9 +120,8 @@ def check(subject: Subject, verdict: Verdict) -> None:
     after = case.under("buffer_after_train") | case.under("bn_after")
     buffers = dict(model.named_buffers())
     for ours, ref in subject.names.items():
-        if ours in buffers and ref.name in after and not ref.name.endswith("num_batches_tracked"):
-            reference = ref.transform(after[ref.name])
-            verdict.compare(f"after/{ref.name}", buffers[ours], reference, BUFFER)
+        if ours in buffers and ref.within(after) and not ref.name.endswith("num_batches_tracked"):
+            verdict.compare(f"after/{ref.name}", buffers[ours], ref.of(after), BUFFER)
 
 
 def _load(subject: Subject, verdict: Verdict) -> None:
@@ -132,7 +131,7 @@ def _load(subject: Subject, verdict: Verdict) -> None:
         verdict.problems.append(f"parameters of ours without a reference: {', '.join(missing[:5])}")
     with torch.no_grad():
         for ours, ref in subject.names.items():
-            value = ref.transform(subject.case.params[ref.name])
+            value = ref.of(subject.case.params)
             if value.shape != state[ours].shape:
                 verdict.problems.append(
                     f"{ours}: shape {list(state[ours].shape)}, {ref.name} {list(value.shape)}"
@@ -149,18 +148,20 @@ def _gradients(subject: Subject, verdict: Verdict) -> None:
     unit = max(1.0, 0.1 * largest)
     for ours, parameter in subject.model.named_parameters():
         ref = subject.names.get(ours)
-        if ref is None or ref.name not in stored:
+        if ref is None or not ref.within(stored):
             continue
         grad = parameter.grad if parameter.grad is not None else torch.zeros_like(parameter)
-        reference, name = ref.transform(stored[ref.name]), f"grad/{ref.name}"
+        reference, name = ref.of(stored), f"grad/{ref.name}"
         bound = stated(case, name, 1e-5 * largest)
         verdict.compare(name, grad, reference, GRADIENT, unit, bound)
     for name, leaf in subject.inputs.items():
+        if name not in case:
+            continue
         grad = leaf.grad if leaf.grad is not None else torch.zeros_like(leaf)
         reference = subject.select.get(name, same)(case[name])
         bound = stated(case, name, 1e-5 * largest)
         verdict.compare(name, grad, reference, GRADIENT, unit, bound)
-    used = {ref.name for ref in subject.names.values()}
+    used = {name for ref in subject.names.values() for name in ref.names}
     for name, grad in stored.items():
         if name not in used:
             verdict.skipped.append(name)
@@ -184,6 +185,8 @@ def main(files: list[str]) -> int:
             verdict = check_file(Path(name))
         except GradformerError as error:  # a config that our model refuses
             verdict = Verdict(problems=[str(error)])
+        except Exception as error:  # one file must not hide the others
+            verdict = Verdict(problems=[f"{type(error).__name__}: {error}"])
         word = "FAIL" if verdict.problems else "ok"
         print(
             f"{word:4} {Path(name).parent.name}/{Path(name).name}: {verdict.compared} compared, "

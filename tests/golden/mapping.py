@@ -6,7 +6,7 @@ float32 rounding of its ReLU's kink would otherwise change gradients by far more
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -29,6 +29,16 @@ def match(model: nn.Module, pairs: dict[str, str]) -> dict[str, Ref]:
             if not entry.endswith("num_batches_tracked"):
                 names[f"{ours}.{entry}"] = Ref(f"{theirs}.{entry}")
     return names
+
+
+def rows_of(ours: str, parts: Sequence[str]) -> dict[str, Ref]:
+    """Names for one linear map of ours that holds the rows of several of the reference."""
+    return {
+        f"{ours}.{entry}": Ref(
+            f"{parts[0]}.{entry}", more=tuple(f"{part}.{entry}" for part in parts[1:])
+        )
+        for entry in ("weight", "bias")
+    }
 
 
 def stored_batch(

@@ -121,7 +121,7 @@ def test_reset_draws_weights_and_keeps_start_points() -> None:
     before = {name: p.clone() for name, p in layer.named_parameters()}
     layer.reset_parameters()
     changed = {n for n, p in layer.named_parameters() if not torch.equal(p, before[n])}
-    assert {"attention.query.weight", "conv.lin.weight", "mlp.first.weight"} <= changed
+    assert {"attention.qkv.weight", "conv.lin.weight", "mlp.first.weight"} <= changed
     assert not any(name.startswith("decay.") for name in changed)
 
 

@@ -2,16 +2,16 @@ r"""One Gradformer layer: message passing beside decayed attention, then a feed-
 
 from __future__ import annotations
 
-import torch
 from torch import Tensor, nn
 
 from gradformer.attention import Tables, decay_attention
-from gradformer.attention.availability import runs_kernels
 from gradformer.attention.draws import Site, share
 from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.batch import Batch
 from gradformer.model.local import GatedGCN
-from gradformer.model.parts import BatchNorm, Dropout, DropPath, apply_linear, linear
+from gradformer.model.parts import BatchNorm, Dropout, DropPath, linear
+
+Projected = tuple[Tensor, Tensor, Tensor]
 
 
 class Attention(Site):
@@ -24,25 +24,32 @@ class Attention(Site):
         if width % heads:
             raise ConfigError(f"heads: {heads} does not divide the width {width}")
         self.heads, self.dropout = heads, share(dropout)
-        self.query, self.key, self.value, self.out = (nn.Linear(width, width) for _ in range(4))
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def project(self, x: Tensor) -> Projected:
         """q, k, v [nodes, heads, d] of node states x [nodes, width]."""
-        size = (x.shape[0], self.heads, -1)
-        maps = (self.query, self.key, self.value)
-        if not runs_kernels(x):
-            q, k, v = (linear(x, layer).view(size) for layer in maps)
-            return q, k, v
-        weight, bias = torch.cat([m.weight for m in maps]), torch.cat([m.bias for m in maps])
-        q, k, v = apply_linear(x, weight, bias).view(x.shape[0], 3 * self.heads, -1).chunk(3, dim=1)
-        return q, k, v
+        return self._heads(linear(x, self.qkv))
 
     def forward(
         self, x: Tensor, tables: Tables, batch: Batch, bias: Tensor | None = None
     ) -> Tensor:
+        return self._attend(self.project(x), tables, batch, bias)
+
+    def pass_on(self, x: Tensor, tables: Tables, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The result, and x: see :func:`linear`."""
+        joint, x = linear(x, self.qkv, pass_on=True)
+        return self._attend(self._heads(joint), tables, batch), x
+
+    def _heads(self, joint: Tensor) -> Projected:
+        q, k, v = joint.view(joint.shape[0], 3, self.heads, -1).unbind(1)
+        return q, k, v
+
+    def _attend(
+        self, projected: Projected, tables: Tables, batch: Batch, bias: Tensor | None = None
+    ) -> Tensor:
         if batch.distance is None:
             raise InputError("distance: the batch has none; pack the graphs with a pair index")
-        q, k, v = self.project(x)
+        q, k, v = projected
         dropout = self.dropout if self.training else 0.0
         y = decay_attention(
             q,
@@ -125,7 +132,8 @@ class GradformerLayer(nn.Module):
         position: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         nodes, seeds = batch.nodes, batch.seeds
-        y = self.attention_out_dropout(self.attention(x, tables, batch), nodes, seeds)
+        y, x = self.attention.pass_on(x, tables, batch)
+        y = self.attention_out_dropout(y, nodes, seeds)
         y = self.attention_norm(self.attention_path(y, nodes, seeds), nodes, add=x)
         if self.local is not None and self.local_norm is not None:
             z, e, x = self._messages(x, e, batch, position)
@@ -144,8 +152,6 @@ class GradformerLayer(nn.Module):
         assert self.local is not None
         gated = isinstance(self.local, GatedGCN) and self.local.gate is not None
         given = (x, e, batch, position) if gated else (x, e, batch)
-        if hasattr(self.local, "pass_on"):
-            found: tuple[Tensor, Tensor | None, Tensor] = self.local.pass_on(*given)
-            return found
-        z, e = self.local(*given)
+        pass_on = getattr(self.local, "pass_on", None)
+        z, e, x = (*self.local(*given), x) if pass_on is None else pass_on(*given)
         return z, e, x

@@ -91,11 +91,11 @@ def _given(config: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str 
     return None if value in (None, "None") else choice(name, value, known)
 
 
-def official_names(model: Gradformer, config: Mapping[str, Any]) -> dict[str, str]:
-    """Our parameter and buffer names → the authors'."""
+def official_names(model: Gradformer, config: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+    """Our parameter and buffer names → the authors': one, or several whose rows ours holds."""
     method = config["node_method"]
     encoder = {"linear": "node_lin", "add": "node_add", "no_pe": "no_pe", "embedding": "node_emb"}
-    prefix = [
+    prefix: list[tuple[str, *tuple[str, ...]]] = [
         ("node.encoder.tables.0.", "node_emb.")
         if method == "embedding"
         else ("node.encoder.tables.", "atom_enc.atom_embedding_list.")
@@ -119,9 +119,7 @@ def official_names(model: Gradformer, config: Mapping[str, Any]) -> dict[str, st
         ("local.gate.layers.0.", "conv.mlp_r_ij.0."),
         ("local.gate.layers.1.", "conv.mlp_r_ij.2."),
         ("local.", "conv."),
-        ("attention.query.", "attn.linears.0."),
-        ("attention.key.", "attn.linears.1."),
-        ("attention.value.", "attn.linears.2."),
+        ("attention.qkv.", "attn.linears.0.", "attn.linears.1.", "attn.linears.2."),
         ("attention.out.", "attn.linears.3."),
         ("feed_forward.first.", "mlp.0."),
         ("feed_forward.second.", "mlp.3."),
@@ -131,11 +129,11 @@ def official_names(model: Gradformer, config: Mapping[str, Any]) -> dict[str, st
     ]
     for number in range(model.config.layers):
         ours, theirs = f"layers.{number}.", f"convs.{number}."
-        prefix += [(ours + a, theirs + b) for a, b in inside]
+        prefix += [(ours + a, *(theirs + b for b in parts)) for a, *parts in inside]
     found = {}
     for name in model.state_dict():
-        ours, theirs = next(pair for pair in prefix if name.startswith(pair[0]))
-        found[name] = theirs + name.removeprefix(ours)
+        start, *parts = next(names for names in prefix if name.startswith(names[0]))
+        found[name] = tuple(part + name.removeprefix(start) for part in parts)
     return found
 
 
@@ -143,7 +141,7 @@ def load_official(state: Mapping[str, Tensor], config: Mapping[str, Any]) -> Gra
     """See :meth:`Gradformer.from_official`."""
     model = official_model(config)
     names = official_names(model, config)
-    missing = [theirs for theirs in names.values() if theirs not in state]
+    missing = [name for theirs in names.values() for name in theirs if name not in state]
     if missing:
         raise InputError(
             f"state: lacks {missing[0]} and {len(missing) - 1} more; is it Gradformer's?"
@@ -151,11 +149,13 @@ def load_official(state: Mapping[str, Tensor], config: Mapping[str, Any]) -> Gra
     own = model.state_dict()
     with torch.no_grad():
         for ours, theirs in names.items():
-            value = state[theirs].view(1, -1) if theirs == "hop" else state[theirs]
-            if value.shape != own[ours].shape:
-                raise InputError(
-                    f"state: {theirs} has shape {list(state[theirs].shape)}, "
-                    f"expected {list(own[ours].shape)}"
-                )
-            own[ours].copy_(value)
+            parts = own[ours].chunk(len(theirs)) if len(theirs) > 1 else (own[ours],)
+            for name, part in zip(theirs, parts):
+                value = state[name].view(1, -1) if name == "hop" else state[name]
+                if value.shape != part.shape:
+                    raise InputError(
+                        f"state: {name} has shape {list(state[name].shape)}, "
+                        f"expected {list(part.shape)}"
+                    )
+                part.copy_(value)
     return model

@@ -181,9 +181,11 @@ class DeepGraph(GraphModel):
         """DeepNorm's start: values, output maps and feed-forward blocks are scaled down."""
         for layer in self.layers:
             assert isinstance(layer, DeepGraphLayer)
-            for linear in (layer.attention.value, layer.attention.out, layer.first, layer.second):
+            for linear in (layer.attention.out, layer.first, layer.second):
                 for parameter in linear.parameters():
                     parameter.mul_(factor)
+            for parameter in layer.attention.qkv.parameters():
+                parameter.chunk(3)[2].mul_(factor)
 
     def rows(self, batch: Batch) -> Rows:
         """All rows of the batch, and which pairs of them attend (as distance bytes)."""

@@ -139,6 +139,7 @@ class StructureAttention(Attention):
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__(width, heads, dropout)
+        del self.qkv
         self.query, self.key, self.value = (nn.Linear(width, width, bias=False) for _ in range(3))
 
     def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:

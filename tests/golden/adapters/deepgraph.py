@@ -14,7 +14,7 @@ from gradformer.graphs.batch import Batch
 from gradformer.zoo.deepgraph import DeepGraph
 from tests.golden.adapters.graphormer import columns, vocabulary
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import match, stored_batch, watch
+from tests.golden.mapping import match, rows_of, stored_batch, watch
 from tests.golden.padded import packed_pairs, packed_rows, table_rows
 
 OFFSET = 10  # codes of one feature column
@@ -147,7 +147,8 @@ def _names(model: DeepGraph) -> dict[str, Ref]:
     for i in range(len(model.layers)):
         parts = {"attention_norm": "self_attn_layer_norm", "norm": "final_layer_norm"}
         parts |= {"first": "fc1", "second": "fc2"}
-        for ours, theirs in {"query": "q", "key": "k", "value": "v", "out": "out"}.items():
-            parts[f"attention.{ours}"] = f"self_attn.{theirs}_proj"
+        parts["attention.out"] = "self_attn.out_proj"
+        maps = [f"{inside}.layers.{i}.self_attn.{name}_proj" for name in "qkv"]
+        names |= rows_of(f"layers.{i}.attention.qkv", maps)
         same |= {f"layers.{i}.{ours}": f"{inside}.layers.{i}.{ref}" for ours, ref in parts.items()}
     return names | match(model, same)

@@ -40,8 +40,8 @@ def _model(case: Case) -> Subject:
     config = case.config
     model = official_model(config).double()
     names = {
-        ours: Ref(theirs, lambda x: x.view(1, -1)) if theirs == "hop" else Ref(theirs)
-        for ours, theirs in official_names(model, config).items()
+        ours: Ref("hop", lambda x: x.view(1, -1)) if first == "hop" else Ref(first, more=(*more,))
+        for ours, (first, *more) in official_names(model, config).items()
     }
     x, edge_attr = leaf(case["x"].view(len(case["x"]), -1)), None
     if "edge_attr" in case:

@@ -135,7 +135,7 @@ def _stack(case: Case, batch: Batch, inputs: dict[str, Tensor]) -> Subject:
         modules |= {"mlp.0": "feed_forward.first", "mlp.3": "feed_forward.second"}
         modules |= {"conv.nn.0": "local.mlp.layers.0", "conv.nn.2": "local.mlp.layers.1"}
         names |= match(layers, {f"{i}.{ours}": f"{i}.{name}" for name, ours in modules.items()})
-        names |= _projections(f"{i}.attention", f"{i}.attn", config["channels"])
+        names |= _projections(f"{i}.attention", f"{i}.attn")
     return Subject(case, layers, names, observe, train, inputs=inputs)
 
 
@@ -167,7 +167,7 @@ def _names(model: GraphGPS, case: Case, tables: list[str], links: list[str]) -> 
         same["head.last"] = f"{head}.1.model"
     for i, layer in enumerate(model.layers):
         ours = f"layers.{i}"
-        names |= _projections(f"{ours}.attention", f"{ours}.self_attn", model.config.width)
+        names |= _projections(f"{ours}.attention", f"{ours}.self_attn")
         modules = {"attention.out": "self_attn.out_proj", "attention_norm": "norm1_attn"}
         modules |= {"feed_forward.first": "ff_linear1", "feed_forward.second": "ff_linear2"}
         modules |= {"norm": "norm2"} | _local_names(layer)
@@ -188,15 +188,9 @@ def _local_names(layer: Any) -> dict[str, str]:
     return names
 
 
-def _projections(ours: str, theirs: str, width: int) -> dict[str, Ref]:
-    """Query, key and value are the three blocks of rows of the reference's one projection."""
-    return {
-        f"{ours}.{name}.{entry}": Ref(
-            f"{theirs}.in_proj_{entry}", lambda x, i=i: x[i * width : (i + 1) * width]
-        )
-        for i, name in enumerate(("query", "key", "value"))
-        for entry in ("weight", "bias")
-    }
+def _projections(ours: str, theirs: str) -> dict[str, Ref]:
+    entries = ("weight", "bias")
+    return {f"{ours}.qkv.{entry}": Ref(f"{theirs}.in_proj_{entry}") for entry in entries}
 
 
 def _tables(case: Case, encoder: str) -> list[str]:

@@ -12,7 +12,7 @@ from gradformer.attention import decay_attention
 from gradformer.graphs.arrays import Schema
 from gradformer.zoo.graphormer import Graphormer
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import match, stored_batch, watch
+from tests.golden.mapping import match, rows_of, stored_batch, watch
 from tests.golden.padded import packed_pairs, packed_rows, table_rows
 
 OFFSET = 512  # codes of one feature column
@@ -124,8 +124,8 @@ def _names(model: Graphormer, case: Case) -> dict[str, Ref]:
     for i in range(len(model.layers)):
         parts = {"attention_norm": "self_attention_norm", "norm": "ffn_norm"}
         parts |= {"first": "ffn.layer1", "second": "ffn.layer2"}
-        for ours, theirs in {"query": "q", "key": "k", "value": "v"}.items():
-            parts[f"attention.{ours}"] = f"self_attention.linear_{theirs}"
+        maps = [f"layers.{i}.self_attention.linear_{name}" for name in "qkv"]
+        names |= rows_of(f"layers.{i}.attention.qkv", maps)
         parts["attention.out"] = "self_attention.output_layer"
         same |= {f"layers.{i}.{ours}": f"layers.{i}.{theirs}" for ours, theirs in parts.items()}
     return names | match(model, same)

@@ -129,12 +129,8 @@ def _names(model: GraphTrans) -> dict[str, Ref]:
     same["norm"] = "transformer_encoder.transformer.norm"
     for i in range(model.config.layers):
         ours, theirs = f"layers.{i}", f"transformer_encoder.transformer.layers.{i}"
-        for number, part in enumerate(("query", "key", "value")):
-            for entry in ("weight", "bias"):
-                names[f"{ours}.attention.{part}.{entry}"] = Ref(
-                    f"{theirs}.self_attn.in_proj_{entry}",
-                    lambda x, number=number: x.chunk(3)[number],
-                )
+        for entry in ("weight", "bias"):
+            names[f"{ours}.attention.qkv.{entry}"] = Ref(f"{theirs}.self_attn.in_proj_{entry}")
         same |= {
             f"{ours}.attention.out": f"{theirs}.self_attn.out_proj",
             f"{ours}.feed_forward.first": f"{theirs}.linear1",

@@ -17,6 +17,7 @@ from tests.golden.mapping import (
     match,
     plain_loss,
     real_pairs,
+    rows_of,
     stored_batch,
     watch,
     watch_weights,
@@ -140,9 +141,10 @@ def _names(case: Case, model: LGIGT) -> dict[str, Ref]:
             for name, dim in weights.items():
                 same[f"blocks.{i}.middle.{'linear' if dim == 2 else 'norm'}"] = name
         ours, theirs = f"blocks.{i}.attend", f"tlayers.{i}"
-        for mine, ref in (("query", "q"), ("key", "k"), ("value", "v"), ("out", "attn_out")):
-            same[f"{ours}.attention.{mine}"] = f"{theirs}.node_self_attention.linear_{ref}"
+        maps = f"{theirs}.node_self_attention.linear_"
+        names |= rows_of(f"{ours}.attention.qkv", [f"{maps}{name}" for name in "qkv"])
         same |= {
+            f"{ours}.attention.out": f"{maps}attn_out",
             f"{ours}.feed_forward.first": f"{theirs}.linear_out1",
             f"{ours}.feed_forward.second": f"{theirs}.linear_out2",
             f"{ours}.attention_norm": f"{theirs}.norm0",
