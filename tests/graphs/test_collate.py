@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import fields, is_dataclass
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from tests.zoo import toys
 
+from gradformer import use_engine
 from gradformer.graphs.arrays import GraphArrays, Schema
 from gradformer.graphs.batch import Batch, batch_distances, sort_edges
 from gradformer.graphs.collate import Capacity, Collator
@@ -87,3 +91,88 @@ def test_graphs_without_any_edge_can_be_padded() -> None:
     padded = make(ids, Capacity(graphs=2, nodes=4, edges=3, largest=2))
     assert int(padded.edges.target_ptr[-1]) == 0
     assert padded.edges.num_edges == 3
+
+
+def odd_graphs(level: str, edges: bool) -> Collator:
+    """Graphs of one node, without edges, with loops and with one-way edges; arrays of all kinds."""
+    draw = np.random.default_rng(0)
+    sizes, links = np.array([1, 7, 3, 1, 60, 2]), np.array([0, 12, 0, 2, 70, 0]) * edges
+    node_ptr, edge_ptr = (np.concatenate([[0], part.cumsum()]) for part in (sizes, links))
+    ends = [draw.integers(0, n, (2, m)) for n, m in zip(sizes, links)]
+    schema = Schema(3, (4,), level, "regression", 1)  # type: ignore[arg-type]
+    nodes, count = int(node_ptr[-1]), int(edge_ptr[-1])
+    arrays = GraphArrays(
+        node_ptr, edge_ptr, np.concatenate(ends, axis=1).astype(np.int32), schema,
+        x=draw.normal(size=(nodes, 3)).astype(np.float32),
+        edge_attr=draw.integers(0, 4, (count, 1)).astype(np.int16),
+        y=draw.normal(size=(nodes if level == "node" else len(sizes), 1)).astype(np.float32),
+    )  # fmt: skip
+    further = {
+        "wide": draw.normal(size=(nodes, 5, 29)),
+        "byte": draw.integers(0, 255, nodes).astype(np.uint8),
+        "flag": draw.random((count, 2)) < 0.5,
+        "whole": draw.integers(0, 9, (len(sizes), 3)),
+    }
+    return Collator(
+        {**pack(arrays, Structure(rwse=4)).arrays, **further},
+        level=level,
+        encodings=("rwse",),
+        node_extras=("wide", "byte"),
+        edge_extras=("flag",),
+        graph_extras=("whole",),
+    )
+
+
+def tensors(value: Any, name: str = "batch") -> dict[str, torch.Tensor]:
+    """Every tensor of a batch by name, with those that a layout makes when asked."""
+    if isinstance(value, torch.Tensor):
+        return {name: value}
+    parts = dict(value) if isinstance(value, dict) else {}
+    if is_dataclass(value):
+        parts = {f.name: getattr(value, f.name) for f in fields(value)}
+        if hasattr(value, "graph_rows"):
+            parts |= {key: getattr(value, key) for key in ("graph", "rows", "graph_rows")}
+    return {k: t for key, part in parts.items() for k, t in tensors(part, f"{name}.{key}").items()}
+
+
+def check_kernel(make: Collator, ids: torch.Tensor, capacity: Capacity | None) -> None:
+    """The kernel gathers the same bytes as plain torch code."""
+    pytest.importorskip("triton")
+    with use_engine("reference"):
+        plain = tensors(make(ids, capacity))
+    with use_engine("fused"):
+        fused = tensors(make(ids, capacity))
+    assert fused.keys() == plain.keys()
+    for name, want in plain.items():
+        assert fused[name].dtype == want.dtype, name
+        assert torch.equal(fused[name], want), name
+
+
+@pytest.mark.parametrize(
+    ("level", "ids", "capacity"),
+    [
+        ("graph", [4, 1, 5, 0, 3, 2], Capacity(graphs=6, nodes=128, edges=90, largest=60)),
+        ("node", [4, 1, -1, -1], Capacity(graphs=4, nodes=67, edges=82, largest=60)),  # all full
+        ("graph", [5, -1, 2, 3], Capacity(graphs=4, nodes=8, edges=70, largest=3)),
+        ("node", [0, 5, 2], Capacity(graphs=3, nodes=7, edges=3, largest=3)),
+        ("graph", [-1, -1], Capacity(graphs=2, nodes=2, edges=2, largest=1)),
+        ("graph", [1, 0, 4], None),
+        ("node", [0, 2], None),
+    ],
+)
+def test_the_kernel_gathers_the_same_bytes(
+    level: str, ids: list[int], capacity: Capacity | None
+) -> None:
+    check_kernel(odd_graphs(level, edges=True), torch.tensor(ids), capacity)
+
+
+def test_the_kernel_takes_more_graphs_than_it_looks_at_at_once() -> None:
+    ids = torch.arange(150) % 3 * 2 - 1  # −1, 1, 3
+    ids = torch.where(ids == 1, 0, ids)
+    capacity = Capacity(graphs=150, nodes=101, edges=110, largest=1)
+    check_kernel(odd_graphs("graph", edges=True), ids, capacity)
+
+
+def test_the_kernel_pads_graphs_without_any_edge() -> None:
+    capacity = Capacity(graphs=2, nodes=9, edges=3, largest=7)
+    check_kernel(odd_graphs("graph", edges=False), torch.tensor([1, 0]), capacity)

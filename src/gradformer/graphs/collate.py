@@ -9,6 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from gradformer.attention.availability import runs_kernels
 from gradformer.attention.layout import Layout, Rows
 from gradformer.graphs.batch import Batch, Edges
 
@@ -63,6 +64,9 @@ class Collator:
             if name in wanted
         }
         self.device = torch.device(device)
+        nodes = int(arrays["node_ptr"][-1])
+        for name, end in (("entering", "target"), ("leaving", "source")):
+            self.data[name] = _before(self.data, end, nodes)
         for name in ("source", "target", "by_source", "edge_attr", *edge_extras):
             value = self.data.get(name)
             if value is not None and not len(value):  # padding needs a row to point at
@@ -79,84 +83,120 @@ class Collator:
     def __call__(self, ids: Tensor, capacity: Capacity | None = None) -> Batch:
         """The batch of graphs ``ids`` [graphs] int64."""
         padded = capacity is not None
-        there = ids.clamp(min=0)
-        nodes, edges = self.sizes(there)
-        if padded:
-            nodes, edges = nodes * (ids >= 0), edges * (ids >= 0)
-        else:
-            capacity = Capacity(
-                len(ids), int(nodes.sum()), int(edges.sum()), int(nodes.max()) if len(ids) else 0
-            )
-        assert capacity is not None
-        first_node, first_edge = self.data["node_ptr"][there], self.data["edge_ptr"][there]
-        node_row, node_ptr, _ = _ragged(first_node, nodes, capacity.nodes)
-        edge_row, edge_ptr, slot = _ragged(first_edge, edges, capacity.edges)
-        edge_row = edge_row.clamp(max=len(self.data["source"]) - 1)
-        layout = Layout(
-            node_ptr.int(),
-            self.data["pair_ptr"][there],
-            ids.int(),
-            capacity.nodes,
-            capacity.largest,
-            padded,
-            self.diameter,
-        )
-        y = self.data.get("y")
-        if y is not None:
-            y = y[there] if self.level == "graph" else y[node_row]
+        if capacity is None:
+            nodes, edges = self.sizes(ids)
+            largest = int(nodes.max()) if len(ids) else 0
+            capacity = Capacity(len(ids), int(nodes.sum()), int(edges.sum()), largest)
+        rows = self._fused if capacity.nodes and runs_kernels(ids) else self._plain
+        layout, links, arrays = rows(ids, capacity, padded)
         return Batch(
             layout,
-            self._edges(ids, edge_row, edge_ptr, slot, node_ptr, capacity, padded),
-            self._rows("x", node_row, layout.rows),
-            self._edge_rows("edge_attr", edge_row),
+            links,
+            arrays.get("x"),
+            arrays.get("edge_attr"),
             self.data.get("distance"),
-            {name: layout.rows.zero_padding(self.data[name][node_row]) for name in self.encodings},
+            {name: arrays[name] for name in self.encodings},
             {
-                **{name: self.data[name][node_row] for name in self.node_extras},
-                **{name: self.data[name][edge_row] for name in self.edge_extras},
-                **{name: self.data[name][there] for name in self.graph_extras},
+                **{name: arrays[name] for name in self.node_extras},
+                **{name: arrays[name] for name in self.edge_extras},
+                **{name: arrays[name] for name in self.graph_extras},
                 **{name: self.data[name] for name in self.pair_extras},
             },
-            y,
+            arrays.get("y"),
         )
 
-    def _rows(self, name: str, index: Tensor, rows: Rows) -> Tensor | None:
-        value = self.data.get(name)
-        if value is None:
-            return None
-        value = value[index]
-        return rows.zero_padding(value) if value.is_floating_point() else value
+    def _names(self) -> tuple[list[str], list[str], list[str]]:
+        """The arrays that are gathered: of graphs, of nodes, of edges."""
+        nodes = ["x", *self.encodings, *self.node_extras]
+        graphs = [*self.graph_extras]
+        (graphs if self.level == "graph" else nodes).append("y")
+        kinds = graphs, nodes, ["edge_attr", *self.edge_extras]
+        graphs, nodes, edges = ([name for name in kind if name in self.data] for kind in kinds)
+        return graphs, nodes, edges
 
-    def _edge_rows(self, name: str, index: Tensor) -> Tensor | None:
-        value = self.data.get(name)
-        return None if value is None else value[index]
+    def _zero(self, name: str) -> bool:
+        """Whether padded rows hold zeros; otherwise some row of the store."""
+        floats = name == "x" and self.data[name].is_floating_point()
+        return floats or name in self.encodings
 
-    def _edges(
-        self,
-        ids: Tensor,
-        edge_row: Tensor,
-        edge_ptr: Tensor,
-        slot: Tensor,
-        node_ptr: Tensor,
-        capacity: Capacity,
-        padded: bool,
-    ) -> Edges:
-        first_node, first_edge = node_ptr[slot], edge_ptr[slot]
+    def _plain(
+        self, ids: Tensor, capacity: Capacity, padded: bool
+    ) -> tuple[Layout, Edges, dict[str, Tensor]]:
+        """Where graphs and edges lie, and the rows of all arrays."""
+        there = ids.clamp(min=0)
+        nodes, edges = (size * (ids >= 0) for size in self.sizes(there))
+        first_node, first_edge = self.data["node_ptr"][there], self.data["edge_ptr"][there]
+        node_row, node_ptr, node_slot = _ragged(first_node, nodes, capacity.nodes)
+        edge_row, edge_ptr, edge_slot = _ragged(first_edge, edges, capacity.edges)
+        edge_row = edge_row.clamp(max=len(self.data["source"]) - 1)
+        layout = self._layout(
+            node_ptr.int(), self.data["pair_ptr"][there], ids.int(), capacity, padded
+        )
+
+        real = torch.arange(capacity.nodes, device=self.device) < node_ptr[-1]
+        begin = {
+            name: torch.where(real, self.data[name][node_row] + edge_ptr[node_slot], edge_ptr[-1])
+            for name in ("entering", "leaving")
+        }
+        begin = {name: torch.cat([value, edge_ptr[-1:]]).int() for name, value in begin.items()}
         place = torch.arange(capacity.edges, device=self.device)
+        before, nodes_before = edge_ptr[edge_slot], node_ptr[edge_slot]
         real = place < edge_ptr[-1]
-        source = torch.where(real, self.data["source"][edge_row] + first_node, 0)
-        target = torch.where(real, self.data["target"][edge_row] + first_node, capacity.nodes - 1)
-        by_source = torch.where(real, self.data["by_source"][edge_row] + first_edge, place)
-        beyond = torch.full_like(source, capacity.nodes)
-        sorted_source = torch.where(real, source[by_source], beyond)
-        return Edges(
+        source = torch.where(real, self.data["source"][edge_row] + nodes_before, 0)
+        target = torch.where(real, self.data["target"][edge_row] + nodes_before, capacity.nodes - 1)
+        by_source = torch.where(real, self.data["by_source"][edge_row] + before, place)
+        found = Edges(
             source.int(),
             target.int(),
-            _begin(torch.where(real, target, beyond), capacity.nodes),
+            begin["entering"],
             by_source.int(),
-            _begin(sorted_source, capacity.nodes),
-            Rows(ids[slot].int(), (place - first_edge).int(), real if padded else None),
+            begin["leaving"],
+            Rows(ids[edge_slot].int(), (place - before).int(), real if padded else None),
         )
+        arrays: dict[str, Tensor] = {}
+        for names, row in zip(self._names(), (there, node_row, edge_row)):
+            arrays |= {name: self.data[name][row] for name in names}
+        for name in arrays:
+            if self._zero(name):
+                arrays[name] = layout.rows.zero_padding(arrays[name])
+        return layout, found, arrays
+
+    def _fused(
+        self, ids: Tensor, capacity: Capacity, padded: bool
+    ) -> tuple[Layout, Edges, dict[str, Tensor]]:
+        """The same, in one kernel."""
+        from gradformer.graphs.gather_kernels import Copied, Index, gather
+
+        index = Index(*(self.data[name] for name in Index._fields))
+        sizes = len(ids), capacity.nodes, capacity.edges
+        names = self._names()
+        copied = [
+            [Copied.of(self.data[name], rows, self._zero(name)) for name in some]
+            for some, rows in zip(names, sizes)
+        ]
+        slots, nodes, edges = gather(ids, index, sizes, *copied)
+        layout = self._layout(slots.node_ptr, slots.pair_ptr, slots.graph_id, capacity, padded)
+        vars(layout).update(  # what it would compute when first asked
+            graph=nodes.graph,
+            rows=Rows(nodes.graph_id, nodes.place, nodes.mask if padded else None),
+            graph_rows=Rows(slots.graph_id, slots.place, slots.mask if padded else None),
+        )
+        found = Edges(
+            edges.source,
+            edges.target,
+            nodes.target_ptr,
+            edges.by_source,
+            nodes.source_ptr,
+            Rows(edges.graph_id, edges.place, edges.mask if padded else None),
+        )
+        every = zip((name for some in names for name in some), (c for some in copied for c in some))
+        return layout, found, {name: item.out for name, item in every}
+
+    def _layout(
+        self, node_ptr: Tensor, pair_ptr: Tensor, graph_id: Tensor, capacity: Capacity, padded: bool
+    ) -> Layout:
+        size = capacity.nodes, capacity.largest
+        return Layout(node_ptr, pair_ptr, graph_id, *size, padded, self.diameter)
 
 
 def _for_kernels(distance: Tensor) -> tuple[Tensor, int]:
@@ -180,7 +220,11 @@ def _ragged(first: Tensor, length: Tensor, capacity: int) -> tuple[Tensor, Tenso
     return row, ptr, slot
 
 
-def _begin(sorted_index: Tensor, nodes: int) -> Tensor:
-    """[nodes + 1]: where the entries of each node begin in an ascending list."""
-    node = torch.arange(nodes + 1, device=sorted_index.device, dtype=sorted_index.dtype)
-    return torch.searchsorted(sorted_index, node, out_int32=True)
+def _before(data: Mapping[str, Tensor], end: str, nodes: int) -> Tensor:
+    """[nodes] int32: how many edges of its graph have their ``end`` at nodes before each node."""
+    node, node_ptr, edge_ptr = data[end], data["node_ptr"], data["edge_ptr"]
+    first = node_ptr[:-1].int().repeat_interleave(edge_ptr.diff(), output_size=len(node))
+    count = torch.zeros(nodes, dtype=torch.int32, device=node.device)
+    count.index_add_(0, node + first, torch.ones_like(first))
+    before = count.cumsum(0, dtype=torch.int32) - count
+    return before - edge_ptr[:-1].int().repeat_interleave(node_ptr.diff(), output_size=nodes)
