@@ -96,12 +96,12 @@ def _caller() -> Place:
 def launches(case: Case) -> Launches:
     """Count one step of a case."""
     data, recipe = prepared(case)
-    captured = CapturedTrial(Trial(0, recipe, data, data.collator("meta")))
-    body = captured.step(captured.capacity(0))
     counter = Launches()
     torch.is_autocast_enabled = lambda *device: False  # it does not know meta tensors
     availability.why_no_triton = operation.why_no_triton = lambda device: None
     JITFunction.run = lambda self, *args, **options: counter.add(self.fn.__name__)
+    captured = CapturedTrial(Trial(0, recipe, data, data.collator("meta")))
+    body = captured.step(captured.capacity(0))
     with counter:
         body()
     return counter

@@ -8,6 +8,7 @@ from torch import Tensor
 from gradformer.errors import choice
 
 OPTIMIZERS = ("adam", "adamw")
+CLIP_EPS = 1e-6  # keeps the clipping of a zero gradient finite
 
 
 class Adam:
@@ -57,5 +58,5 @@ class Adam:
 def clip_(grad: Tensor, limit: float) -> Tensor:
     """Scale ``grad`` in place to a norm of at most ``limit``; returns the norm it had, 0-d."""
     norm: Tensor = torch.linalg.vector_norm(grad)
-    grad.mul_((limit / (norm + 1e-6)).clamp(max=1.0))
+    grad.mul_((limit / (norm + CLIP_EPS)).clamp(max=1.0))
     return norm

@@ -7,6 +7,7 @@ import contextlib
 import torch
 from torch import Tensor
 
+from gradformer.attention.availability import runs_kernels
 from gradformer.attention.layout import Rows
 from gradformer.graphs.batch import Batch
 from gradformer.graphs.collate import Capacity, Collator
@@ -65,6 +66,11 @@ class Step:
         self.average = weights.vector.clone() if options.ema else None
         self.count = torch.zeros((), dtype=torch.int64, device=device)
         self._seed = torch.tensor(seed, dtype=torch.int64, device=device)
+        self._fused = None
+        if runs_kernels(weights.vector):
+            from gradformer.training.fused_update import FusedUpdate
+
+            self._fused = FusedUpdate(self.optimizer, schedule, options.clip, options.ema, device)
         self._scale = None
         if scale is not None:
             self._scale = torch.tensor([scale.mean, scale.std], device=device)
@@ -89,7 +95,7 @@ class Step:
         self.weights.set_grad(grads)
         if is_shared():
             torch.distributed.all_reduce(self.weights.grad)
-        self._update()
+        self.update()
         return total(share.detach())
 
     def _targets(self, batch: Batch, rows: Rows) -> Tensor:
@@ -104,8 +110,12 @@ class Step:
         return torch.where(known.view(-1, *(1,) * (y.dim() - 1)), y, missing)
 
     @torch.no_grad()
-    def _update(self) -> None:
+    def update(self) -> None:
+        """Change the weights by the gradient at ``weights.grad``, and count the step."""
         grad, vector = self.weights.grad, self.weights.vector
+        if self._fused is not None:
+            self._fused(vector, grad, self.count, self.average)
+            return
         if self.options.clip:
             clip_(grad, self.options.clip)
         rate = self.schedule(self.count)
