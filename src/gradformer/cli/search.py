@@ -35,6 +35,9 @@ def search(
     ] = None,
     samples: Annotated[int, typer.Option(min=1, help="Candidates to begin with.")] = 9,
     method: Annotated[str, typer.Option(help="halving or random.")] = "halving",
+    finalists: Annotated[
+        int, typer.Option(min=1, help="Candidates that halving trains in full.")
+    ] = 1,
     ranges: Annotated[
         list[str] | None,
         typer.Option(
@@ -53,6 +56,10 @@ def search(
     ] = None,
     resume: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Continue a search that was stopped.")
+    ] = None,
+    budget: Annotated[
+        float | None,
+        typer.Option(min=0.0, metavar="MINUTES", help="Stop and save after so long."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 0,
     smiles: Smiles = None,
@@ -77,9 +84,13 @@ def search(
 
     Example: [bold]gradformer train mutag --recipe runs/search-mutag/best.yaml --trials 10[/bold]
     """
+    import signal
+
+    from gradformer.training.loop import StoppedError
     from gradformer.training.search import Attempt, load_plan
     from gradformer.training.search import search as carry_out
 
+    began = time.monotonic()
     console = Console(stderr=True)
 
     def tell(attempt: Attempt) -> None:
@@ -99,10 +110,18 @@ def search(
         changes = [*(settings or []), f"trials={smoke_trials(trials)}", *smoke_settings()]
         changes += [] if split is None else [f"data.split={split}"]
         reading = reading_options(smiles, target, task, level, split_column, skip_invalid)
-        plan = _plan(data, recipe, model, changes, ranges, samples, method, seed, reading, mirror)
+        options = {"samples": samples, "method": method, "finalists": finalists, "seed": seed}
+        plan = _plan(data, recipe, model, changes, ranges, options, reading, mirror)
         stamp = time.strftime("%Y%m%d-%H%M%S")
         folder = out or Path("runs") / f"search-{Path(data).name.split('.')[0]}-{stamp}"
-    found = carry_out(plan, folder, device=device, tell=tell)
+    until = None if budget is None else began + 60 * budget
+    try:
+        found = carry_out(plan, folder, device=device, until=until, tell=tell)
+    except StoppedError as stopped:
+        if stopped.signal != signal.SIGALRM:
+            raise
+        typer.echo(str(stopped), err=True)
+        return
     typer.echo(f"best     {' '.join(found.settings)}")
     typer.echo(f"recipe   {found.folder / 'best.yaml'}")
 
@@ -113,9 +132,7 @@ def _plan(
     model: str | None,
     changes: list[str],
     ranges: list[str] | None,
-    samples: int,
-    method: str,
-    seed: int,
+    options: dict[str, Any],
     reading: dict[str, Any],
     mirror: Path | None,
 ) -> Any:
@@ -129,9 +146,7 @@ def _plan(
         data,
         load_recipe(name, model=model, settings=changes),
         space,
-        method=method,
-        samples=samples,
-        seed=seed,
+        **options,
         reading=reading,
         mirror=None if mirror is None else str(mirror.absolute()),
     )

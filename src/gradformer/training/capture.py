@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from gradformer.training.trial import Trial
 
 NODES, EDGES = 64, 256  # capacities are multiples of these
+AHEAD = 50
+"""Epochs that one capacity looks ahead: padding costs less than recording the step again."""
 PREDICT_NODES = 1 << 15  # node rows of a batch when predicting
 
 
@@ -86,8 +88,9 @@ def capture(trials: list[Trial]) -> str | None:
 class CapturedTrial:
     """The steps of a trial's epochs, and its predictions for fixed lists of graphs.
 
-    The capacity of an epoch is the largest batch of the trial's epochs so far, rounded up: a
-    function of its seed alone, so that a resumed trial pads as the uninterrupted one did.
+    The capacity of an epoch is the largest batch of the trial's epochs up to the next multiple of
+    :data:`AHEAD`, rounded up: a function of recipe and seed alone, so that a resumed trial pads as
+    the uninterrupted one did.
     """
 
     def __init__(self, trial: Trial) -> None:
@@ -110,10 +113,12 @@ class CapturedTrial:
         return torch.cuda.Stream(self.trial.collator.device)
 
     def capacity(self, epoch: int) -> Capacity:
-        """Of the batches of ``epoch`` and all before it."""
+        """Of the batches of ``epoch``, of those before it, and of the next ones."""
         graphs = self.trial.data.graphs(self.trial.parts.train)
-        while len(self._capacities) <= epoch:
-            batches = self.trial.order(len(self._capacities))
+        while len(self._capacities) <= epoch // AHEAD:
+            first = AHEAD * len(self._capacities)
+            last = min(first + AHEAD, self.trial.recipe.train.epochs)
+            batches = [ids for k in range(first, last) for ids in self.trial.order(k)]
             nodes = max(int(self._nodes[ids].sum()) for ids in batches)
             edges = max(int(self._edges[ids].sum()) for ids in batches)
             before = self._capacities[-1] if self._capacities else Capacity(0, 0, 0, 0)
@@ -125,7 +130,7 @@ class CapturedTrial:
                     int(self._nodes[graphs].max()),
                 )
             )
-        return self._capacities[epoch]
+        return self._capacities[epoch // AHEAD]
 
     def begin(self) -> None:
         """Put the graph numbers of the present epoch on the device; record the step if need be."""

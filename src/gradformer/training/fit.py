@@ -5,9 +5,9 @@ from __future__ import annotations
 import fcntl
 import shutil
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from gradformer.training.files import replace_file, replace_json, writing
 from gradformer.training.keepsakes import save_examples
 from gradformer.training.recipe import Recipe, load_recipe, recipe_names
 from gradformer.training.run import Run, describe_data
-from gradformer.training.trials import SAVE_EVERY, Trials, summary
+from gradformer.training.trials import SAVE_EVERY, Trials, summary, train_all
 
 OWN = "own"
 """The recipe for a user's own graphs."""
@@ -82,11 +82,11 @@ def fit(
         if is_first():
             _make(folder, overwrite)
         with _held(folder):
-            if is_first():
-                describe_data(folder / "data.json", material, origin)
-                save_examples(folder, material, recipe.seed)
-                replace_file(folder / "recipe.yaml", recipe.to_yaml())
-            return _train(folder, recipe, material, where, save_every, tensorboard, quiet, until)
+            _describe(folder, recipe, material, origin)
+            whole = Trials(
+                folder, recipe, material, where, save_every=save_every, tensorboard=tensorboard
+            )
+            return _train([whole], until, quiet)[0]
 
 
 def resume(
@@ -108,9 +108,43 @@ def resume(
     where = find_device(device)
     with joined(where), _precision(run.recipe.train.precision), _held(run.folder):
         material = again(run, mirror, data)
-        return _train(
-            run.folder, run.recipe, material, where, save_every, tensorboard, quiet, until
+        trials = Trials(
+            run.folder, run.recipe, material, where, save_every=save_every, tensorboard=tensorboard
         )
+        return _train([trials], until, quiet)[0]
+
+
+@dataclass(frozen=True)
+class Job:
+    """A recipe to be trained on prepared data, in a folder that is new or was begun by it."""
+
+    folder: Path
+    recipe: Recipe
+    data: TrainingData
+
+
+def fit_together(
+    jobs: Sequence[Job], *, device: str = "auto", until: float | None = None
+) -> list[Run]:
+    """Train several recipes on one device with the trials of all side by side.
+
+    Each is begun, or continued where it was, and gives the bits that it gives alone; all have the
+    same ``train.precision``. Nothing is shown.
+    """
+    where = find_device(device)
+    (precision,) = {job.recipe.train.precision for job in jobs}
+    with joined(where), _precision(precision), ExitStack() as held:
+        runs = []
+        for job in jobs:
+            begun = (job.folder / "recipe.yaml").is_file()
+            if not begun and is_first():
+                shutil.rmtree(job.folder, ignore_errors=True)  # of a process that ended before
+                _make(job.folder, overwrite=False)
+            held.enter_context(_held(job.folder))
+            if not begun:
+                _describe(job.folder, job.recipe, job.data, {"kind": "objects"})
+            runs.append(Trials(job.folder, job.recipe, job.data, where, tensorboard=False))
+        return _train(runs, until, quiet=True)
 
 
 def again(run: Run, mirror: str | Path | None = None, data: Any = None) -> TrainingData:
@@ -127,30 +161,22 @@ def again(run: Run, mirror: str | Path | None = None, data: Any = None) -> Train
     return material
 
 
-def _train(
-    folder: Path,
-    recipe: Recipe,
-    data: TrainingData,
-    device: torch.device,
-    save_every: float,
-    tensorboard: bool,
-    quiet: bool,
-    until: float | None,
-) -> Run:
-    trials = Trials(
-        folder,
-        recipe,
-        data,
-        device,
-        save_every=save_every,
-        tensorboard=tensorboard,
-        quiet=quiet,
-        until=until,
-    )
-    results = trials.run()
+def _describe(folder: Path, recipe: Recipe, data: TrainingData, origin: dict[str, Any]) -> None:
+    """What a run is, before anything is trained; the recipe comes last."""
     if is_first():
-        replace_json(folder / "results.json", summary(results, data.metric))
-    return Run.load(folder)
+        describe_data(folder / "data.json", data, origin)
+        save_examples(folder, data, recipe.seed)
+        replace_file(folder / "recipe.yaml", recipe.to_yaml())
+
+
+def _train(runs: Sequence[Trials], until: float | None, quiet: bool) -> list[Run]:
+    train_all(runs, until, quiet)
+    for run in runs:
+        results = run.results()
+        if is_first():
+            metric = run.trials[0].data.metric
+            replace_json(run.folder / "results.json", summary(results, metric))
+    return [Run.load(run.folder) for run in runs]
 
 
 def prepare(

@@ -128,21 +128,22 @@ def train_epoch(trials: list[Trial], stop: Stop) -> bool:
 
 def _replay_epoch(trials: list[tuple[Trial, CapturedTrial]], stop: Stop) -> bool:
     """All trials a step at a time, each on its stream; nothing is waited for but now and then."""
-    done = {trial.number: len(trial.losses) for trial, _ in trials}
+    done = {trial: len(trial.losses) for trial, _ in trials}
+    steps = {trial: trial.steps_per_epoch for trial, _ in trials}
     for _, captured in trials:
         captured.begin()
     going = True
-    while going and any(done[trial.number] < trial.steps_per_epoch for trial, _ in trials):
+    while going and done != steps:
         for _ in range(PATIENCE):
             for trial, captured in trials:
-                if done[trial.number] < trial.steps_per_epoch:
+                if done[trial] < steps[trial]:
                     captured.advance()
-                    done[trial.number] += 1
+                    done[trial] += 1
         trials[0][1].stream.synchronize()  # so that a signal is not heard only at the end
         going = not stop.agreed()
     for trial, captured in trials:
-        captured.finish(done[trial.number])
-    return all(done[trial.number] == trial.steps_per_epoch for trial, _ in trials)
+        captured.finish(done[trial])
+    return done == steps
 
 
 def own_share(ids: Tensor) -> tuple[Tensor, Capacity | None]:

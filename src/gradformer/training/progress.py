@@ -31,7 +31,7 @@ class Display:
         self._bars: Progress | None = None
         self._last_line = 0.0
         self._began = time.monotonic()
-        self._first = {trial.number: trial.progress.epoch for trial in trials}
+        self._first = {trial: trial.progress.epoch for trial in trials}
         self._rows = {}
         if quiet or not self._console.is_terminal:
             return
@@ -44,7 +44,7 @@ class Display:
             console=self._console,
         )
         for trial in trials:
-            self._rows[trial.number] = self._bars.add_task(
+            self._rows[trial] = self._bars.add_task(
                 "",
                 total=trial.recipe.train.epochs,
                 completed=trial.progress.epoch,
@@ -65,7 +65,7 @@ class Display:
         """Show the epoch that a trial has finished."""
         text = describe(trial, record)
         if self._bars is not None:
-            row = self._rows[trial.number]
+            row = self._rows[trial]
             self._bars.update(row, completed=trial.progress.epoch, text=text)
             if trial.progress.status == "finished":
                 self._bars.update(row, total=trial.progress.epoch)
@@ -86,7 +86,7 @@ class Display:
         )
 
     def _left(self, trial: Trial) -> float:
-        done = trial.progress.epoch - self._first[trial.number]
+        done = trial.progress.epoch - self._first[trial]
         took = time.monotonic() - self._began
         return took / max(done, 1) * (trial.recipe.train.epochs - trial.progress.epoch)
 

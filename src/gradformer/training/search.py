@@ -1,8 +1,9 @@
 """Search over the ranges that a recipe states: random, or with successive halving.
 
 Halving begins with many candidates and few epochs; the best third by validation goes on with three
-times as many, until one has been trained in full. The test part stays closed: to a candidate it is
-replaced by the validation part, so that no file of a search knows a test score.
+times as many, until one (or ``finalists``) has been trained in full. On a GPU the candidates of a
+rung are trained side by side. The test part stays closed: to a candidate it is replaced by the
+validation part, so that no file of a search knows a test score.
 
 ``<folder>/plan.json`` what is searched · ``record.jsonl`` a line for each attempt ·
 ``attempts/<rung>-<candidate>/`` its run · ``best.yaml`` the winner, for ``train --recipe``.
@@ -13,16 +14,18 @@ from __future__ import annotations
 import json
 import math
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.splits import Split
 from gradformer.training.data import TrainingData, structure_for
+from gradformer.training.distributed import find_device
 from gradformer.training.files import read_json, replace_file, replace_json, writing
-from gradformer.training.fit import fit, prepare, resume
+from gradformer.training.fit import Job, fit_together, prepare
 from gradformer.training.loop import StoppedError
 from gradformer.training.recipe import Recipe
 from gradformer.training.run import Run
@@ -30,6 +33,8 @@ from gradformer.training.run import Run
 METHODS = ("halving", "random")
 REDUCTION = 3
 """Of the candidates of a rung one in so many goes on, with so many times the epochs."""
+SIDE_BY_SIDE = 32
+"""Most trials that share a GPU."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +46,7 @@ class Plan:
     space: Mapping[str, Sequence[Any]]
     method: str = "halving"
     samples: int = 9
+    finalists: int = 1
     seed: int = 0
     reading: Mapping[str, Any] | None = None
     mirror: str | None = None
@@ -57,8 +63,9 @@ class Plan:
                 raise ConfigError(f"{name}: the range holds no value")
             for value in values:  # an impossible value is said before anything is trained
                 self.recipe.change(f"{name}={value}")
-        if self.samples < 1:
-            raise ConfigError(f"samples: got {self.samples}, expected at least 1")
+        for name in ("samples", "finalists"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}: got {getattr(self, name)}, expected at least 1")
 
     def candidates(self) -> list[tuple[str, ...]]:
         """Different settings, drawn from ``seed``; all there are if they are no more than asked."""
@@ -85,8 +92,8 @@ class Plan:
         if self.method == "random":
             return [(count, epochs)]
         counts = [count]
-        while counts[-1] > 1:
-            counts.append(max(counts[-1] // REDUCTION, 1))
+        while counts[-1] > self.finalists:
+            counts.append(max(counts[-1] // REDUCTION, self.finalists))
         last = len(counts) - 1
         return [
             (number, max(round(epochs / REDUCTION ** (last - rung)), 1))
@@ -100,6 +107,7 @@ class Plan:
             "space": {name: list(values) for name, values in self.space.items()},
             "method": self.method,
             "samples": self.samples,
+            "finalists": self.finalists,
             "seed": self.seed,
             "reading": dict(self.reading or {}),
             "mirror": self.mirror,
@@ -138,9 +146,14 @@ def search(
     folder: str | Path,
     *,
     device: str = "auto",
+    until: float | None = None,
     tell: Callable[[Attempt], None] = lambda attempt: None,
 ) -> Found:
-    """Carry out ``plan`` in ``folder``; a search that was stopped there goes on where it was."""
+    """Carry out ``plan`` in ``folder``; a search that was stopped there goes on where it was.
+
+    Raises :class:`StoppedError` after saving if a signal asks to stop, or at ``until`` (on the
+    monotonic clock; then its signal is SIGALRM).
+    """
     folder = Path(folder)
     _begin(plan, folder)
     open_data = _Opened(plan)
@@ -149,27 +162,29 @@ def search(
     attempts: list[Attempt] = []
     for rung, (count, epochs) in enumerate(plan.rungs()):
         alive = alive[:count]
+        recipes = {c: _shortened(plan.recipe.change(*candidates[c]), epochs) for c in alive}
+        places = {c: folder / "attempts" / f"{rung}-{c}" for c in alive}
         made = []
-        for candidate in alive:
-            recipe = _shortened(plan.recipe.change(*candidates[candidate]), epochs)
-            place = folder / "attempts" / f"{rung}-{candidate}"
-            run = _attempt(place, recipe, open_data, device, folder)
-            outcome = run.results
-            made.append(
-                Attempt(
-                    rung,
-                    candidate,
-                    candidates[candidate],
-                    epochs,
-                    outcome["metric"],
-                    outcome["val"]["mean"],
-                    outcome["val"]["std"],
+        for group in _groups(recipes, places, find_device(device).type == "cuda"):
+            jobs = [Job(places[c], recipes[c], open_data(recipes[c])) for c in group]
+            for candidate, run in zip(group, _train(jobs, device, until, folder)):
+                outcome = run.results
+                made.append(
+                    Attempt(
+                        rung,
+                        candidate,
+                        candidates[candidate],
+                        epochs,
+                        outcome["metric"],
+                        outcome["val"]["mean"],
+                        outcome["val"]["std"],
+                    )
                 )
-            )
-            attempts.append(made[-1])
-            _record(folder, attempts)
-            tell(made[-1])
+                attempts.append(made[-1])
+                _record(folder, attempts)
+                tell(made[-1])
         sign = 1 if outcome["lower_is_better"] else -1
+        made.sort(key=lambda attempt: alive.index(attempt.candidate))
         ranked = sorted(made, key=lambda a: math.inf if a.val is None else sign * a.val)
         alive = [attempt.candidate for attempt in ranked]
     if ranked[0].val is None:
@@ -204,15 +219,27 @@ def _begin(plan: Plan, folder: Path) -> None:
     replace_json(path, plan.to_dict())
 
 
-def _attempt(place: Path, recipe: Recipe, open_data: _Opened, device: str, folder: Path) -> Run:
-    """The finished run of one attempt: as it is there, continued, or trained."""
-    if (place / "results.json").is_file():
-        return Run.load(place)
-    options: dict[str, Any] = {"device": device, "tensorboard": False, "quiet": True}
+def _groups(
+    recipes: Mapping[int, Recipe], places: Mapping[int, Path], on_gpu: bool
+) -> Iterator[list[int]]:
+    """Which candidates are trained together: those that are done, then on a GPU as many as may
+    share it, of one precision (which is set for a whole process), else one by one."""
+    done = [c for c in recipes if (places[c] / "results.json").is_file()]
+    if done:
+        yield done
+    left = sorted(recipes.keys() - done, key=lambda c: recipes[c].train.precision)
+    for _, group in groupby(left, lambda c: recipes[c].train.precision):
+        same = list(group)
+        most = max(SIDE_BY_SIDE // recipes[same[0]].trials, 1) if on_gpu else 1
+        yield from (same[first : first + most] for first in range(0, len(same), most))
+
+
+def _train(jobs: list[Job], device: str, until: float | None, folder: Path) -> list[Run]:
+    """The finished runs of attempts: as they are there, continued, or trained."""
+    if all((job.folder / "results.json").is_file() for job in jobs):
+        return [Run.load(job.folder) for job in jobs]
     try:
-        if (place / "recipe.yaml").is_file():
-            return resume(place, open_data(recipe), **options)
-        return fit(open_data(recipe), recipe=recipe, out=place, **options)
+        return fit_together(jobs, device=device, until=until)
     except StoppedError as stopped:
         raise StoppedError(
             f"stopped and saved; continue: gradformer search --resume {folder}", stopped.signal

@@ -1,9 +1,12 @@
-"""All trials of a run, side by side: begun or continued, trained, tested once, written down."""
+"""All trials of a run, side by side: begun or continued, trained, tested once, written down.
+
+Several runs can share the device: then the trials of all of them are side by side.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,8 +41,6 @@ class Trials:
         device: where.
         save_every: seconds between checkpoints.
         tensorboard: write curves for TensorBoard too.
-        quiet: show nothing.
-        until: when to stop and save, on the monotonic clock.
     """
 
     def __init__(
@@ -51,62 +52,50 @@ class Trials:
         *,
         save_every: float = SAVE_EVERY,
         tensorboard: bool = True,
-        quiet: bool = False,
-        until: float | None = None,
     ) -> None:
-        self.folder, self.recipe, self.device, self.until = folder, recipe, device, until
-        self.save_every, self.tensorboard, self.quiet = save_every, tensorboard, quiet
+        self.folder, self.recipe, self.device = folder, recipe, device
+        self.save_every, self.tensorboard = save_every, tensorboard
         self.writes = is_first()  # processes that share a batch have the same state
         collator = data.collator(device)
         self.trials = [Trial(number, recipe, data, collator) for number in range(recipe.trials)]
-        self._saved: dict[int, float] = {}
-
-    def run(self) -> list[dict[str, Any]]:
-        """Train what is left to train; gives the result of every trial.
-
-        Raises :class:`StoppedError` after saving if a signal or the clock asks to stop.
-        """
         for trial in self.trials:
             load_checkpoint(self._of(trial), trial)
-        changes = self._changes()
-        recorder = self._recorder()
-        waiting = [trial for trial in self.trials if not self._result_path(trial).exists()]
-        try:
-            with (
-                Stop(self.until).listening() as stop,
-                Display(waiting, self.quiet or not self.writes) as show,
-            ):
+        self.waiting = [trial for trial in self.trials if not self._result_path(trial).exists()]
+        self.changes = self._changes()
+        self._recorder = self._open_record()
+        self._saved: dict[int, float] = {}
 
-                def on_epoch(trial: Trial, record: Mapping[str, Any]) -> None:
-                    if recorder is not None:
-                        recorder.epoch(trial.number, record)
-                    show.epoch(trial, record)
-                    ended = trial.progress.status != "training"
-                    if ended or self._due(trial):
-                        self._save(trial, recorder)
-                    if ended:
-                        self._finish(trial, recorder)
+    def prepare(self) -> str | None:
+        """Make ready to train; gives the reason why steps are not captured, if they are not."""
+        for trial in self.waiting:  # ended, but killed before its result was written
+            if trial.progress.status != "training":
+                self._finish(trial)
+        if self.device.type != "cuda":
+            return None
+        return capture([t for t in self.waiting if t.progress.status == "training"])
 
-                if changes:
-                    show.say(f"other than at the start of the run: {changes}; bits may differ")
-                for trial in waiting:  # ended, but killed before its result was written
-                    if trial.progress.status != "training":
-                        self._finish(trial, recorder)
-                if self.device.type == "cuda":
-                    reason = capture([t for t in waiting if t.progress.status == "training"])
-                    if reason is not None:
-                        show.say(f"steps are not captured as CUDA graphs: {reason}")
-                if not train(waiting, on_epoch, stop):
-                    for trial in waiting:
-                        self._save(trial, recorder)
-                    assert stop.signal is not None
-                    raise StoppedError(
-                        f"stopped and saved; continue: gradformer train --resume {self.folder}",
-                        stop.signal,
-                    )
-        finally:
-            if recorder is not None:
-                recorder.close()
+    def note(self, trial: Trial, record: Mapping[str, Any]) -> None:
+        """Write down an epoch of one of the trials, save it if it is time, test it if it ended."""
+        if self._recorder is not None:
+            self._recorder.epoch(trial.number, record)
+        ended = trial.progress.status != "training"
+        if ended or self._due(trial):
+            self._save(trial)
+        if ended:
+            self._finish(trial)
+
+    def save(self) -> None:
+        """Checkpoints of all that has not ended."""
+        for trial in self.waiting:
+            self._save(trial)
+
+    def close(self) -> None:
+        """Nothing more is written down."""
+        if self._recorder is not None:
+            self._recorder.close()
+
+    def results(self) -> list[dict[str, Any]]:
+        """The result of every trial, all of which have ended."""
         written = [read_json(self._result_path(t)) for t in self.trials] if self.writes else []
         results: list[dict[str, Any]] = from_first(written)
         return results
@@ -121,9 +110,9 @@ class Trials:
         now = time.monotonic()
         return now - self._saved.setdefault(trial.number, now) >= self.save_every
 
-    def _save(self, trial: Trial, recorder: Recorder | None) -> None:
-        if recorder is not None:
-            recorder.sync()
+    def _save(self, trial: Trial) -> None:
+        if self._recorder is not None:
+            self._recorder.sync()
             save_checkpoint(self._of(trial), trial)
         self._saved[trial.number] = time.monotonic()
 
@@ -135,13 +124,13 @@ class Trials:
             return ""
         return ", ".join(name for name in _DECISIVE if before.get(name) != now[name])
 
-    def _recorder(self) -> Recorder | None:
+    def _open_record(self) -> Recorder | None:
         if not self.writes:
             return None
         path = self.folder / "record.jsonl"
         began = not path.exists()
         if not began:
-            truncate(path, {trial.number: trial.progress.epoch for trial in self.trials})
+            truncate(path, {trial.number: self._epochs(trial) for trial in self.trials})
         recorder = Recorder(path, self.tensorboard)
         about = self.trials[0].data.about
         header = {
@@ -157,11 +146,16 @@ class Trials:
                 recorder.write("result", **read_json(self._result_path(trial)))
         return recorder
 
-    def _finish(self, trial: Trial, recorder: Recorder | None) -> None:
+    def _epochs(self, trial: Trial) -> int:
+        """Epochs that are done; of a trial with a result even where its checkpoint is gone."""
+        path = self._result_path(trial)
+        return int(read_json(path)["epochs"]) if path.exists() else trial.progress.epoch
+
+    def _finish(self, trial: Trial) -> None:
         """Test the selected weights, once, and write weights and result."""
         answers = answers_of(trial)
         result = outcome(trial, answers)
-        if recorder is None:
+        if self._recorder is None:
             return
         folder = self._of(trial)
         with writing(folder), trial.selected() as model:
@@ -171,7 +165,43 @@ class Trials:
         if answers is not None:
             save_answers(folder, answers)
         replace_json(self._result_path(trial), result)
-        recorder.write("result", **result)
+        self._recorder.write("result", **result)
+
+
+def train_all(runs: Sequence[Trials], until: float | None = None, quiet: bool = False) -> None:
+    """Train what is left of ``runs``, all trials side by side; a run's bits are those of it alone.
+
+    Raises :class:`StoppedError` after saving if a signal asks to stop, or the monotonic clock at
+    ``until``. Shows nothing if ``quiet``.
+    """
+    owner = {trial: run for run in runs for trial in run.waiting}
+    try:
+        with (
+            Stop(until).listening() as stop,
+            Display(list(owner), quiet or not is_first()) as show,
+        ):
+
+            def on_epoch(trial: Trial, record: Mapping[str, Any]) -> None:
+                show.epoch(trial, record)
+                owner[trial].note(trial, record)
+
+            for run in runs:
+                if run.changes:
+                    show.say(f"other than at the start of the run: {run.changes}; bits may differ")
+                reason = run.prepare()
+                if reason is not None:
+                    show.say(f"steps are not captured as CUDA graphs: {reason}")
+            if not train(list(owner), on_epoch, stop):
+                for run in runs:
+                    run.save()
+                assert stop.signal is not None
+                raise StoppedError(
+                    f"stopped and saved; continue: gradformer train --resume {runs[0].folder}",
+                    stop.signal,
+                )
+    finally:
+        for run in runs:
+            run.close()
 
 
 def answers_of(trial: Trial) -> Answers | None:

@@ -1,0 +1,65 @@
+"""Several recipes side by side: each gives the bits that it gives alone, stopped or not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from safetensors.numpy import load_file
+
+from gradformer.training.fit import Job, fit, fit_together
+from gradformer.training.loop import Stop, StoppedError
+from gradformer.training.run import Run
+from gradformer.training.search import _groups
+from tests.training import toy
+
+RECIPES = [
+    toy.RECIPE.change("trials=2", "train.epochs=2"),
+    toy.RECIPE.change("train.epochs=3", "train.batch_size=5", "model.decay=0.3"),
+]
+
+
+def jobs(root: Path) -> list[Job]:
+    return [Job(root / str(k), recipe, toy.data(recipe)) for k, recipe in enumerate(RECIPES)]
+
+
+def same(one: Run, two: Run) -> bool:
+    names = [f"trials/{trial}/model.safetensors" for trial in one.trials]
+    pairs = [(load_file(one.folder / n), load_file(two.folder / n)) for n in names]
+    return one.results == two.results and all(
+        (a[key] == b[key]).all() for a, b in pairs for key in a
+    )
+
+
+def test_each_recipe_has_its_own_bits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    alone = [
+        fit(job.data, recipe=job.recipe, out=job.folder, device="cpu", quiet=True)
+        for job in jobs(tmp_path / "alone")
+    ]
+    together = fit_together(jobs(tmp_path / "together"), device="cpu")
+    assert all(same(*pair) for pair in zip(alone, together))
+    asked, agreed = [0], Stop.agreed
+
+    def soon(self: Stop) -> bool:
+        asked[0] += 1
+        self.until = 0.0 if asked[0] == 9 else None
+        return agreed(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Stop, "agreed", soon)
+        with pytest.raises(StoppedError):
+            fit_together(jobs(tmp_path / "stopped"), device="cpu")
+    assert not (tmp_path / "stopped" / "0" / "results.json").exists()
+    resumed = fit_together(jobs(tmp_path / "stopped"), device="cpu")
+    assert all(same(*pair) for pair in zip(alone, resumed))
+
+
+def test_a_gpu_is_shared_by_candidates_of_one_precision(tmp_path: Path) -> None:
+    recipe = toy.RECIPE.change("trials=8")
+    recipes = dict.fromkeys(range(6), recipe)
+    recipes |= {7: recipe.change("train.precision=bf16"), 8: recipe}
+    places = {number: tmp_path / str(number) for number in recipes}
+    places[1].mkdir()
+    (places[1] / "results.json").write_text("{}")
+    assert list(_groups(recipes, places, on_gpu=True)) == [[1], [7], [0, 2, 3, 4], [5, 8]]
+    assert list(_groups(recipes, places, on_gpu=False))[1:3] == [[7], [0]]
