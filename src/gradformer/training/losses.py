@@ -12,12 +12,14 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from gradformer.attention.availability import runs_kernels
 from gradformer.errors import ConfigError, choice
 from gradformer.graphs.arrays import Task
-from gradformer.model.parallel import total
+from gradformer.model.parallel import is_shared, total
 
 LOSSES = ("auto", "cross_entropy", "l1", "mse")
 CLASS_WEIGHTS = ("none", "batch", "balanced")
+MOST_FUSED_OUTPUTS = 1024
 
 
 def loss_name(loss: str, task: Task, metric: str) -> str:
@@ -39,7 +41,8 @@ class Objective:
 
     ``batch`` weights are those of *Benchmarking GNNs*: class c weighs :math:`(V - n_c)/V`, with
     :math:`n_c` of the batch's V labels. ``balance`` are fixed weights from the training split: one
-    for each class, or for binary targets the weight of a positive.
+    for each class, or for binary targets the weight of a positive. ``scale`` is mean and standard
+    deviation [2] of the targets of a regression, which learns them in that unit.
     """
 
     loss: str
@@ -47,6 +50,7 @@ class Objective:
     outputs: int
     batch_weights: bool = False
     balance: Tensor | None = None
+    scale: Tensor | None = None
 
     def __call__(self, prediction: Tensor, y: Tensor, real: Tensor | None = None) -> Tensor:
         """This process's share of the loss, 0-d; shares add up to the loss of the shared batch.
@@ -55,6 +59,8 @@ class Objective:
         """
         if self.task == "multiclass":
             return self._classes(prediction, y, real)
+        if self.scale is not None:
+            y = (y - self.scale[0]) / self.scale[1]
         known = ~y.isnan()
         if real is not None:
             known = known & real[:, None]
@@ -67,6 +73,23 @@ class Objective:
             value = prediction - target
             value = value.abs() if self.loss == "l1" else value.square()
         return torch.where(known, value, 0.0).sum() / total(known.sum()).clamp(min=1)
+
+    def with_slope(
+        self, prediction: Tensor, y: Tensor, real: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The share of the loss, and how it changes with the prediction, [rows, outputs]."""
+        small = prediction.shape[1] <= MOST_FUSED_OUTPUTS
+        if small and runs_kernels(prediction) and not is_shared():
+            from gradformer.training.fused_loss import fused_loss
+
+            kind = {"multiclass": "classes", "regression": self.loss}.get(self.task, "binary")
+            return fused_loss(
+                prediction.detach(), y, real, kind, self.scale, self.balance, self.batch_weights
+            )
+        leaf = prediction.detach().requires_grad_()
+        share = self(leaf.float(), y, real)
+        (slope,) = torch.autograd.grad(share, leaf)
+        return share.detach(), slope
 
     def _classes(self, prediction: Tensor, y: Tensor, real: Tensor | None) -> Tensor:
         known = y >= 0 if real is None else (y >= 0) & real

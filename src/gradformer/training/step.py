@@ -11,7 +11,6 @@ from gradformer.attention.availability import runs_kernels
 from gradformer.attention.layout import Rows
 from gradformer.graphs.batch import Batch
 from gradformer.graphs.collate import Capacity, Collator
-from gradformer.graphs.targets import TargetScale
 from gradformer.model.base import GraphModel
 from gradformer.model.parallel import is_shared, total
 from gradformer.training.losses import Objective
@@ -35,7 +34,6 @@ class Step:
         options: of the recipe.
         schedule: the rate of each step.
         seed: of the trial; keys all random draws.
-        scale: of regression targets.
         labelled: [nodes] bool, the nodes to learn from where the data are a single graph.
     """
 
@@ -49,7 +47,6 @@ class Step:
         schedule: Schedule,
         seed: int,
         *,
-        scale: TargetScale | None = None,
         labelled: Tensor | None = None,
     ) -> None:
         self.model, self.weights, self.collator = model, weights, collator
@@ -71,9 +68,6 @@ class Step:
             from gradformer.training.fused_update import FusedUpdate
 
             self._fused = FusedUpdate(self.optimizer, schedule, options.clip, options.ema, device)
-        self._scale = None
-        if scale is not None:
-            self._scale = torch.tensor([scale.mean, scale.std], device=device)
 
     @property
     def state(self) -> list[Tensor]:
@@ -90,19 +84,18 @@ class Step:
         with autocast(self.options.precision, ids.device):
             prediction = self.model(batch)
         rows = batch.layout.rows if self.model.schema.level == "node" else batch.layout.graph_rows
-        share = self.objective(prediction.float(), self._targets(batch, rows), rows.mask)
-        grads = torch.autograd.grad(share, self.weights.parameters, allow_unused=True)
+        y = self._targets(batch, rows)
+        share, slope = self.objective.with_slope(prediction, y, rows.mask)
+        grads = torch.autograd.grad(prediction, self.weights.parameters, slope, allow_unused=True)
         self.weights.set_grad(grads)
         if is_shared():
             torch.distributed.all_reduce(self.weights.grad)
         self.update()
-        return total(share.detach())
+        return total(share)
 
     def _targets(self, batch: Batch, rows: Rows) -> Tensor:
         y = batch.y
         assert y is not None
-        if self._scale is not None:
-            y = (y - self._scale[0]) / self._scale[1]
         if self.labelled is None:
             return y
         known = self.labelled[rows.index.clamp(0, len(self.labelled) - 1)]

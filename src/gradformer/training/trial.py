@@ -84,7 +84,6 @@ class Trial:
             options,
             self.schedule,
             self.seed,
-            scale=self.scale,
             labelled=self._labelled_nodes(),
         )
 
@@ -166,17 +165,21 @@ class Trial:
         return {} if start is None else {"starts": start.detach().cpu().tolist()}
 
     def _objective(self) -> Objective:
-        options, schema = self.recipe.train, self.data.schema
+        options, schema, device = self.recipe.train, self.data.schema, self.collator.device
         balance = None
         if options.class_weights == "balanced":
             y = torch.from_numpy(self.data.labels(self.parts.train))
-            balance = balanced_weights(y, schema.task, schema.outputs).to(self.collator.device)
+            balance = balanced_weights(y, schema.task, schema.outputs).to(device)
+        scale = None
+        if self.scale is not None:
+            scale = torch.tensor([self.scale.mean, self.scale.std], device=device)
         return Objective(
             loss_name(options.loss, schema.task, self.data.metric),
             schema.task,
             schema.outputs,
             options.class_weights == "batch",
             balance,
+            scale,
         )
 
     def _labelled_nodes(self) -> Tensor | None:
