@@ -104,6 +104,9 @@ def test_a_record_without_weights_gives_its_page_and_can_grow(
     after = read_json(place / "results.json")["trials"]
     assert len(after) == 2
     assert after[0] == before
+    run = Run.load(place)
+    assert run.trials == [1]  # only the new seed was trained
+    assert [line["trial"] for line in run.record if line["kind"] == "epoch"] == [0, 1]
 
 
 def test_what_another_cell_has_begun_goes_on(

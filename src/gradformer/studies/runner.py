@@ -163,16 +163,22 @@ def _train(
 
 
 def _can_go_on(place: Path, recipe: Recipe) -> bool:
-    """Whether there is a run to continue, with as many seeds as asked for; else an empty place."""
+    """Whether there is a run to continue, with as many seeds as asked for; else an empty place.
+
+    Of a record that lost its weights the results are enough: only new seeds are trained.
+    """
     kept = place / "recipe.yaml"
     if not kept.is_file():
         shutil.rmtree(place, ignore_errors=True)  # of a process that ended before the run began
         return False
     if not _fits(kept, recipe):
         raise InputError(f"{place}: holds a run of another recipe; choose another --out")
-    if (place / "results.json").is_file() and not list(place.glob("trials/*/checkpoints")):
-        shutil.rmtree(place)  # a record without its weights; the seeds give the same again
-        return False
+    if (place / "results.json").is_file():
+        for result in read_json(place / "results.json")["trials"]:
+            path = place / "trials" / str(result["trial"]) / "result.json"
+            if not path.is_file():
+                path.parent.mkdir(parents=True, exist_ok=True)
+                replace_json(path, result)
     if Recipe.load(kept).trials < recipe.trials:
         replace_file(kept, recipe.to_yaml())
     return True
