@@ -13,6 +13,7 @@ from gradformer.attention.draws import number_sites
 from gradformer.errors import ConfigError, suggest
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
+from gradformer.model.encoders import check_categories
 from gradformer.model.parts import make_config
 
 
@@ -70,11 +71,26 @@ class GraphModel(nn.Module):
 
         Outside our training engine the seed of a step comes from torch's generator.
         """
-        batch = data if isinstance(data, Batch) else Batch.from_pyg(data)
+        if isinstance(data, Batch):
+            batch = data
+        else:
+            batch = Batch.from_pyg(data)
+            self._check_categories(batch)
         if self.training and self.sites and batch.seeds is None:
             seed = torch.randint(2**31 - 1, (2,), device=batch.layout.device)
             batch = batch.with_seed(seed, self.sites)
         return batch
+
+    def _check_categories(self, batch: Batch) -> None:
+        """Stores are checked when packed; to a kernel a category outside its table is a zero."""
+        for name, x, sizes in (
+            ("x", batch.x, self.schema.node),
+            ("edge_attr", batch.edge_attr, self.schema.edge),
+        ):
+            if x is None or x.is_floating_point() or isinstance(sizes, int):
+                continue
+            if x.shape[1] == len(sizes):
+                check_categories(name, x, sizes)
 
     def states(self, batch: Batch) -> Tensor:
         """Final node states, [nodes, width] (models with graph tokens may append rows)."""

@@ -10,7 +10,7 @@ from gradformer.attention.draws import Site, keep, row_keys
 from gradformer.attention.layout import Rows
 from gradformer.errors import InputError, choice
 from gradformer.graphs.batch import Batch
-from gradformer.model.parts import BatchNorm
+from gradformer.model.parts import BatchNorm, linear
 from gradformer.model.segments import in_degree
 
 # OGB's vocabularies of atoms and bonds, column by column.
@@ -18,6 +18,18 @@ ATOM_SIZES = (119, 5, 12, 12, 10, 6, 6, 2, 2)
 BOND_SIZES = (5, 6, 2)
 
 DEGREES = ("onehot", "normalised")
+MOST_FUSED_WIDTH = 512
+
+
+def check_categories(name: str, x: Tensor, sizes: tuple[int, ...]) -> None:
+    """Raise an :class:`InputError` that names the first category outside its vocabulary."""
+    bad = (x < 0) | (x >= x.new_tensor(sizes))
+    if bool(bad.any()):
+        row, column = bad.nonzero()[0].tolist()
+        raise InputError(
+            f"{name}: category {int(x[row, column])} in row {row}, column {column}, "
+            f"expected 0 to {sizes[column] - 1}"
+        )
 
 
 class CategoryEncoder(nn.Module):
@@ -33,33 +45,29 @@ class CategoryEncoder(nn.Module):
         for weight in self.parameters():
             nn.init.xavier_uniform_(weight)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def takes_kernel(self, x: Tensor) -> bool:
+        """Whether :mod:`gradformer.model.fused_encoding` embeds ``x``."""
         if x.dim() != 2 or x.shape[1] != len(self.tables) or x.is_floating_point():
             raise InputError(
                 f"{self.name}: expected integers [rows, {len(self.tables)}], got {x.dtype} "
                 f"{list(x.shape)}"
             )
-        if runs_kernels(x):  # the gradient of a lookup sorts its rows; that of a product does not
-            return self._one_hot(x) @ torch.cat([*self.parameters()])
+        table = next(self.parameters())
+        fits = table.dtype == torch.float32 and table.shape[1] <= MOST_FUSED_WIDTH
+        return fits and runs_kernels(x)
+
+    def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
+        """``mask`` [rows] bool: rows that are padding take no part and may come out as anything."""
+        if self.takes_kernel(x):
+            from gradformer.model.fused_encoding import embed
+
+            return embed(x, [*self.parameters()], mask)
         try:
             parts = [table(x[:, column].long()) for column, table in enumerate(self.tables)]
         except IndexError:
-            bad = (x < 0) | (x >= x.new_tensor(self.sizes))
-            row, column = bad.nonzero()[0].tolist()
-            raise InputError(
-                f"{self.name}: category {int(x[row, column])} in row {row}, column {column}, "
-                f"expected 0 to {self.sizes[column] - 1}"
-            ) from None
+            check_categories(self.name, x, self.sizes)
+            raise
         return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
-
-    def _one_hot(self, x: Tensor) -> Tensor:
-        """[rows, Σ sizes] with a 1 for each column's category."""
-        weights = [*self.parameters()]
-        parts = [
-            x[:, column, None] == torch.arange(len(weight), device=x.device)
-            for column, weight in enumerate(weights)
-        ]
-        return torch.cat(parts, dim=1).to(weights[0].dtype)
 
 
 class FloatEncoder(nn.Linear):
@@ -91,7 +99,12 @@ class DegreeEncoder(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         if self.kind == "onehot":
-            y: Tensor = self.table(in_degree(batch.edges, torch.int64).clamp(max=self.largest))
+            degree = in_degree(batch.edges, torch.int64).clamp(max=self.largest)
+            if runs_kernels(degree) and self.table.weight.dtype == torch.float32:
+                from gradformer.model.fused_encoding import embed
+
+                return embed(degree[:, None], [self.table.weight], batch.nodes.mask)
+            y: Tensor = self.table(degree)
             return y
         z: Tensor = self.table(in_degree(batch.edges, self.table.weight.dtype).log1p()[:, None])
         return z
@@ -118,7 +131,10 @@ class FeatureEncoder(nn.Module):
             return y
         if batch.x is None:
             raise InputError("x: this model was built for graphs with node features")
-        z: Tensor = self.encoder(batch.x)
+        if isinstance(self.encoder, CategoryEncoder):
+            z: Tensor = self.encoder(batch.x, batch.nodes.mask)
+            return z
+        z = self.encoder(batch.x)
         return z
 
 
@@ -140,7 +156,10 @@ class EdgeEncoder(nn.Module):
             return row.expand(batch.edges.num_edges, -1)
         if batch.edge_attr is None:
             raise InputError("edge_attr: this model was built for graphs with edge features")
-        y: Tensor = self.encoder(batch.edge_attr)
+        if isinstance(self.encoder, CategoryEncoder):
+            y: Tensor = self.encoder(batch.edge_attr, batch.edges.rows.mask)
+            return y
+        y = self.encoder(batch.edge_attr)
         return y
 
 
@@ -154,6 +173,10 @@ class SignFlip(Site):
         if not self.training:
             return vectors
         assert seeds is not None
+        if runs_kernels(vectors) and not vectors.requires_grad:
+            from gradformer.model.fused_encoding import fused_flip
+
+            return fused_flip(vectors, rows, seeds[self.site])
         keys = row_keys(seeds[self.site], rows.graph_id, 0, torch.zeros_like(rows.index))
         columns = torch.arange(vectors.shape[1], device=vectors.device, dtype=torch.int32)
         return torch.where(keep(keys[:, None], columns, 0.5), vectors, -vectors)
@@ -190,5 +213,26 @@ class PositionEncoder(nn.Module):
         return value if self.norm is None else self.norm(value, batch.nodes)
 
     def forward(self, raw: Tensor) -> Tensor:
-        y: Tensor = self.linear(raw)
-        return y
+        return linear(raw, self.linear)
+
+
+def encode_nodes(
+    node: FeatureEncoder, position: PositionEncoder | None, batch: Batch, concat: bool = True
+) -> tuple[Tensor, Tensor | None]:
+    """States that enter the first layer, and the encoding before its linear map.
+
+    Features and encoding stand side by side (``concat``) or are added; padded rows are zero.
+    """
+    raw = None if position is None else position.raw(batch)
+    encoder, x = node.encoder, batch.x
+    if isinstance(encoder, CategoryEncoder) and x is not None and encoder.takes_kernel(x):
+        from gradformer.model.fused_encoding import embed
+
+        linear_map = None if position is None else position.linear
+        tables = [*encoder.parameters()]
+        return embed(x, tables, batch.nodes.mask, raw, linear_map, concat), raw
+    y = node(batch)
+    if position is not None and raw is not None:
+        encoded = position(raw)
+        y = torch.cat([y, encoded], dim=1) if concat else y + encoded
+    return batch.nodes.zero_padding(y), raw

@@ -14,7 +14,13 @@ from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, check_features
 from gradformer.model.base import GraphModel, ModelConfig, Needs, register
-from gradformer.model.encoders import DEGREES, EdgeEncoder, FeatureEncoder, PositionEncoder
+from gradformer.model.encoders import (
+    DEGREES,
+    EdgeEncoder,
+    FeatureEncoder,
+    PositionEncoder,
+    encode_nodes,
+)
 from gradformer.model.heads import Head
 from gradformer.model.layer import Attention, GradformerLayer
 from gradformer.model.local import make_local
@@ -192,14 +198,9 @@ class Gradformer(GraphModel):
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor | None, Tensor | None]:
         """Node states, edge states and normalised encoding that enter the first layer."""
-        x = self.node(batch)
-        position = None
-        if self.position is not None:
-            position = self.position.raw(batch)
-            encoded = self.position(position)
-            x = torch.cat([x, encoded], dim=1) if self.config.pe_join == "concat" else x + encoded
-        e = None if self.edge is None else self.edge(batch)
-        return batch.nodes.zero_padding(x), e, position
+        concat = self.config.pe_join == "concat"
+        x, position = encode_nodes(self.node, self.position, batch, concat)
+        return x, None if self.edge is None else self.edge(batch), position
 
     def walk(self, batch: Batch) -> list[tuple[Tensor, Tables]]:
         """Node states that enter each layer, with its tables; the last are the final states."""

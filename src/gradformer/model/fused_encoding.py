@@ -1,0 +1,294 @@
+r"""What enters the first layer, in one kernel forward and one (with a sum of its pieces) backward.
+
+.. math::
+    y_r = \Bigl[\sum_c T_c[x_{rc}]\Bigr] \,\Vert\, \bigl[W p_r + b\bigr]
+    \qquad\text{(or the two added), 0 in padded rows}
+
+The plain form is :func:`gradformer.model.encoders.encode_nodes` and ``CategoryEncoder``. The
+gradient of a table is a product with one-hot rows, made inside the kernel: a fixed order, no
+atomics. Sign flips of eigenvectors take one kernel more.
+"""
+
+# The kernels' arguments are untyped.
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor, nn
+
+from gradformer.attention.fused import precision
+from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.layout import Rows
+from gradformer.errors import ConfigError
+
+FORWARD_ROWS, ROWS = 16, 32  # of a tile
+VOCABULARY = 32  # entries of a table that one program sums up
+LEAST_PIECE, MOST_PIECES = 256, 64  # rows that one program sums over; pieces at most
+
+
+def _power(number: int, least: int = 16) -> int:
+    return max(least, 1 << (number - 1).bit_length())
+
+
+@triton.jit
+def _gradient(g, real, row, column, rows, first, width, WIDTH: tl.constexpr, MASK: tl.constexpr):
+    """Columns ``first`` … ``first + width − 1`` of the gradient; 0 in padded rows."""
+    there = row < rows
+    if MASK:
+        there = tl.load(real + row, there, other=0) != 0
+    inside = there[:, None] & (column < width)[None, :]
+    place = row.to(tl.int64)[:, None] * WIDTH + first + column[None, :]
+    return tl.load(g + place, inside, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def forward_kernel(
+    x, tables, raw, weight, bias, real, y, rows,
+    SIZES: tl.constexpr, N: tl.constexpr, K: tl.constexpr, M: tl.constexpr, FIRST: tl.constexpr,
+    WIDTH: tl.constexpr, BLOCK_W: tl.constexpr, BLOCK_K: tl.constexpr, BIAS: tl.constexpr,
+    MASK: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Tables have N columns from 0 on, the linear map M from FIRST on; K is 0 without one."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, BLOCK_W)
+    there = row < rows
+    if MASK:
+        there = tl.load(real + row, there, other=0) != 0
+    acc = tl.zeros([ROWS, BLOCK_W], tl.float32)
+    for c in tl.static_range(len(SIZES)):
+        entry = tl.load(x + row * len(SIZES) + c, there, other=0).to(tl.int64)
+        known = there & (entry >= 0) & (entry < SIZES[c])
+        inside = known[:, None] & (column < N)[None, :]
+        acc += tl.load(tables[c] + entry[:, None] * N + column[None, :], inside, other=0.0)
+    if K > 0:
+        step = tl.arange(0, BLOCK_K)
+        inside = there[:, None] & (step < K)[None, :]
+        given = tl.load(raw + row[:, None] * K + step[None, :], inside, other=0.0).to(tl.float32)
+        own = column - FIRST
+        mapped = (own >= 0) & (own < M)
+        inside = (step < K)[:, None] & mapped[None, :]
+        w = tl.load(weight + own[None, :] * K + step[:, None], inside, other=0.0)
+        acc = tl.dot(given, w, acc, input_precision=PRECISION)
+        if BIAS:
+            acc += tl.load(bias + own, mapped, other=0.0)[None, :]
+    place = row.to(tl.int64)[:, None] * WIDTH + column[None, :]
+    acc = tl.where(there[:, None], acc, 0.0).to(y.dtype.element_ty)
+    tl.store(y + place, acc, (row < rows)[:, None] & (column < WIDTH)[None, :])
+
+
+@triton.jit
+def _table_piece(
+    g, x, real, out, c, first_row, last_row, entry, SIZE, COLUMNS: tl.constexpr, N: tl.constexpr,
+    WIDTH: tl.constexpr, BLOCK_N: tl.constexpr, MASK: tl.constexpr, PRECISION: tl.constexpr,
+    ROWS: tl.constexpr, VOCABULARY: tl.constexpr,
+):  # fmt: skip
+    """Σ of the gradient over the rows of each of VOCABULARY entries of a table."""
+    entry += tl.arange(0, VOCABULARY)
+    column = tl.arange(0, BLOCK_N)
+    acc = tl.zeros([VOCABULARY, BLOCK_N], tl.float32)
+    for start in range(first_row, last_row, ROWS):
+        row = start + tl.arange(0, ROWS)
+        tile = _gradient(g, real, row, column, last_row, 0, N, WIDTH, MASK)
+        found = tl.load(x + row * COLUMNS + c, row < last_row, other=-1)
+        member = (entry[:, None] == found[None, :]).to(tl.float32)
+        acc = tl.dot(member, tile, acc, input_precision=PRECISION)
+    inside = (entry < SIZE)[:, None] & (column < N)[None, :]
+    tl.store(out + entry[:, None] * N + column[None, :], acc, inside)
+
+
+@triton.jit
+def _weight_piece(
+    g, raw, real, out, first_row, last_row, K: tl.constexpr, M: tl.constexpr, FIRST: tl.constexpr,
+    WIDTH: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, MASK: tl.constexpr,
+    PRECISION: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """dW [M, K] and db [M] of a piece of the rows."""
+    column, step = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_K)
+    acc = tl.zeros([BLOCK_M, BLOCK_K], tl.float32)
+    total = tl.zeros([BLOCK_M], tl.float32)
+    for start in range(first_row, last_row, ROWS):
+        row = start + tl.arange(0, ROWS)
+        tile = _gradient(g, real, row, column, last_row, FIRST, M, WIDTH, MASK)
+        inside = (row < last_row)[:, None] & (step < K)[None, :]
+        given = tl.load(raw + row[:, None] * K + step[None, :], inside, other=0.0).to(tl.float32)
+        acc = tl.dot(tl.trans(tile), given, acc, input_precision=PRECISION)
+        total += tl.sum(tile, 0)
+    inside = (column < M)[:, None] & (step < K)[None, :]
+    tl.store(out + column[:, None] * K + step[None, :], acc, inside)
+    tl.store(out + M * K + column, total, column < M)
+
+
+@triton.jit
+def _raw_tile(
+    g, weight, real, out, first_row, rows, K: tl.constexpr, M: tl.constexpr, FIRST: tl.constexpr,
+    WIDTH: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, MASK: tl.constexpr,
+    PRECISION: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """dp = g W of ROWS rows."""
+    column, step = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_K)
+    row = first_row + tl.arange(0, ROWS)
+    tile = _gradient(g, real, row, column, rows, FIRST, M, WIDTH, MASK)
+    inside = (column < M)[:, None] & (step < K)[None, :]
+    w = tl.load(weight + column[:, None] * K + step[None, :], inside, other=0.0)
+    acc = tl.dot(tile, w, input_precision=PRECISION).to(out.dtype.element_ty)
+    inside = (row < rows)[:, None] & (step < K)[None, :]
+    tl.store(out + row[:, None] * K + step[None, :], acc, inside)
+
+
+@triton.jit
+def backward_kernel(
+    g, x, raw, weight, real, sums, d_raw, rows, piece, pieces,
+    SIZES: tl.constexpr, N: tl.constexpr, K: tl.constexpr, M: tl.constexpr, FIRST: tl.constexpr,
+    WIDTH: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
+    TOTAL: tl.constexpr, MASK: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr,
+    VOCABULARY: tl.constexpr,
+):  # fmt: skip
+    """sums [pieces, TOTAL]: the tables, dW and db of each piece of the rows; and dp.
+
+    Grid: for each table, tiles of its entries × pieces; then pieces (dW, db); then tiles of dp.
+    """
+    program = tl.program_id(0)
+    number = program % pieces
+    begin = number * piece
+    end = tl.minimum(begin + piece, rows)
+    out = sums + number.to(tl.int64) * TOTAL
+    tile = program // pieces
+    before = 0
+    place = 0
+    for c in tl.static_range(len(SIZES)):
+        tiles = (SIZES[c] + VOCABULARY - 1) // VOCABULARY
+        if (tile >= before) & (tile < before + tiles):
+            _table_piece(
+                g, x, real, out + place, c, begin, end, (tile - before) * VOCABULARY, SIZES[c],
+                len(SIZES), N, WIDTH, BLOCK_N, MASK, PRECISION, ROWS, VOCABULARY,
+            )  # fmt: skip
+        before += tiles
+        place += SIZES[c] * N
+    if K > 0:
+        if tile == before:
+            _weight_piece(
+                g, raw, real, out + place, begin, end, K, M, FIRST, WIDTH, BLOCK_M, BLOCK_K, MASK,
+                PRECISION, ROWS,
+            )  # fmt: skip
+        elif tile > before:
+            first = (program - (before + 1) * pieces) * ROWS
+            _raw_tile(
+                g, weight, real, d_raw, first, rows, K, M, FIRST, WIDTH, BLOCK_M, BLOCK_K, MASK,
+                PRECISION, ROWS,
+            )  # fmt: skip
+
+
+class _Embed(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, mask: Tensor | None, raw: Tensor | None, weight: Tensor | None,
+        bias: Tensor | None, first: int, dtype: torch.dtype, *tables: Tensor,
+    ) -> Tensor:  # fmt: skip
+        x = x.contiguous()
+        raw = None if raw is None else raw.contiguous()
+        rows, n = len(x), tables[0].shape[1]
+        m, k = (0, 0) if weight is None else weight.shape
+        width = max(n, first + m)
+        y = torch.empty(rows, width, dtype=dtype, device=x.device)
+        stand_in = tables[0]
+        ctx.real = x if mask is None else mask.contiguous().view(torch.uint8)
+        ctx.options = {
+            "SIZES": tuple(len(table) for table in tables), "N": n, "K": k, "M": m, "FIRST": first,
+            "WIDTH": width, "BLOCK_K": _power(max(k, 1)), "MASK": mask is not None,
+            "PRECISION": precision(),
+        }  # fmt: skip
+        forward_kernel[(-(-rows // FORWARD_ROWS),)](
+            x, tables, stand_in if raw is None else raw, stand_in if weight is None else weight,
+            stand_in if bias is None else bias, ctx.real, y, rows,
+            BLOCK_W=_power(width), BIAS=bias is not None, ROWS=FORWARD_ROWS, **ctx.options,
+        )  # fmt: skip
+        ctx.save_for_backward(x, raw, weight)
+        ctx.bias = bias is not None
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        if torch.is_grad_enabled() and grad.requires_grad:
+            raise ConfigError(
+                "the fused encoder has no second derivative; use the reference engine for it: "
+                "with gradformer.use_engine('reference'): …"
+            )
+        x, raw, weight = ctx.saved_tensors
+        options, grad, rows = ctx.options, grad.contiguous(), len(x)
+        sizes, n, k, m = (options[name] for name in ("SIZES", "N", "K", "M"))
+        piece = max(LEAST_PIECE, -(-rows // (MOST_PIECES * ROWS)) * ROWS)
+        pieces = -(-rows // piece)
+        parts = [size * n for size in sizes] + [m * k, m]
+        sums = torch.empty(pieces, sum(parts), dtype=torch.float32, device=x.device)
+        d_raw = torch.empty_like(raw) if ctx.needs_input_grad[2] else None
+        programs = sum(-(-size // VOCABULARY) for size in sizes) * pieces
+        if weight is not None:
+            programs += pieces
+        if d_raw is not None:
+            programs += -(-rows // ROWS)
+        backward_kernel[(programs,)](
+            grad, x, grad if raw is None else raw, grad if weight is None else weight, ctx.real,
+            sums, grad if d_raw is None else d_raw, rows, piece, pieces,
+            BLOCK_N=_power(n), BLOCK_M=_power(max(m, 1)), TOTAL=sum(parts),
+            ROWS=ROWS, VOCABULARY=VOCABULARY, **options,
+        )  # fmt: skip
+        *tables, d_weight, d_bias = sums.sum(0).split(parts)
+        return (
+            None, None, d_raw, None if weight is None else d_weight.view(m, k),
+            d_bias if ctx.bias else None, None, None,
+            *(table.view(-1, n) for table in tables),
+        )  # fmt: skip
+
+
+def embed(
+    x: Tensor,
+    tables: Sequence[Tensor],
+    mask: Tensor | None,
+    raw: Tensor | None = None,
+    linear: nn.Linear | None = None,
+    concat: bool = True,
+) -> Tensor:
+    """Sums of embeddings of x [rows, columns], beside (or plus) a linear map of raw [rows, k].
+
+    ``mask`` [rows] bool tells real rows, None if all are; ``tables`` are [size, width] each. A
+    category outside its table adds nothing: they are checked where data come in.
+    """
+    first = tables[0].shape[1] if concat and linear is not None else 0
+    weight, bias = (None, None) if linear is None else (linear.weight, linear.bias)
+    kind = x.device.type
+    cast = torch.is_autocast_enabled(kind)
+    dtype = torch.get_autocast_dtype(kind) if cast else tables[0].dtype
+    y: Tensor = _Embed.apply(x, mask, raw, weight, bias, first, dtype, *tables)
+    return y
+
+
+@triton.jit
+def flip_kernel(
+    x, y, graph_id, seed, rows, C: tl.constexpr, BLOCK_C: tl.constexpr, ROWS: tl.constexpr
+):  # fmt: skip
+    """y = ±x, one sign for each graph and column."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    column = tl.arange(0, BLOCK_C)
+    graph = tl.load(graph_id + row, row < rows, other=0)
+    zero = tl.zeros([ROWS], tl.int32)
+    keys = _row_keys(seed, graph, zero, zero)
+    inside = (row < rows)[:, None] & (column < C)[None, :]
+    place = row.to(tl.int64)[:, None] * C + column[None, :]
+    value = tl.load(x + place, inside, other=0.0)
+    tl.store(y + place, tl.where(_keep(keys[:, None], column[None, :], 0), value, -value), inside)
+
+
+def fused_flip(vectors: Tensor, rows: Rows, seed: Tensor) -> Tensor:
+    """See :class:`gradformer.model.encoders.SignFlip`; ``vectors`` are data without a gradient."""
+    vectors = vectors.contiguous()
+    y = torch.empty_like(vectors)
+    size, columns = vectors.shape
+    flip_kernel[(-(-size // ROWS),)](
+        vectors, y, rows.graph_id, seed, size, C=columns, BLOCK_C=_power(columns, 1), ROWS=ROWS
+    )
+    return y

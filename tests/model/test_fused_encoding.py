@@ -1,0 +1,100 @@
+"""The encoding kernels against the plain encoders: states, all gradients, padding, signs."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from gradformer.attention import Rows, use_engine
+from gradformer.attention.draws import site_seeds
+from gradformer.graphs.batch import Batch
+from gradformer.model.encoders import (
+    CategoryEncoder,
+    DegreeEncoder,
+    FeatureEncoder,
+    PositionEncoder,
+    SignFlip,
+    encode_nodes,
+)
+from tests.zoo import toys
+
+fused_encoding = pytest.importorskip("gradformer.model.fused_encoding")
+
+
+@pytest.fixture(autouse=True)
+def _several_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused_encoding, "LEAST_PIECE", 32)
+
+
+def with_gradients(y: Tensor, real: Tensor | None, modules: nn.ModuleList) -> list[Tensor]:
+    """Real rows of y, and the gradients of all parameters for a slope that is zero elsewhere."""
+    rows = torch.ones(len(y), dtype=torch.bool, device=y.device) if real is None else real
+    slope = torch.cos(torch.arange(y.numel(), device=y.device)).view_as(y) * rows[:, None]
+    found = torch.autograd.grad(y, list(modules.parameters()), slope)
+    return [y[rows].detach(), *found]
+
+
+def same(found: list[list[Tensor]]) -> None:
+    for got, expected in zip(*found, strict=True):
+        torch.testing.assert_close(got, expected, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("sizes", [(4,), (40, 3, 2)])
+@pytest.mark.parametrize("padded", [False, True])
+def test_embeddings(sizes: tuple[int, ...], padded: bool, device: str) -> None:
+    draw = torch.Generator().manual_seed(0)
+    columns = [torch.randint(0, size, (70,), generator=draw) for size in sizes]
+    x = torch.stack(columns, dim=1).to(device)
+    mask = torch.arange(70, device=device) < 61 if padded else None
+    encoder = CategoryEncoder(sizes, 6, "x").to(device)
+    found = []
+    for engine in ("fused", "reference"):
+        with use_engine(engine):
+            found.append(with_gradients(encoder(x, mask), mask, nn.ModuleList([encoder])))
+    same(found)
+
+
+def padded_batch(device: str) -> Batch:
+    make = toys.collator(toys.toy_graphs(toys.toy_schema()))
+    return make(toys.PADDED_IDS, toys.CAPACITIES[0]).to(device)
+
+
+@pytest.mark.parametrize("concat", [True, False])
+@pytest.mark.parametrize("norm", [True, False])
+def test_features_and_positions(concat: bool, norm: bool, device: str) -> None:
+    batch = padded_batch(device)
+    modules = nn.ModuleList(
+        [FeatureEncoder((7,), 5), PositionEncoder("rwse", toys.STEPS, 3 if concat else 5, norm)]
+    ).to(device)
+    found = []
+    for engine in ("fused", "reference"):
+        with use_engine(engine):
+            y, raw = encode_nodes(*modules, batch, concat)  # type: ignore[arg-type]
+        assert raw is not None
+        assert not y[~batch.nodes.mask].any()  # type: ignore[index]
+        found.append([raw.detach(), *with_gradients(y, batch.nodes.mask, modules)])
+    same(found)
+
+
+def test_degrees(device: str) -> None:
+    batch = padded_batch(device)
+    encoder = DegreeEncoder(6, largest=3).to(device)
+    found = []
+    for engine in ("fused", "reference"):
+        with use_engine(engine):
+            y = encoder(batch)
+            found.append(with_gradients(y, batch.nodes.mask, nn.ModuleList([encoder])))
+    same(found)
+
+
+def test_signs(device: str) -> None:
+    rows = Rows(*(torch.arange(50, device=device, dtype=torch.int32) // n for n in (4, 1)))
+    vectors = torch.randn(50, 5, device=device)
+    flip, seeds = SignFlip().train(), site_seeds(torch.tensor([1, 2], device=device), 1)
+    found = []
+    for engine in ("fused", "reference"):
+        with use_engine(engine):
+            found.append(flip(vectors, rows, seeds))
+    assert torch.equal(*found)
+    assert not torch.equal(found[0], vectors)
