@@ -2,51 +2,101 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
-from gradformer import use_engine
+from gradformer.attention import Layout, use_engine
 from gradformer.errors import ConfigError
-from gradformer.model.fused_linear import fused_linear
+from gradformer.model import fused_linear
+from gradformer.model.parts import Draw, linear
+
+pytest.importorskip("triton")
+
+
+def _random(*shape: int, seed: int) -> Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+
+
+def _draw(rows: int, p: float, device: str) -> Draw | None:
+    layout = Layout.from_sizes([rows], torch.tensor([9]), device)
+    return Draw(p, layout.rows, torch.tensor([3, 5, 7], device=device)) if p else None
+
+
+def _run(
+    engine: str, kind: torch.dtype, rows: int, width: int, out: int, relu: bool, bias: bool,
+    p: float, device: str,
+) -> list[Tensor]:  # fmt: skip
+    """Output and gradients of x, W, b, where x is also used on its own afterwards."""
+    layer = nn.Linear(width, out, bias=bias)
+    for seed, parameter in enumerate(layer.parameters()):
+        parameter.data = _random(*parameter.shape, seed=seed)
+    layer = layer.to(device, kind)
+    x = _random(rows, width, seed=2).to(device, kind).requires_grad_()
+    g, later = (_random(rows, n, seed=n).to(device, kind) for n in (out, width))
+    with use_engine(engine):
+        y, again = linear(x, layer, relu, draw=_draw(rows, p, device), pass_on=True)
+        total = (y * g).sum() + (again * later).sum()
+    return [y.detach(), *torch.autograd.grad(total, [x, *layer.parameters()])]
 
 
 @pytest.mark.parametrize(
-    ("rows", "width", "out", "relu", "bias"),
+    ("rows", "width", "out", "relu", "bias", "p"),
     [
-        (1, 4, 3, False, True),
-        (70, 16, 40, True, True),
-        (33, 65, 20, True, False),
-        (5, 6, 16, False, False),
+        (1, 4, 3, False, True, 0.0),
+        (70, 16, 40, True, True, 0.3),
+        (150, 65, 20, True, False, 0.0),
+        (5, 6, 16, False, False, 0.0),
     ],
 )
-def test_matches_the_plain_map(rows, width, out, relu, bias, device):
-    generator = torch.Generator().manual_seed(rows)
-
-    def run(fused: bool) -> list[torch.Tensor]:
-        generator.manual_seed(rows)
-        kind = torch.float32 if fused else torch.float64
-        x, w = (torch.randn(*s, generator=generator) for s in ((rows, width), (out, width)))
-        b, g = torch.randn(out, generator=generator), torch.randn(rows, out, generator=generator)
-        x, w, b, g = (t.to(device, kind).requires_grad_() for t in (x, w, b, g))
-        given = b if bias else None
-        if fused:
-            with use_engine("fused"):
-                y = fused_linear(x, w, given, relu)
-        else:
-            y = torch.nn.functional.linear(x, w, given)
-            y = y.relu() if relu else y
-        wanted = [x, w, b] if bias else [x, w]
-        return [y.detach(), *torch.autograd.grad(y, wanted, g.detach())]
-
-    again = run(fused=True)
-    for ours, plain, same in zip(run(fused=True), run(fused=False), again):
-        torch.testing.assert_close(ours.double(), plain, rtol=1e-5, atol=1e-5)
+def test_matches_the_plain_map(rows, width, out, relu, bias, p, device):
+    arguments = (rows, width, out, relu, bias, p, device)
+    plain = _run("reference", torch.float64, *arguments)
+    for ours, reference, same in zip(
+        _run("fused", torch.float32, *arguments), plain, _run("fused", torch.float32, *arguments)
+    ):
+        torch.testing.assert_close(ours.double(), reference, rtol=1e-5, atol=1e-5)
         assert torch.equal(ours, same)
 
 
+def test_tiles_of_many_rows(device):
+    arguments = (1100, 5, 6, True, True, 0.0, device)
+    ours = _run("fused", torch.float32, *arguments)
+    for a, b in zip(ours, _run("reference", torch.float64, *arguments)):
+        torch.testing.assert_close(a.double(), b, rtol=1e-5, atol=1e-4)
+
+
+def test_three_products_of_tf32_are_as_good_as_float32():
+    """What tensor cores do for ``tf32x3``: a ≈ head + tail, 11 bits each; tail·tail is left out."""
+    assert fused_linear.FLOAT32 == "tf32x3"
+
+    def head(a: np.ndarray) -> np.ndarray:
+        bits = a.view(np.uint32) + np.uint32(0x1000)
+        return (bits & np.uint32(0xFFFFE000)).view(np.float32)
+
+    generator = np.random.default_rng(0)
+    a, b = (generator.standard_normal(s, np.float32) for s in ((64, 256), (256, 64)))
+    (p, q), (r, s) = (head(a), head(a - head(a))), (head(b), head(b - head(b)))
+    exact = a.astype(np.float64) @ b
+    scale = np.abs(a).astype(np.float64) @ np.abs(b)
+    three = p.astype(np.float64) @ r + p.astype(np.float64) @ s + q.astype(np.float64) @ r
+    assert (np.abs(three - exact) / scale).max() < 2.0**-21
+    one = p.astype(np.float64) @ r
+    assert (np.abs(one - exact) / scale).max() > 2.0**-16
+
+
+def test_only_the_input_that_was_passed_on(device):
+    layer, x = nn.Linear(4, 3).to(device), torch.ones(5, 4, device=device, requires_grad=True)
+    with use_engine("fused"):
+        _, again = linear(x, layer, pass_on=True)
+    assert torch.equal(torch.autograd.grad(again.sum(), x)[0], torch.ones_like(x))
+
+
 def test_refuses_a_second_derivative(device):
-    x = torch.randn(3, 4, device=device, requires_grad=True)
-    w = torch.randn(2, 4, device=device, requires_grad=True)
-    y = fused_linear(x, w, None).square().sum()
+    x, layer = torch.randn(3, 4, device=device, requires_grad=True), nn.Linear(4, 2).to(device)
+    with use_engine("fused"):
+        y = linear(x, layer)
+    (dx,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
     with pytest.raises(ConfigError, match="reference engine"):
-        torch.autograd.grad(y, x, create_graph=True)
+        dx.sum().backward()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from numbers import Integral, Real
 from typing import Any, Literal, get_type_hints, overload
@@ -16,7 +16,7 @@ from gradformer.attention.layout import Rows
 from gradformer.errors import ConfigError, suggest
 from gradformer.model.parallel import is_shared, total
 
-MOST_LINEAR_ROWS = 4096
+MOST_LINEAR_ROWS = 8192
 """Rows up to which the fused backward pass of a linear map pays."""
 
 KINDS: dict[type, type] = {int: Integral, float: Real, str: str, bool: bool}
@@ -95,6 +95,28 @@ class BatchNorm(nn.BatchNorm1d):
         return torch.where(mask, y, 0.0).to(x.dtype)
 
 
+@dataclass(frozen=True)
+class Draw:
+    """A dropout at work: share ``p``, the rows that key it, seed (trial seed, step, site) [3]."""
+
+    p: float
+    rows: Rows
+    seed: Tensor
+    whole_graphs: bool = False
+
+    @property
+    def scale(self) -> float:
+        """What is kept grows by this factor."""
+        return 1.0 / (1.0 - self.p)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if runs_kernels(x):
+            from gradformer.model.fused_drop import fused_drop
+
+            return fused_drop(x, self.p, self.rows, self.seed, self.whole_graphs)
+        return (drop_rows if self.whole_graphs else drop)(x, self.p, self.rows, self.seed)
+
+
 class Dropout(Site):
     """Dropout on [rows, c], drawn by the hash of :mod:`gradformer.attention.draws`."""
 
@@ -104,16 +126,16 @@ class Dropout(Site):
         super().__init__()
         self.p = share(p)
 
-    def forward(self, x: Tensor, rows: Rows, seeds: Tensor | None) -> Tensor:
+    def draw(self, rows: Rows, seeds: Tensor | None) -> Draw | None:
+        """What it does to ``rows`` now, or None if nothing."""
         if not self.training or self.p == 0.0:
-            return x
+            return None
         assert seeds is not None
-        seed = seeds[self.site]
-        if runs_kernels(x):
-            from gradformer.model.fused_drop import fused_drop
+        return Draw(self.p, rows, seeds[self.site], self.whole_graphs)
 
-            return fused_drop(x, self.p, rows, seed, self.whole_graphs)
-        return (drop_rows if self.whole_graphs else drop)(x, self.p, rows, seed)
+    def forward(self, x: Tensor, rows: Rows, seeds: Tensor | None) -> Tensor:
+        draw = self.draw(rows, seeds)
+        return x if draw is None else draw(x)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
@@ -126,37 +148,46 @@ class DropPath(Dropout):
 
 
 @overload
-def linear(x: Tensor, layer: nn.Linear, relu: bool = False) -> Tensor: ...
+def linear(
+    x: Tensor, layer: nn.Linear, relu: bool = False, *, draw: Draw | None = None
+) -> Tensor: ...
 
 
 @overload
 def linear(
-    x: Tensor, layer: nn.Linear, relu: bool = False, *, pass_on: Literal[True]
+    x: Tensor,
+    layer: nn.Linear,
+    relu: bool = False,
+    *,
+    draw: Draw | None = None,
+    pass_on: Literal[True],
 ) -> tuple[Tensor, Tensor]: ...
 
 
 def linear(
-    x: Tensor, layer: nn.Linear, relu: bool = False, *, pass_on: bool = False
+    x: Tensor,
+    layer: nn.Linear,
+    relu: bool = False,
+    *,
+    draw: Draw | None = None,
+    pass_on: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """[ReLU] of a linear map of x [rows, in]; on a GPU with a backward pass of one kernel.
+    """[ReLU and dropout] of a linear map of x [rows, in]; backward is one kernel on a GPU.
 
     With ``pass_on`` also x itself: what is done with it later sends its gradient through this
-    map's kernel, which adds it to its own.
+    map's kernel, which adds it to its own. Dropout comes after a ReLU only.
     """
-    y = apply_linear(x, layer.weight, layer.bias, relu)
-    return (y, x) if pass_on else y
-
-
-def apply_linear(x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool = False) -> Tensor:
-    """As :func:`linear`, of weights [out, in] and bias [out]."""
-    plain = x.dtype == weight.dtype == torch.float32
-    plain = plain and torch.is_grad_enabled() and len(x) <= MOST_LINEAR_ROWS and runs_kernels(x)
-    if plain and not torch.is_autocast_enabled(x.device.type):
+    assert relu or draw is None
+    fused = x.dtype == layer.weight.dtype == torch.float32
+    fused = fused and torch.is_grad_enabled() and len(x) <= MOST_LINEAR_ROWS and runs_kernels(x)
+    if fused and not torch.is_autocast_enabled(x.device.type):
         from gradformer.model.fused_linear import fused_linear
 
-        return fused_linear(x, weight, bias, relu)
-    y = nn.functional.linear(x, weight, bias)
-    return y.relu() if relu else y
+        y, x = fused_linear(x, layer, relu, draw)
+    else:
+        y = layer(x).relu() if relu else layer(x)
+        y = y if draw is None else draw(y)
+    return (y, x) if pass_on else y
 
 
 class MLP(nn.Module):

@@ -81,13 +81,13 @@ class Step:
         self.model.train()
         seed = torch.stack([self._seed, self.count])
         batch = self.collator(ids, capacity).with_seed(seed, self.model.sites)
-        with autocast(self.options.precision, ids.device):
+        with autocast(self.options.precision, ids.device), self.weights.collecting() as pieces:
             prediction = self.model(batch)
         rows = batch.layout.rows if self.model.schema.level == "node" else batch.layout.graph_rows
         y = self._targets(batch, rows)
         share, slope = self.objective.with_slope(prediction, y, rows.mask)
         grads = torch.autograd.grad(prediction, self.weights.parameters, slope, allow_unused=True)
-        self.weights.set_grad(grads)
+        self.weights.set_grad(grads, pieces)
         if is_shared():
             torch.distributed.all_reduce(self.weights.grad)
         self.update()

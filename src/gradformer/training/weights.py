@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 
 import torch
 from torch import Tensor, nn
 
 from gradformer.errors import InputError
+from gradformer.model.pieces import UNIT, Pieces
 
-ALIGNMENT = 32  # numbers: every tensor begins at a multiple of 128 bytes
+ALIGNMENT = UNIT  # numbers: every tensor begins at a multiple of 128 bytes
 
 
 class Weights:
@@ -57,6 +59,9 @@ class Weights:
             view.copy_(tensor.detach())
             tensor.data = view
         self._grads = list(self.views(self.grad).values())
+        places = [place for place, _ in self._places.values()]
+        self._piece_places = {id(p): place for p, place in zip(self.parameters, places)}
+        self._piece_tables: dict[tuple[tuple[int, ...], ...], Tensor] = {}
 
     @property
     def names(self) -> list[str]:
@@ -75,13 +80,31 @@ class Weights:
         for name, view in self.views(vector).items():
             view.copy_(values[name])
 
-    def set_grad(self, grads: Sequence[Tensor | None]) -> None:
-        """Gather the gradients of :attr:`parameters`, None for one that took no part."""
-        pairs = list(zip(self._grads, grads))
-        for view in [view for view, grad in pairs if grad is None]:
-            view.zero_()
-        used = [(view, grad) for view, grad in pairs if grad is not None]
-        torch._foreach_copy_([view for view, _ in used], [grad for _, grad in used])
+    @contextmanager
+    def collecting(self) -> Iterator[Pieces]:
+        """For a forward pass: its kernels may leave gradients in pieces, for :meth:`set_grad`."""
+        pieces = Pieces(self._piece_places, self._piece_tables)
+        with pieces.collecting():
+            yield pieces
+
+    def set_grad(self, grads: Sequence[Tensor | None], pieces: Pieces | None = None) -> None:
+        """Gather the gradients of :attr:`parameters`: ``grads`` of autograd, and ``pieces``.
+
+        None, and no piece, is the gradient of one that took no part.
+        """
+        given = [number for number, grad in enumerate(grads) if grad is not None]
+        views = [self._grads[number] for number in given]
+        if views:
+            torch._foreach_copy_(views, [grads[number] for number in given])
+        if pieces is not None and pieces.written:
+            pieces.add_up(self.grad, [self._piece_span(number) for number in given])
+        else:
+            for view in [view for view, grad in zip(self._grads, grads) if grad is None]:
+                view.zero_()
+
+    def _piece_span(self, number: int) -> tuple[int, int]:
+        parameter = self.parameters[number]
+        return self._piece_places[id(parameter)], parameter.numel()
 
 
 def without_weight_decay(model: nn.Module) -> list[nn.Parameter]:

@@ -1,0 +1,48 @@
+"""Backward passes that are kernels: they have a first derivative, and say so if asked for more."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradformer.errors import ConfigError
+
+Gradients = tuple[Tensor | None, ...]
+
+
+class _Refuse(torch.autograd.Function):
+    """Hands gradients on, tied to what they depend on, so that a second derivative is an error."""
+
+    @staticmethod
+    def forward(ctx: Any, what: str, count: int, *tensors: Tensor | None) -> Any:
+        ctx.what = what
+        return tuple(None if t is None else t.view_as(t) for t in tensors[:count])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise ConfigError(
+            f"the fused {ctx.what} has no second derivative; use the reference engine for it: "
+            "with gradformer.use_engine('reference'): …"
+        )
+
+
+def once(what: str) -> Callable[[Callable[..., Gradients]], Callable[..., Gradients]]:
+    """Marks the ``backward`` of an autograd function that is made of kernels."""
+
+    def mark(backward: Callable[..., Gradients]) -> Callable[..., Gradients]:
+        @wraps(backward)
+        def run(ctx: Any, *grads: Tensor | None) -> Gradients:
+            results = backward(ctx, *grads)
+            if not torch.is_grad_enabled():
+                return results
+            depends = (*results, *grads, *ctx.saved_tensors)
+            refused: Gradients = _Refuse.apply(what, len(results), *depends)
+            return refused
+
+        return run
+
+    return mark
