@@ -15,6 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gradformer.attention import Layout, decay_attention
+from gradformer.attention.draw_kernels import _keep, _row_keys
 from gradformer.attention.draws import (
     drop,
     drop_rows,
@@ -25,7 +26,6 @@ from gradformer.attention.draws import (
     site_seeds,
     threshold,
 )
-from gradformer.attention.kernels import _keep, _row_keys
 from gradformer.attention.layout import Rows
 from gradformer.errors import ConfigError
 from gradformer.model.parts import Dropout

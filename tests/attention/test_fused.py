@@ -15,7 +15,8 @@ import pytest
 import torch
 
 from gradformer.attention import Decay, Layout, decay_attention, use_engine
-from gradformer.attention.fused import SMALL, _forward, fused_attention
+from gradformer.attention.fused import _forward, fused_attention
+from gradformer.attention.launch import SMALL
 from gradformer.errors import ConfigError
 from tests.attention.problems import Problem, random_problem, solve
 
@@ -282,7 +283,8 @@ def operator_arguments(device: str) -> tuple[Any, ...]:
         q, k, v, layout.node_ptr, layout.pair_ptr, layout.graph_id, p.distance,
         tables.mul.value.detach(), tables.add.value.detach().requires_grad_(),
         tables.mul.parameters.detach().requires_grad_(), tables.mul.jacobian, None, None,
-        torch.tensor([1, 2, 3], device=device), 0.5, 0.2, layout.largest, layout.diameter, False,
+        torch.tensor([1, 2, 3], device=device), 0.5, 0.2, layout.largest, layout.diameter,
+        False, False,
     )  # fmt: skip
 
 

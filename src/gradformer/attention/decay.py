@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, logsigmoid
 
+from gradformer.attention.availability import runs_kernels
 from gradformer.errors import ConfigError, choice
 from gradformer.structure.codebook import HOPS, Codebook
 
@@ -145,15 +146,19 @@ class Decay(nn.Module):
             t = torch.cat([t[..., :255], torch.zeros_like(t[..., 255:])], dim=-1)
         return leaky_relu(t, self.slope)
 
-    def forward(self) -> list[Tables]:
-        """The tables of each set (one for all layers, or one for each layer)."""
+    def forward(self, uses: int = 1) -> list[Tables]:
+        """The tables of each set (one for all layers, or one for each layer).
+
+        The tables of a single set are listed ``uses`` times, and the gradients of all uses are
+        added at once.
+        """
         mul, add = self._shape_tables()
         if self.profile is not None:
             full = add.value + self.profile if add is not None else self.profile
             add = Table(full)
         if self.unreachable == "blocked":
             mul, add = self._blocked(mul, add)
-        return [Tables(_one_set(mul, number), _one_set(add, number)) for number in range(self.sets)]
+        return [Tables(*both) for both in zip(self._split(mul, uses), self._split(add, uses))]
 
     def _shape_tables(self) -> tuple[Table | None, Table | None]:
         if self.free is not None:
@@ -166,6 +171,19 @@ class Decay(nn.Module):
 
     def _exponential(self) -> Table:
         assert self.start is not None
+        if runs_kernels(self.start) and self.start.dtype == torch.float32:
+            from gradformer.attention.fused_decay import exponential_tables
+
+            value, jacobian = exponential_tables(
+                self.start,
+                self.raw_decay,
+                self.psi,
+                self.decay,
+                self.slope,
+                self.on,
+                self.unreachable == "far",
+            )
+            return Table(value, self._learned(), jacobian)
         ramp = self._ramp(self.start)  # [sets, heads, 256]
         if self.raw_decay is not None:
             decay, rate = self.raw_decay.sigmoid()[..., None], logsigmoid(self.raw_decay)[..., None]
@@ -187,10 +205,14 @@ class Decay(nn.Module):
             if self.raw_decay is not None:
                 # ∂/∂raw = ∂/∂λ · λ(1 − λ): λ^f → f λ^f (1 − λ), f ln λ → f (1 − λ)
                 columns.append(ramp * outer * (1 - decay))
-        own: list[Tensor] = [self.start]
-        if self.raw_decay is not None:
-            own.append(self.raw_decay)
-        return Table(value, torch.stack(own, dim=-1), torch.stack(columns))
+        return Table(value, self._learned(), torch.stack(columns))
+
+    def _learned(self) -> Tensor:
+        """Start points, and λ as it is learned, [sets, heads, 1 or 2]."""
+        assert self.start is not None
+        if self.raw_decay is None:
+            return self.start[..., None]
+        return torch.stack([self.start, self.raw_decay], dim=-1)
 
     def _linear(self) -> Table:
         assert self.start is not None
@@ -203,6 +225,20 @@ class Decay(nn.Module):
         if self.on == "logit":
             return Table(ramp)
         return Table(torch.where(ramp > 0, ramp.clamp(min=1e-30).log(), -math.inf))
+
+    def _split(self, table: Table | None, uses: int) -> list[Table | None]:
+        """The table of each set, or the one of all ``uses``."""
+        count = uses if self.sets == 1 else self.sets
+        if table is None:
+            return [None] * count
+        values = table.value.expand(count, -1, -1).unbind()
+        if table.parameters is None or table.jacobian is None:
+            return [Table(value) for value in values]
+        if not table.parameters.numel():  # a constant
+            return [Table(value.detach()) for value in values]
+        parameters = table.parameters.expand(count, -1, -1).unbind()
+        jacobians = table.jacobian.expand(-1, count, -1, -1).unbind(1)
+        return [Table(*of_one) for of_one in zip(values, parameters, jacobians)]
 
     def _blocked(self, mul: Table | None, add: Table | None) -> tuple[Table | None, Table]:
         """Byte 255 at −inf, whatever the score is."""
@@ -217,13 +253,3 @@ class Decay(nn.Module):
 def _without_last(x: Tensor) -> Tensor:
     """``x`` [..., 256] with a zero for byte 255."""
     return torch.cat([x[..., :255], torch.zeros_like(x[..., 255:])], dim=-1)
-
-
-def _one_set(table: Table | None, number: int) -> Table | None:
-    if table is None:
-        return None
-    if table.parameters is None or table.jacobian is None:
-        return Table(table.value[number])
-    if not table.parameters.numel():  # a constant
-        return Table(table.value[number].detach())
-    return Table(table.value[number], table.parameters[number], table.jacobian[:, number])

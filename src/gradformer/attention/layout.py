@@ -56,8 +56,9 @@ class Layout:
     ``graph_id`` numbers the graphs in their dataset. ``capacity`` (node rows, real and padded) and
     ``largest`` (an upper bound on the size of a graph) are host integers, so that nothing has to
     be read back from a device to choose a kernel; ``diameter`` bounds the distances that occur
-    (bytes other than 255), and with them the work of a free table's gradient. Rows from
-    ``node_ptr[-1]`` on are padding.
+    (bytes other than 255), and with them the work of a free table's gradient; ``symmetric``
+    promises byte(i, j) = byte(j, i), which saves the fused engine time in the backward pass
+    (:meth:`checked` finds out). Rows from ``node_ptr[-1]`` on are padding.
 
     Shapes: node_ptr [graphs + 1] int32; pair_ptr [graphs] int64; graph_id [graphs] int32.
     """
@@ -69,6 +70,7 @@ class Layout:
     largest: int
     padded: bool = False
     diameter: int = 254
+    symmetric: bool = False
 
     @classmethod
     def from_sizes(

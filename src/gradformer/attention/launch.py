@@ -1,0 +1,243 @@
+"""Which kernels take a batch, in which tiles, and their launches.
+
+Results do not depend on timing: tiles follow from the shapes and the device alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradformer.attention.availability import interpreting
+from gradformer.attention.draws import threshold
+
+SMALL = 64  # graphs up to this size take one program for each head
+WHOLE = 256  # "count" of a table whose every entry has a gradient
+
+
+def precision() -> str:
+    """How float32 products are made: torch's own switch, ``ieee`` unless tf32 is allowed."""
+    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """Queries and keys of a tile, warps, stages of the pipeline, registers a thread may have."""
+
+    m: int
+    n: int
+    warps: int = 4
+    stages: int = 2
+    registers: int | None = None
+
+    @property
+    def options(self) -> dict[str, int | None]:
+        return {
+            "BLOCK_M": self.m,
+            "BLOCK_N": self.n,
+            "num_warps": self.warps,
+            "num_stages": self.stages,
+            "maxnreg": self.registers,
+        }
+
+
+def forward_tiles(dtype: torch.dtype, d: int) -> Tiles:
+    if dtype == torch.float32:
+        return Tiles(32, 64, warps=2)
+    return Tiles(64, 128, registers=168) if d <= 32 else Tiles(64, 64)
+
+
+def query_tiles(dtype: torch.dtype, d: int) -> Tiles:
+    if dtype == torch.float32:
+        return Tiles(32, 64, warps=2)
+    return Tiles(64, 64, registers=168 if d <= 64 else None)
+
+
+def key_tiles(dtype: torch.dtype, d: int) -> Tiles:
+    if dtype == torch.float32:
+        return Tiles(32, 64)
+    return Tiles(64, 64, registers=168 if d <= 32 else None)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What forward and backward have in common; the fields are those of the operator."""
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    node_ptr: Tensor
+    pair_ptr: Tensor
+    graph_id: Tensor
+    distance: Tensor
+    mul: Tensor | None
+    add: Tensor | None
+    seed: Tensor | None
+    scale: float
+    dropout: float
+    largest: int
+    diameter: int
+    padded: bool
+    symmetric: bool
+
+    @property
+    def graphs(self) -> int:
+        return self.node_ptr.numel() - 1
+
+    @property
+    def small(self) -> bool:
+        return self.largest <= SMALL
+
+    @property
+    def wide(self) -> bool:
+        """Whether bytes may be fetched as :mod:`gradformer.attention.pair_kernels` says."""
+        half = self.q.dtype in (torch.bfloat16, torch.float16)
+        return half and not interpreting() and _is_hopper(self.q.device)
+
+    def empty(self, *shape: int) -> Tensor:
+        """Room for node rows; the tiled kernels leave rows of padding alone."""
+        make = torch.zeros if self.padded and not self.small else torch.empty
+        return make(shape, dtype=self.q.dtype, device=self.q.device)
+
+    @property
+    def where(self) -> tuple[Tensor, ...]:
+        return self.node_ptr, self.pair_ptr, self.graph_id, self.distance
+
+    @property
+    def tables(self) -> tuple[Tensor, Tensor]:
+        """``q`` stands in for an absent one."""
+        return self.q if self.mul is None else self.mul, self.q if self.add is None else self.add
+
+    @property
+    def draws(self) -> Tensor:
+        return self.node_ptr if self.seed is None else self.seed
+
+    @property
+    def strides(self) -> list[int]:
+        return [size for tensor in (self.q, self.k, self.v) for size in tensor.stride()[:2]]
+
+    @property
+    def numbers(self) -> tuple[int | float, ...]:
+        keep = 1.0 / (1.0 - self.dropout)
+        return self.q.shape[1], self.scale, keep, threshold(self.dropout)
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        d = self.q.shape[2]
+        return {
+            "D": d,
+            "BLOCK_D": _power(d),
+            "HAS_MUL": self.mul is not None,
+            "HAS_ADD": self.add is not None,
+            "DROPOUT": self.dropout > 0.0,
+            "PRECISION": precision(),
+        }
+
+    @property
+    def small_options(self) -> dict[str, Any]:
+        block = _power(self.largest)
+        return self.flags | {
+            "BLOCK": block,
+            "num_warps": 2 if block <= 32 else 8,
+            "num_stages": 1,
+            "INTERPRET": interpreting(),
+        }
+
+
+@cache
+def _is_hopper(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9
+
+
+def _power(size: int) -> int:
+    """The power of two above ``size``, at least 16."""
+    return max(16, 1 << (size - 1).bit_length())
+
+
+def forward(p: Problem) -> tuple[Tensor, Tensor]:
+    """out [nodes, heads, d] and lse [nodes, heads] in base 2."""
+    from gradformer.attention.small_kernels import small_forward_kernel
+    from gradformer.attention.tiled_forward import forward_kernel
+
+    nodes, heads, d = p.q.shape
+    out = p.empty(nodes, heads, d)
+    lse = torch.empty(nodes, heads, dtype=torch.float32, device=p.q.device)
+    arguments = (
+        p.q, p.k, p.v, out, lse, *p.where, *p.tables, p.draws, *p.strides, *p.numbers,
+    )  # fmt: skip
+    if not p.graphs * p.largest:
+        out.zero_()
+    elif p.small:
+        grid = (heads, p.graphs + p.padded)
+        small_forward_kernel[grid](*arguments, nodes, p.graphs, **p.small_options)
+    else:
+        tile = forward_tiles(p.q.dtype, d)
+        tiles = -(-p.largest // tile.m)
+        forward_kernel[(heads, p.graphs * tiles)](
+            *arguments, p.distance.numel(), tiles, WIDE=p.wide, **tile.options, **p.flags
+        )
+    return out, lse
+
+
+def backward(
+    p: Problem,
+    grad: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    mul_jacobian: Tensor | None,
+    add_jacobian: Tensor | None,
+    mul_count: int,
+    add_count: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Gradients of q, k, v [nodes, 3 · heads, d], and of the decay as ``count`` says."""
+    from gradformer.attention.small_kernels import small_backward_kernel
+    from gradformer.attention.tiled_backward import key_gradient_kernel, query_gradient_kernel
+
+    nodes, heads, d = p.q.shape
+    gradients = p.empty(nodes, 3 * heads, d)
+    dq, dk, dv = gradients.chunk(3, dim=1)
+    query_tile, key_tile = query_tiles(p.q.dtype, d), key_tiles(p.q.dtype, d)
+    programs = p.graphs * (1 if p.small else -(-p.largest // query_tile.m))
+
+    def partial(count: int) -> Tensor:
+        slots = WHOLE if count == WHOLE else 2
+        size = (heads, slots, programs if count and p.largest else 0)
+        return torch.empty(size, dtype=torch.float32, device=p.q.device)
+
+    partial_mul, partial_add = partial(mul_count), partial(add_count)
+    jacobians = [p.q if x is None else x for x in (mul_jacobian, add_jacobian)]
+    strides = (*p.strides, 3 * heads * d)
+    counts = {"MUL_COUNT": mul_count, "ADD_COUNT": add_count}
+    if not p.graphs * p.largest:
+        gradients.zero_()
+    elif p.small:
+        small_backward_kernel[(heads, p.graphs + p.padded)](
+            p.q, p.k, p.v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
+            *p.where, *p.tables, *jacobians, p.draws, *strides, *p.numbers,
+            nodes, p.graphs, p.diameter, **p.small_options, **counts,
+        )  # fmt: skip
+    else:
+        pairs = p.distance.numel()
+        stats = torch.empty(nodes, heads, 2, dtype=torch.float32, device=p.q.device)
+        query_gradient_kernel[(heads, programs)](
+            p.q, p.k, p.v, out, lse, grad, stats, dq, partial_mul, partial_add,
+            *p.where, *p.tables, *jacobians, p.draws, *strides, *p.numbers,
+            pairs, -(-p.largest // query_tile.m), p.diameter,
+            WIDE=p.wide, **query_tile.options, **p.flags, **counts,
+        )  # fmt: skip
+        tiles = -(-p.largest // key_tile.n)
+        key_gradient_kernel[(heads, p.graphs * tiles)](
+            p.q, p.k, p.v, grad, stats, dk, dv,
+            *p.where, *p.tables, p.draws, *strides, *p.numbers, pairs, tiles,
+            SYMMETRIC=p.symmetric, WIDE=p.wide and p.symmetric, **key_tile.options, **p.flags,
+        )  # fmt: skip
+    return gradients, _total(partial_mul, mul_count), _total(partial_add, add_count)
+
+
+def _total(partial: Tensor, count: int) -> Tensor:
+    """Sum over programs in a fixed order; nothing is launched when nobody asked for it."""
+    return partial.sum(2) if count else partial.new_empty(partial.shape[:2])

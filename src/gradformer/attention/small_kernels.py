@@ -1,0 +1,182 @@
+"""Kernels for graphs of one tile: one program for a graph and head, forward and all of backward.
+
+Notation: s = scale·q·k, a = s·mul[byte] + add[byte], p = exp(a − lse), dp = do·v,
+da = p·(dp − δ) with δ = Σ do·o, ds = da·mul[byte]·scale; lse is kept in base 2. Rows of padding
+belong to one more program of each head, which sets them to zero.
+"""
+
+# mypy: ignore-errors
+# ruff: noqa: RET505
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.pair_kernels import LOG2E, store_shares, tally
+
+
+@triton.jit
+def _lookup(table, place, INTERPRET: tl.constexpr):
+    """Entry of a float32 table at byte offset ``place`` = 4·index, in the layout of ``place``."""
+    if INTERPRET:
+        return tl.load(table + (place >> 2))
+    else:
+        base = tl.full(place.shape, 0, tl.int64) + table.to(tl.int64)
+        return tl.inline_asm_elementwise(
+            "{ .reg .u64 a; cvt.u64.u32 a, $2; add.u64 a, a, $1; ld.global.nc.f32 $0, [a]; }",
+            "=f,l,r", [base, place], dtype=tl.float32, is_pure=True, pack=1,
+        )  # fmt: skip
+
+
+@triton.jit
+def _zero_padding(
+    x, row, start, nodes, D: tl.constexpr, BLOCK: tl.constexpr, BLOCK_D: tl.constexpr
+):
+    """Rows ``start``.. of x [nodes, D], whose rows lie ``row`` apart, become zero."""
+    channel = tl.arange(0, BLOCK_D)
+    for begin in range(start, nodes, BLOCK):
+        rows = begin + tl.arange(0, BLOCK)
+        inside = (rows < nodes)[:, None] & (channel < D)[None, :]
+        at = rows.to(tl.int64)[:, None] * row + channel[None, :]
+        tl.store(x + at, tl.zeros([BLOCK, BLOCK_D], x.dtype.element_ty), inside)
+
+
+@triton.jit
+def small_forward_kernel(
+    q, k, v, out, lse, node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
+    q_row, q_head, k_row, k_head, v_row, v_head, heads, scale, dropout_scale, threshold,
+    nodes, graphs,
+    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+    INTERPRET: tl.constexpr,
+):  # fmt: skip
+    """out [nodes, heads, d] and lse [nodes, heads]; grid (heads, graphs [+ 1 if padded])."""
+    head = tl.program_id(0)
+    graph = tl.program_id(1)
+    first = tl.load(node_ptr + graph).to(tl.int64)
+    if graph == graphs:
+        _zero_padding(out + head * D, heads * D, first.to(tl.int32), nodes, D, BLOCK, BLOCK_D)
+        return
+    n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
+    if n == 0:
+        return
+    rows = tl.arange(0, BLOCK)
+    channel = tl.arange(0, BLOCK_D)
+    there = rows < n
+    row_in = there[:, None] & (channel < D)[None, :]
+    inside = there[:, None] & there[None, :]
+    where = (first + rows)[:, None]
+    pair = tl.load(pair_ptr + graph) + rows[:, None] * n + rows[None, :]
+    place = tl.load(distance + pair, inside, other=255).to(tl.uint32) * 4
+    query = tl.load(q + where * q_row + head * q_head + channel[None, :], row_in, other=0.0)
+    key = tl.load(k + where * k_row + head * k_head + channel[None, :], row_in, other=0.0)
+    value = tl.load(v + where * v_row + head * v_head + channel[None, :], row_in, other=0.0)
+    a = tl.dot(query, tl.trans(key), input_precision=PRECISION) * scale
+    if HAS_MUL:
+        a = a * _lookup(mul + head * 256, place, INTERPRET)
+    if HAS_ADD:
+        a = a + _lookup(add + head * 256, place, INTERPRET)
+    a = tl.where(inside, a * LOG2E, float("-inf"))
+    top = tl.max(a, 1)
+    p = tl.exp2(a - tl.where(top == float("-inf"), 0.0, top)[:, None])
+    total = tl.sum(p, 1)
+    if DROPOUT:
+        keys = _row_keys(seed, tl.load(graph_id + graph), head, rows)
+        p = tl.where(_keep(keys[:, None], rows[None, :], threshold), p * dropout_scale, 0.0)
+    empty = total == 0.0
+    acc = tl.dot(p.to(value.dtype), value, input_precision=PRECISION)
+    acc = acc / tl.where(empty, 1.0, total)[:, None]
+    at = (first + rows) * heads + head
+    tl.store(lse + at, tl.where(empty, float("inf"), top + tl.log2(total)), there)
+    tl.store(out + at[:, None] * D + channel[None, :], acc.to(out.dtype.element_ty), row_in)
+
+
+@triton.jit
+def small_backward_kernel(
+    q, k, v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
+    node_ptr, pair_ptr, graph_id, distance, mul, add, mul_jacobian, add_jacobian, seed,
+    q_row, q_head, k_row, k_head, v_row, v_head, g_row, heads, scale, dropout_scale, threshold,
+    nodes, graphs, diameter,
+    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+    MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr, INTERPRET: tl.constexpr,
+):  # fmt: skip
+    """All gradients; ``*_COUNT``: parameters to contract, 256 = a table. The grid is as above."""
+    head = tl.program_id(0)
+    graph = tl.program_id(1)
+    first = tl.load(node_ptr + graph).to(tl.int64)
+    dq += head * D
+    dk += head * D
+    dv += head * D
+    if graph == graphs:
+        start = first.to(tl.int32)
+        _zero_padding(dq, g_row, start, nodes, D, BLOCK, BLOCK_D)
+        _zero_padding(dk, g_row, start, nodes, D, BLOCK, BLOCK_D)
+        _zero_padding(dv, g_row, start, nodes, D, BLOCK, BLOCK_D)
+        return
+    n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
+    rows = tl.arange(0, BLOCK)
+    channel = tl.arange(0, BLOCK_D)
+    there = rows < n
+    row_in = there[:, None] & (channel < D)[None, :]
+    inside = there[:, None] & there[None, :]
+    where = (first + rows)[:, None]
+    pair = tl.load(pair_ptr + graph) + rows[:, None] * n + rows[None, :]
+    place = tl.load(distance + pair, inside, other=255).to(tl.uint32) * 4
+    query = tl.load(q + where * q_row + head * q_head + channel[None, :], row_in, other=0.0)
+    key = tl.load(k + where * k_row + head * k_head + channel[None, :], row_in, other=0.0)
+    value = tl.load(v + where * v_row + head * v_head + channel[None, :], row_in, other=0.0)
+    at = (first + rows) * heads + head
+    slot = at[:, None] * D + channel[None, :]
+    into = where * g_row + channel[None, :]
+    do = tl.load(grad + slot, row_in, other=0.0)
+    o = tl.load(out + slot, row_in, other=0.0)
+    delta = tl.sum(o.to(tl.float32) * do.to(tl.float32), 1)
+    row_lse = tl.load(lse + at, there, other=float("inf"))
+    s = tl.dot(query, tl.trans(key), input_precision=PRECISION) * scale
+    a = s
+    if HAS_MUL:
+        factor = _lookup(mul + head * 256, place, INTERPRET)
+        a = a * factor
+    if HAS_ADD:
+        a = a + _lookup(add + head * 256, place, INTERPRET)
+    a = tl.where(inside, a * LOG2E, float("-inf"))
+    p = tl.exp2(a - row_lse[:, None])
+    dp = tl.dot(do, tl.trans(value), input_precision=PRECISION)
+    weight = p
+    if DROPOUT:
+        keys = _row_keys(seed, tl.load(graph_id + graph), head, rows)
+        kept = _keep(keys[:, None], rows[None, :], threshold)
+        weight = tl.where(kept, p * dropout_scale, 0.0)
+        dp = tl.where(kept, dp * dropout_scale, 0.0)
+    dv_acc = tl.dot(tl.trans(weight.to(do.dtype)), do, input_precision=PRECISION)
+    tl.store(dv + into, dv_acc.to(dv.dtype.element_ty), row_in)
+    da = p * (dp - delta[:, None])
+    table = tl.zeros([256], tl.float32)
+    one = tl.zeros([BLOCK], tl.float32)
+    two = tl.zeros([BLOCK], tl.float32)
+    if MUL_COUNT == 256:
+        table = tally(table, da * s, place >> 2, diameter)
+    elif MUL_COUNT > 0:
+        jacobian = mul_jacobian + head * 256
+        one = tl.sum(da * s * _lookup(jacobian, place, INTERPRET), 1)
+        if MUL_COUNT > 1:
+            two = tl.sum(da * s * _lookup(jacobian + heads * 256, place, INTERPRET), 1)
+    store_shares(partial_mul, graph, graphs, head, table, one, two, MUL_COUNT)
+    table = tl.zeros([256], tl.float32)
+    if ADD_COUNT == 256:
+        table = tally(table, da, place >> 2, diameter)
+    elif ADD_COUNT > 0:
+        jacobian = add_jacobian + head * 256
+        one = tl.sum(da * _lookup(jacobian, place, INTERPRET), 1)
+        if ADD_COUNT > 1:
+            two = tl.sum(da * _lookup(jacobian + heads * 256, place, INTERPRET), 1)
+    store_shares(partial_add, graph, graphs, head, table, one, two, ADD_COUNT)
+    ds = da
+    if HAS_MUL:
+        ds = da * factor
+    dq_acc = tl.dot(ds.to(key.dtype), key, input_precision=PRECISION) * scale
+    tl.store(dq + into, dq_acc.to(dq.dtype.element_ty), row_in)
+    dk_acc = tl.dot(tl.trans(ds.to(query.dtype)), query, input_precision=PRECISION) * scale
+    tl.store(dk + into, dk_acc.to(dk.dtype.element_ty), row_in)

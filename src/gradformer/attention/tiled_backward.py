@@ -1,0 +1,320 @@
+"""Backward kernels for graphs of any size: one owns tiles of queries, the other tiles of keys.
+
+Each walks over the other side and computes its pairs anew from lse. Every gradient is written by
+exactly one program and shares of the decay's gradients are stored one by one: no atomics, the same
+bits every time. As in the forward kernel, entries of ``mul`` and ``add`` are put in base 2.
+
+Notation: raw = q·k, a = raw·mul[byte] + add[byte], p = 2^(a − lse), dp = do·v,
+da = p·(dp − δ) with δ = Σ do·o, ds = da·mul[byte].
+"""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.pair_kernels import (
+    ADD,
+    ADD_ONE,
+    ADD_TWO,
+    FIND_ADD,
+    FIND_ADD_ONE,
+    FIND_ADD_TWO,
+    FIND_MUL,
+    FIND_MUL_ONE,
+    FIND_MUL_TWO,
+    LOG2E,
+    MUL,
+    MUL_ONE,
+    MUL_TWO,
+    bytes_of,
+    fetch,
+    lookup,
+    order,
+    reserve_tables,
+    stage,
+    store_shares,
+    tally,
+)
+
+
+@triton.jit
+def _query_step(
+    acc, mul_one, mul_two, add_one, add_two, mul_table, add_table,
+    place, query, do, row_lse, row_delta, k, v, k_row, v_row, cols, n, channel, row_keys,
+    mul, add, mul_jacobian, add_jacobian, shared, heads, scale, dropout_scale, threshold, diameter,
+    D: tl.constexpr, TAIL: tl.constexpr, WIDE: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+    MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
+):  # fmt: skip
+    """What the keys ``cols`` add to dq and to the decay's gradients."""
+    wide = (channel < D)[None, :]
+    col_in = (cols < n)[:, None] & wide if TAIL else wide
+    key = tl.load(k + cols[:, None] * k_row + channel[None, :], col_in, other=0.0)
+    value = tl.load(v + cols[:, None] * v_row + channel[None, :], col_in, other=0.0)
+    raw = tl.dot(query, tl.trans(key), input_precision=PRECISION)
+    dp = tl.dot(do, tl.trans(value), input_precision=PRECISION)
+    if HAS_MUL:
+        factor = lookup(mul, scale * LOG2E, shared, place, FIND_MUL, WIDE)
+        a = raw * factor
+    else:
+        a = raw * (scale * LOG2E)
+    if HAS_ADD:
+        a = a + lookup(add, LOG2E, shared, place, FIND_ADD, WIDE)
+    if TAIL:
+        a = tl.where((cols < n)[None, :], a, float("-inf"))
+    p = tl.exp2(a - row_lse[:, None])
+    if DROPOUT:
+        kept = _keep(row_keys[:, None], cols[None, :], threshold)
+        dp = tl.where(kept, dp * dropout_scale, 0.0)
+    da = p * (dp - row_delta[:, None])
+    if MUL_COUNT == 256:
+        mul_table = tally(mul_table, da * raw, bytes_of(place, WIDE), diameter)
+    elif MUL_COUNT > 0:
+        x = da * raw
+        mul_one += tl.sum(x * lookup(mul_jacobian, 1.0, shared, place, FIND_MUL_ONE, WIDE), 1)
+        if MUL_COUNT > 1:
+            second = lookup(mul_jacobian + heads * 256, 1.0, shared, place, FIND_MUL_TWO, WIDE)
+            mul_two += tl.sum(x * second, 1)
+    if ADD_COUNT == 256:
+        add_table = tally(add_table, da, bytes_of(place, WIDE), diameter)
+    elif ADD_COUNT > 0:
+        add_one += tl.sum(da * lookup(add_jacobian, 1.0, shared, place, FIND_ADD_ONE, WIDE), 1)
+        if ADD_COUNT > 1:
+            second = lookup(add_jacobian + heads * 256, 1.0, shared, place, FIND_ADD_TWO, WIDE)
+            add_two += tl.sum(da * second, 1)
+    ds = da * factor if HAS_MUL else da
+    acc = tl.dot(ds.to(key.dtype), key, acc, input_precision=PRECISION)
+    return acc, mul_one, mul_two, add_one, add_two, mul_table, add_table
+
+
+@triton.jit
+def query_gradient_kernel(
+    q, k, v, out, lse, grad, stats, dq, partial_mul, partial_add,
+    node_ptr, pair_ptr, graph_id, distance, mul, add, mul_jacobian, add_jacobian, seed,
+    q_row, q_head, k_row, k_head, v_row, v_head, g_row, heads, scale, dropout_scale, threshold,
+    pairs, tiles, diameter,
+    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+    MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """dq, the decay's gradients from this tile, stats [nodes, heads, 2] = (lse, δ).
+
+    The grid is (heads, graphs · tiles).
+    """
+    head = tl.program_id(0)
+    program = tl.program_id(1)
+    graph = program // tiles
+    tile = program % tiles
+    first = tl.load(node_ptr + graph).to(tl.int64)
+    n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
+    mul_table = tl.zeros([256], tl.float32)
+    add_table = tl.zeros([256], tl.float32)
+    mul_one = tl.zeros([BLOCK_M], tl.float32)
+    mul_two = tl.zeros([BLOCK_M], tl.float32)
+    add_one = tl.zeros([BLOCK_M], tl.float32)
+    add_two = tl.zeros([BLOCK_M], tl.float32)
+    if tile * BLOCK_M >= n:
+        store_shares(partial_mul, program, tl.num_programs(1), head,
+                     mul_table, mul_one, mul_two, MUL_COUNT)  # fmt: skip
+        store_shares(partial_add, program, tl.num_programs(1), head,
+                     add_table, add_one, add_two, ADD_COUNT)  # fmt: skip
+        return
+    pair = tl.load(pair_ptr + graph)
+    last = pairs - 1 - pair
+    distance += pair
+    mul += head * 256
+    add += head * 256
+    mul_jacobian += head * 256
+    add_jacobian += head * 256
+    shared = reserve_tables(WIDE)
+    if HAS_MUL:
+        stage(shared, mul, scale * LOG2E, MUL, WIDE)
+    if HAS_ADD:
+        stage(shared, add, LOG2E, ADD, WIDE)
+    if MUL_COUNT == 1 or MUL_COUNT == 2:
+        stage(shared, mul_jacobian, 1.0, MUL_ONE, WIDE)
+    if MUL_COUNT == 2:
+        stage(shared, mul_jacobian + heads * 256, 1.0, MUL_TWO, WIDE)
+    if ADD_COUNT == 1 or ADD_COUNT == 2:
+        stage(shared, add_jacobian, 1.0, ADD_ONE, WIDE)
+    if ADD_COUNT == 2:
+        stage(shared, add_jacobian + heads * 256, 1.0, ADD_TWO, WIDE)
+    tl.debug_barrier()
+    k += first * k_row + head * k_head
+    v += first * v_row + head * v_head
+    rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+    channel = tl.arange(0, BLOCK_D)
+    row_in = (rows < n)[:, None] & (channel < D)[None, :]
+    q += first * q_row + head * q_head
+    query = tl.load(q + rows[:, None] * q_row + channel[None, :], row_in, other=0.0)
+    at = (first + rows) * heads + head
+    slot = at[:, None] * D + channel[None, :]
+    do = tl.load(grad + slot, row_in, other=0.0)
+    o = tl.load(out + slot, row_in, other=0.0)
+    row_delta = tl.sum(o.to(tl.float32) * do.to(tl.float32), 1)
+    row_lse = tl.load(lse + at, rows < n, other=float("inf"))
+    tl.store(stats + 2 * at, row_lse, rows < n)
+    tl.store(stats + 2 * at + 1, row_delta, rows < n)
+    row_keys = rows.to(tl.uint32)
+    if DROPOUT:
+        row_keys = _row_keys(seed, tl.load(graph_id + graph), head, rows)
+    acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+    row_start = tl.minimum(rows, n - 1)[:, None] * n
+    whole = n // BLOCK_N * BLOCK_N
+    cols = order(BLOCK_N, WIDE)
+    place = tl.zeros([BLOCK_M, BLOCK_N], tl.uint32)
+    if whole > 0:
+        place = fetch(distance, row_start, cols, last, False, WIDE)
+    for start in range(0, whole, BLOCK_N):
+        ahead = tl.minimum(start + BLOCK_N, whole - BLOCK_N)
+        next_place = fetch(distance, row_start, cols + ahead, last, False, WIDE)
+        acc, mul_one, mul_two, add_one, add_two, mul_table, add_table = _query_step(
+            acc, mul_one, mul_two, add_one, add_two, mul_table, add_table,
+            place, query, do, row_lse, row_delta, k, v, k_row, v_row, start + cols, n, channel,
+            row_keys, mul, add, mul_jacobian, add_jacobian, shared, heads, scale,
+            dropout_scale, threshold, diameter, D, False, WIDE,
+            HAS_MUL, HAS_ADD, DROPOUT, PRECISION, MUL_COUNT, ADD_COUNT,
+        )  # fmt: skip
+        place = next_place
+    if whole < n:
+        cols += whole
+        place = fetch(distance, row_start, cols, last, True, WIDE)
+        acc, mul_one, mul_two, add_one, add_two, mul_table, add_table = _query_step(
+            acc, mul_one, mul_two, add_one, add_two, mul_table, add_table,
+            place, query, do, row_lse, row_delta, k, v, k_row, v_row, cols, n, channel,
+            row_keys, mul, add, mul_jacobian, add_jacobian, shared, heads, scale,
+            dropout_scale, threshold, diameter, D, True, WIDE,
+            HAS_MUL, HAS_ADD, DROPOUT, PRECISION, MUL_COUNT, ADD_COUNT,
+        )  # fmt: skip
+    acc = acc * (1.0 / LOG2E if HAS_MUL else scale)  # with ``mul`` came the scale, and log₂e
+    at = (first + rows)[:, None] * g_row + head * D + channel[None, :]
+    tl.store(dq + at, acc.to(dq.dtype.element_ty), row_in)
+    store_shares(
+        partial_mul, program, tl.num_programs(1), head,
+        mul_table * scale, mul_one * scale, mul_two * scale, MUL_COUNT,
+    )  # fmt: skip
+    store_shares(
+        partial_add, program, tl.num_programs(1), head, add_table, add_one, add_two, ADD_COUNT
+    )
+
+
+@triton.jit
+def _key_step(
+    dk, dv, place, key, value, q, grad, stats, q_row, o_row, heads, seed, graph, head,
+    rows, cols, n, channel, mul, add, shared, scale, dropout_scale, threshold,
+    D: tl.constexpr, TAIL: tl.constexpr, WIDE: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """What the queries ``rows`` add to dk and dv of the keys ``cols``; [keys, queries]."""
+    wide = (channel < D)[None, :]
+    row_in = (rows < n)[:, None] & wide if TAIL else wide
+    query = tl.load(q + rows[:, None] * q_row + channel[None, :], row_in, other=0.0)
+    do = tl.load(grad + rows[:, None] * o_row + channel[None, :], row_in, other=0.0)
+    # lse and δ in one load: two would be narrower than the program, and repeated by its threads
+    pair = rows[:, None] * (2 * heads) + tl.arange(0, 2)[None, :]
+    if TAIL:
+        row_lse, row_delta = tl.split(tl.load(stats + pair, (rows < n)[:, None], other=0.0))
+        row_lse = tl.where(rows < n, row_lse, float("inf"))
+    else:
+        row_lse, row_delta = tl.split(tl.load(stats + pair))
+    a = tl.dot(key, tl.trans(query), input_precision=PRECISION)
+    dp = tl.dot(value, tl.trans(do), input_precision=PRECISION)
+    if HAS_MUL:
+        factor = lookup(mul, scale * LOG2E, shared, place, FIND_MUL, WIDE)
+        a = a * factor
+    else:
+        a = a * (scale * LOG2E)
+    if HAS_ADD:
+        a = a + lookup(add, LOG2E, shared, place, FIND_ADD, WIDE)
+    p = tl.exp2(a - row_lse[None, :])
+    weight = p
+    if DROPOUT:
+        row_keys = _row_keys(seed, graph, head, rows)
+        kept = _keep(row_keys[None, :], cols[:, None], threshold)
+        weight = tl.where(kept, p * dropout_scale, 0.0)
+        dp = tl.where(kept, dp * dropout_scale, 0.0)
+    dv = tl.dot(weight.to(do.dtype), do, dv, input_precision=PRECISION)
+    ds = p * (dp - row_delta[None, :])
+    if HAS_MUL:
+        ds = ds * factor
+    dk = tl.dot(ds.to(query.dtype), query, dk, input_precision=PRECISION)
+    return dk, dv
+
+
+@triton.jit
+def key_gradient_kernel(
+    q, k, v, grad, stats, dk, dv,
+    node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
+    q_row, q_head, k_row, k_head, v_row, v_head, g_row, heads, scale, dropout_scale, threshold,
+    pairs, tiles,
+    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+    SYMMETRIC: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """dk and dv; grid (heads, graphs · tiles of BLOCK_N keys).
+
+    SYMMETRIC distances of a key are read along its row, as the other kernels read theirs; WIDE
+    needs that. Otherwise they are read down its column.
+    """
+    head = tl.program_id(0)
+    graph = tl.program_id(1) // tiles
+    tile = tl.program_id(1) % tiles
+    first = tl.load(node_ptr + graph).to(tl.int64)
+    n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
+    if tile * BLOCK_N >= n:
+        return
+    pair = tl.load(pair_ptr + graph)
+    last = pairs - 1 - pair
+    distance += pair
+    mul += head * 256
+    add += head * 256
+    shared = reserve_tables(WIDE)
+    if HAS_MUL:
+        stage(shared, mul, scale * LOG2E, MUL, WIDE)
+    if HAS_ADD:
+        stage(shared, add, LOG2E, ADD, WIDE)
+    tl.debug_barrier()
+    cols = tile * BLOCK_N + tl.arange(0, BLOCK_N)
+    channel = tl.arange(0, BLOCK_D)
+    col_in = (cols < n)[:, None] & (channel < D)[None, :]
+    k += first * k_row + head * k_head
+    v += first * v_row + head * v_head
+    key = tl.load(k + cols[:, None] * k_row + channel[None, :], col_in, other=0.0)
+    value = tl.load(v + cols[:, None] * v_row + channel[None, :], col_in, other=0.0)
+    q += first * q_row + head * q_head
+    grad += (first * heads + head) * D
+    stats += 2 * (first * heads + head)
+    graph_number = tl.load(graph_id + graph)
+    dk_acc = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
+    dv_acc = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
+    along = 1 if SYMMETRIC else n
+    key_start = tl.minimum(cols, n - 1)[:, None] * (n if SYMMETRIC else 1)
+    whole = n // BLOCK_M * BLOCK_M
+    rows = order(BLOCK_M, WIDE)
+    place = tl.zeros([BLOCK_N, BLOCK_M], tl.uint32)
+    if whole > 0:
+        place = fetch(distance, key_start, rows * along, last, False, WIDE)
+    for start in range(0, whole, BLOCK_M):
+        ahead = tl.minimum(start + BLOCK_M, whole - BLOCK_M)
+        next_place = fetch(distance, key_start, (rows + ahead) * along, last, False, WIDE)
+        dk_acc, dv_acc = _key_step(
+            dk_acc, dv_acc, place, key, value, q, grad, stats, q_row, heads * D, heads,
+            seed, graph_number, head, start + rows, cols, n, channel, mul, add, shared,
+            scale, dropout_scale, threshold, D, False, WIDE, HAS_MUL, HAS_ADD, DROPOUT, PRECISION,
+        )  # fmt: skip
+        place = next_place
+    if whole < n:
+        rows += whole
+        place = fetch(distance, key_start, rows * along, last, True, WIDE)
+        dk_acc, dv_acc = _key_step(
+            dk_acc, dv_acc, place, key, value, q, grad, stats, q_row, heads * D, heads,
+            seed, graph_number, head, rows, cols, n, channel, mul, add, shared,
+            scale, dropout_scale, threshold, D, True, WIDE, HAS_MUL, HAS_ADD, DROPOUT, PRECISION,
+        )  # fmt: skip
+    dk_acc = dk_acc * (1.0 / LOG2E if HAS_MUL else scale)  # with ``mul`` came the scale, and log₂e
+    at = (first + cols)[:, None] * g_row + head * D + channel[None, :]
+    tl.store(dk + at, dk_acc.to(dk.dtype.element_ty), col_in)
+    tl.store(dv + at, dv_acc.to(dv.dtype.element_ty), col_in)

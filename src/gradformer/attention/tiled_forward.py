@@ -1,0 +1,130 @@
+"""Forward kernel for graphs of any size: a program owns a tile of queries and walks over the keys.
+
+Softmax is computed online. Entries of ``mul`` are multiplied by scale·log₂e and those of ``add`` by
+log₂e, so that a = (q·k)·mul[byte] + add[byte] is in base 2 at once. Distance bytes of the next step
+are fetched while this one is worked on.
+"""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.pair_kernels import (
+    ADD,
+    FIND_ADD,
+    FIND_MUL,
+    LOG2E,
+    MUL,
+    fetch,
+    lookup,
+    order,
+    reserve_tables,
+    stage,
+)
+
+
+@triton.jit
+def _forward_step(
+    acc, top, total, place, query, k, v, k_row, v_row, cols, n, channel, row_keys,
+    mul, add, shared, scale, dropout_scale, threshold,
+    D: tl.constexpr, TAIL: tl.constexpr, WIDE: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """The keys ``cols``; only those of the TAIL can lie beyond n."""
+    wide = (channel < D)[None, :]
+    col_in = (cols < n)[:, None] & wide if TAIL else wide
+    key = tl.load(k + cols[:, None] * k_row + channel[None, :], col_in, other=0.0)
+    value = tl.load(v + cols[:, None] * v_row + channel[None, :], col_in, other=0.0)
+    a = tl.dot(query, tl.trans(key), input_precision=PRECISION)
+    if HAS_MUL:
+        a = a * lookup(mul, scale * LOG2E, shared, place, FIND_MUL, WIDE)
+    else:
+        a = a * (scale * LOG2E)
+    if HAS_ADD:
+        a = a + lookup(add, LOG2E, shared, place, FIND_ADD, WIDE)
+    if TAIL:
+        a = tl.where((cols < n)[None, :], a, float("-inf"))
+    new_top = tl.maximum(top, tl.max(a, 1))
+    # only ``add`` can put a whole row at −inf
+    safe = tl.where(new_top == float("-inf"), 0.0, new_top) if HAS_ADD else new_top
+    p = tl.exp2(a - safe[:, None])
+    shrink = tl.exp2(top - safe)
+    total = total * shrink + tl.sum(p, 1)
+    if DROPOUT:
+        p = tl.where(_keep(row_keys[:, None], cols[None, :], threshold), p * dropout_scale, 0.0)
+    acc = tl.dot(p.to(value.dtype), value, acc * shrink[:, None], input_precision=PRECISION)
+    return acc, new_top, total
+
+
+@triton.jit
+def forward_kernel(
+    q, k, v, out, lse, node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
+    q_row, q_head, k_row, k_head, v_row, v_head, heads, scale, dropout_scale, threshold,
+    pairs, tiles,
+    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+    WIDE: tl.constexpr,
+):  # fmt: skip
+    """out [nodes, heads, d] and lse [nodes, heads] (base 2); grid (heads, graphs · tiles)."""
+    head = tl.program_id(0)
+    graph = tl.program_id(1) // tiles
+    tile = tl.program_id(1) % tiles
+    first = tl.load(node_ptr + graph).to(tl.int64)
+    n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
+    if tile * BLOCK_M >= n:
+        return
+    pair = tl.load(pair_ptr + graph)
+    last = pairs - 1 - pair
+    distance += pair
+    mul += head * 256
+    add += head * 256
+    shared = reserve_tables(WIDE)
+    if HAS_MUL:
+        stage(shared, mul, scale * LOG2E, MUL, WIDE)
+    if HAS_ADD:
+        stage(shared, add, LOG2E, ADD, WIDE)
+    tl.debug_barrier()
+    k += first * k_row + head * k_head
+    v += first * v_row + head * v_head
+    rows = tile * BLOCK_M + tl.arange(0, BLOCK_M)
+    channel = tl.arange(0, BLOCK_D)
+    row_in = (rows < n)[:, None] & (channel < D)[None, :]
+    q += first * q_row + head * q_head
+    query = tl.load(q + rows[:, None] * q_row + channel[None, :], row_in, other=0.0)
+    row_keys = rows.to(tl.uint32)
+    if DROPOUT:
+        row_keys = _row_keys(seed, tl.load(graph_id + graph), head, rows)
+    top = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    total = tl.zeros([BLOCK_M], tl.float32)
+    acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+    row_start = tl.minimum(rows, n - 1)[:, None] * n
+    whole = n // BLOCK_N * BLOCK_N
+    cols = order(BLOCK_N, WIDE)
+    place = tl.zeros([BLOCK_M, BLOCK_N], tl.uint32)
+    if whole > 0:
+        place = fetch(distance, row_start, cols, last, False, WIDE)
+    for start in range(0, whole, BLOCK_N):
+        ahead = tl.minimum(start + BLOCK_N, whole - BLOCK_N)
+        next_place = fetch(distance, row_start, cols + ahead, last, False, WIDE)
+        acc, top, total = _forward_step(
+            acc, top, total, place, query, k, v, k_row, v_row, start + cols, n, channel,
+            row_keys, mul, add, shared, scale, dropout_scale, threshold,
+            D, False, WIDE, HAS_MUL, HAS_ADD, DROPOUT, PRECISION,
+        )  # fmt: skip
+        place = next_place
+    if whole < n:
+        cols += whole
+        place = fetch(distance, row_start, cols, last, True, WIDE)
+        acc, top, total = _forward_step(
+            acc, top, total, place, query, k, v, k_row, v_row, cols, n, channel,
+            row_keys, mul, add, shared, scale, dropout_scale, threshold,
+            D, True, WIDE, HAS_MUL, HAS_ADD, DROPOUT, PRECISION,
+        )  # fmt: skip
+    empty = total == 0.0
+    acc = acc / tl.where(empty, 1.0, total)[:, None]
+    at = (first + rows) * heads + head
+    tl.store(lse + at, tl.where(empty, float("inf"), top + tl.log2(total)), rows < n)
+    tl.store(out + at[:, None] * D + channel[None, :], acc.to(out.dtype.element_ty), row_in)
