@@ -17,6 +17,7 @@ from gradformer.model.encoders import (
     SignFlip,
     encode_nodes,
 )
+from gradformer.training.weights import Weights
 from tests.zoo import toys
 
 fused_encoding = pytest.importorskip("gradformer.model.fused_encoding")
@@ -75,6 +76,23 @@ def test_features_and_positions(concat: bool, norm: bool, device: str) -> None:
         assert not y[~batch.nodes.mask].any()  # type: ignore[index]
         found.append([raw.detach(), *with_gradients(y, batch.nodes.mask, modules)])
     same(found)
+
+
+def test_gradients_in_pieces(device: str) -> None:
+    """Collected for one sum at the end, they are those of autograd."""
+    batch = padded_batch(device)
+    modules = nn.ModuleList([FeatureEncoder((7,), 5), PositionEncoder("rwse", toys.STEPS, 3)])
+    weights = Weights(modules.to(device))
+    with use_engine("fused"):
+        y, _ = encode_nodes(*modules, batch)  # type: ignore[arg-type]
+        expected = torch.autograd.grad(y.square().sum(), weights.parameters)
+        with weights.collecting() as pieces:
+            y, _ = encode_nodes(*modules, batch)  # type: ignore[arg-type]
+        grads = torch.autograd.grad(y.square().sum(), weights.parameters, allow_unused=True)
+        weights.set_grad(grads, pieces)
+    assert sum(grad is None for grad in grads) == 3  # a table, W and b
+    found = list(weights.views(weights.grad).values())
+    same([found, list(expected)])
 
 
 def test_degrees(device: str) -> None:

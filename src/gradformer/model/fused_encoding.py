@@ -1,4 +1,4 @@
-r"""What enters the first layer, in one kernel forward and one (with a sum of its pieces) backward.
+r"""What enters the first layer, in one kernel each way.
 
 .. math::
     y_r = \Bigl[\sum_c T_c[x_{rc}]\Bigr] \,\Vert\, \bigl[W p_r + b\bigr]
@@ -13,6 +13,7 @@ atomics. Sign flips of eigenvectors take one kernel more.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,10 +22,11 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-from gradformer.attention.fused import precision
 from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.fused import precision
 from gradformer.attention.layout import Rows
-from gradformer.errors import ConfigError
+from gradformer.model.once import Gradients, once
+from gradformer.model.pieces import Claim, claim
 
 FORWARD_ROWS, ROWS = 16, 32  # of a tile
 VOCABULARY = 32  # entries of a table that one program sums up
@@ -50,7 +52,7 @@ def _gradient(g, real, row, column, rows, first, width, WIDTH: tl.constexpr, MAS
 def forward_kernel(
     x, tables, raw, weight, bias, real, y, rows,
     SIZES: tl.constexpr, N: tl.constexpr, K: tl.constexpr, M: tl.constexpr, FIRST: tl.constexpr,
-    WIDTH: tl.constexpr, BLOCK_W: tl.constexpr, BLOCK_K: tl.constexpr, BIAS: tl.constexpr,
+    WIDTH: tl.constexpr, BLOCK_W: tl.constexpr, BLOCK_K: tl.constexpr,
     MASK: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Tables have N columns from 0 on, the linear map M from FIRST on; K is 0 without one."""
@@ -74,8 +76,7 @@ def forward_kernel(
         inside = (step < K)[:, None] & mapped[None, :]
         w = tl.load(weight + own[None, :] * K + step[:, None], inside, other=0.0)
         acc = tl.dot(given, w, acc, input_precision=PRECISION)
-        if BIAS:
-            acc += tl.load(bias + own, mapped, other=0.0)[None, :]
+        acc += tl.load(bias + own, mapped, other=0.0)[None, :]
     place = row.to(tl.int64)[:, None] * WIDTH + column[None, :]
     acc = tl.where(there[:, None], acc, 0.0).to(y.dtype.element_ty)
     tl.store(y + place, acc, (row < rows)[:, None] & (column < WIDTH)[None, :])
@@ -103,8 +104,9 @@ def _table_piece(
 
 @triton.jit
 def _weight_piece(
-    g, raw, real, out, first_row, last_row, K: tl.constexpr, M: tl.constexpr, FIRST: tl.constexpr,
-    WIDTH: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, MASK: tl.constexpr,
+    g, raw, real, out, bias_out, first_row, last_row,
+    K: tl.constexpr, M: tl.constexpr, FIRST: tl.constexpr, WIDTH: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, MASK: tl.constexpr,
     PRECISION: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """dW [M, K] and db [M] of a piece of the rows."""
@@ -120,7 +122,7 @@ def _weight_piece(
         total += tl.sum(tile, 0)
     inside = (column < M)[:, None] & (step < K)[None, :]
     tl.store(out + column[:, None] * K + step[None, :], acc, inside)
-    tl.store(out + M * K + column, total, column < M)
+    tl.store(bias_out + column, total, column < M)
 
 
 @triton.jit
@@ -142,13 +144,12 @@ def _raw_tile(
 
 @triton.jit
 def backward_kernel(
-    g, x, raw, weight, real, sums, d_raw, rows, piece, pieces,
+    g, x, raw, weight, real, outs, d_raw, rows, piece, pieces, STRIDES: tl.constexpr,
     SIZES: tl.constexpr, N: tl.constexpr, K: tl.constexpr, M: tl.constexpr, FIRST: tl.constexpr,
     WIDTH: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
-    TOTAL: tl.constexpr, MASK: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr,
-    VOCABULARY: tl.constexpr,
+    MASK: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr, VOCABULARY: tl.constexpr,
 ):  # fmt: skip
-    """sums [pieces, TOTAL]: the tables, dW and db of each piece of the rows; and dp.
+    """outs: the gradients of the tables, of W and of b, each of all pieces of the rows; and dp.
 
     Grid: for each table, tiles of its entries × pieces; then pieces (dW, db); then tiles of dp.
     """
@@ -156,24 +157,23 @@ def backward_kernel(
     number = program % pieces
     begin = number * piece
     end = tl.minimum(begin + piece, rows)
-    out = sums + number.to(tl.int64) * TOTAL
     tile = program // pieces
     before = 0
-    place = 0
     for c in tl.static_range(len(SIZES)):
         tiles = (SIZES[c] + VOCABULARY - 1) // VOCABULARY
         if (tile >= before) & (tile < before + tiles):
             _table_piece(
-                g, x, real, out + place, c, begin, end, (tile - before) * VOCABULARY, SIZES[c],
-                len(SIZES), N, WIDTH, BLOCK_N, MASK, PRECISION, ROWS, VOCABULARY,
+                g, x, real, outs[c] + number * STRIDES[c], c, begin, end,
+                (tile - before) * VOCABULARY, SIZES[c], len(SIZES), N, WIDTH, BLOCK_N, MASK,
+                PRECISION, ROWS, VOCABULARY,
             )  # fmt: skip
         before += tiles
-        place += SIZES[c] * N
     if K > 0:
         if tile == before:
             _weight_piece(
-                g, raw, real, out + place, begin, end, K, M, FIRST, WIDTH, BLOCK_M, BLOCK_K, MASK,
-                PRECISION, ROWS,
+                g, raw, real, outs[len(SIZES)] + number * STRIDES[len(SIZES)],
+                outs[len(SIZES) + 1] + number * STRIDES[len(SIZES) + 1], begin, end,
+                K, M, FIRST, WIDTH, BLOCK_M, BLOCK_K, MASK, PRECISION, ROWS,
             )  # fmt: skip
         elif tile > before:
             first = (program - (before + 1) * pieces) * ROWS
@@ -187,7 +187,8 @@ class _Embed(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, mask: Tensor | None, raw: Tensor | None, weight: Tensor | None,
-        bias: Tensor | None, first: int, dtype: torch.dtype, *tables: Tensor,
+        bias: Tensor | None, first: int, dtype: torch.dtype, piece: int, room: Claim | None,
+        *tables: Tensor,
     ) -> Tensor:  # fmt: skip
         x = x.contiguous()
         raw = None if raw is None else raw.contiguous()
@@ -195,7 +196,6 @@ class _Embed(torch.autograd.Function):
         m, k = (0, 0) if weight is None else weight.shape
         width = max(n, first + m)
         y = torch.empty(rows, width, dtype=dtype, device=x.device)
-        stand_in = tables[0]
         ctx.real = x if mask is None else mask.contiguous().view(torch.uint8)
         ctx.options = {
             "SIZES": tuple(len(table) for table in tables), "N": n, "K": k, "M": m, "FIRST": first,
@@ -203,46 +203,42 @@ class _Embed(torch.autograd.Function):
             "PRECISION": precision(),
         }  # fmt: skip
         forward_kernel[(-(-rows // FORWARD_ROWS),)](
-            x, tables, stand_in if raw is None else raw, stand_in if weight is None else weight,
-            stand_in if bias is None else bias, ctx.real, y, rows,
-            BLOCK_W=_power(width), BIAS=bias is not None, ROWS=FORWARD_ROWS, **ctx.options,
+            x, tables, *(tables[0] if given is None else given for given in (raw, weight, bias)),
+            ctx.real, y, rows, BLOCK_W=_power(width), ROWS=FORWARD_ROWS, **ctx.options,
         )  # fmt: skip
         ctx.save_for_backward(x, raw, weight)
-        ctx.bias = bias is not None
+        ctx.piece, ctx.room = piece, room
         return y
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        if torch.is_grad_enabled() and grad.requires_grad:
-            raise ConfigError(
-                "the fused encoder has no second derivative; use the reference engine for it: "
-                "with gradformer.use_engine('reference'): …"
-            )
+    @once("encoder")
+    def backward(ctx: Any, grad: Tensor) -> Gradients:  # type: ignore[override]
         x, raw, weight = ctx.saved_tensors
         options, grad, rows = ctx.options, grad.contiguous(), len(x)
         sizes, n, k, m = (options[name] for name in ("SIZES", "N", "K", "M"))
-        piece = max(LEAST_PIECE, -(-rows // (MOST_PIECES * ROWS)) * ROWS)
-        pieces = -(-rows // piece)
-        parts = [size * n for size in sizes] + [m * k, m]
-        sums = torch.empty(pieces, sum(parts), dtype=torch.float32, device=x.device)
+        pieces = -(-rows // ctx.piece)
+        shapes = [(size, n) for size in sizes] + ([(m, k), (m,)] if m else [])
+        parts = [math.prod(shape) for shape in shapes]
+        sums = None
+        if ctx.room is None:
+            sums = torch.empty(pieces, sum(parts), dtype=torch.float32, device=x.device)
+        outs = ctx.room.open(x.device) if sums is None else sums.split(parts, dim=1)
         d_raw = torch.empty_like(raw) if ctx.needs_input_grad[2] else None
-        programs = sum(-(-size // VOCABULARY) for size in sizes) * pieces
-        if weight is not None:
-            programs += pieces
-        if d_raw is not None:
-            programs += -(-rows // ROWS)
+        programs = (sum(-(-size // VOCABULARY) for size in sizes) + (m > 0)) * pieces
+        programs += 0 if d_raw is None else -(-rows // ROWS)
+        given = (grad if tensor is None else tensor for tensor in (raw, weight))
         backward_kernel[(programs,)](
-            grad, x, grad if raw is None else raw, grad if weight is None else weight, ctx.real,
-            sums, grad if d_raw is None else d_raw, rows, piece, pieces,
-            BLOCK_N=_power(n), BLOCK_M=_power(max(m, 1)), TOTAL=sum(parts),
-            ROWS=ROWS, VOCABULARY=VOCABULARY, **options,
+            grad, x, *given, ctx.real, tuple(outs), grad if d_raw is None else d_raw,
+            rows, ctx.piece, pieces, STRIDES=tuple(out.stride(0) for out in outs),
+            BLOCK_N=_power(n), BLOCK_M=_power(max(m, 1)), ROWS=ROWS, VOCABULARY=VOCABULARY,
+            **options,
         )  # fmt: skip
-        *tables, d_weight, d_bias = sums.sum(0).split(parts)
-        return (
-            None, None, d_raw, None if weight is None else d_weight.view(m, k),
-            d_bias if ctx.bias else None, None, None,
-            *(table.view(-1, n) for table in tables),
-        )  # fmt: skip
+        found: list[Tensor | None] = [None for _ in range(len(sizes) + 2)]
+        if sums is not None:
+            for place, (part, shape) in enumerate(zip(sums.sum(0).split(parts), shapes)):
+                found[place] = part.view(shape)
+        *tables, d_weight, d_bias = found
+        return None, None, d_raw, d_weight, d_bias, None, None, None, None, *tables
 
 
 def embed(
@@ -263,7 +259,9 @@ def embed(
     kind = x.device.type
     cast = torch.is_autocast_enabled(kind)
     dtype = torch.get_autocast_dtype(kind) if cast else tables[0].dtype
-    y: Tensor = _Embed.apply(x, mask, raw, weight, bias, first, dtype, *tables)
+    piece = max(LEAST_PIECE, -(-len(x) // (MOST_PIECES * ROWS)) * ROWS)
+    room = claim(-(-len(x) // piece), *tables, weight, bias)
+    y: Tensor = _Embed.apply(x, mask, raw, weight, bias, first, dtype, piece, room, *tables)
     return y
 
 

@@ -205,10 +205,9 @@ class Gradformer(GraphModel):
     def walk(self, batch: Batch) -> list[tuple[Tensor, Tables]]:
         """Node states that enter each layer, with its tables; the last are the final states."""
         x, e, position = self.encode(batch)
-        sets = self.decay()
+        sets = self.decay(len(self.layers))
         seen = []
-        for number, layer in enumerate(self.layers):
-            tables = sets[number % len(sets)]
+        for layer, tables in zip(self.layers, sets):
             seen.append((x, tables))
             x, e = layer(x, e, tables, batch, position)
         return [*seen, (x, sets[-1])]
