@@ -13,6 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gradformer.errors import ConfigError
+
 Transform = Callable[[Tensor], Tensor]
 
 
@@ -48,6 +50,41 @@ class Ref:
         return self.transform(torch.cat([entries[name] for name in self.names]))
 
 
+class Options(dict[str, Any]):
+    """A file's config, which remembers what was read of it, sections included."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        made = {n: Options(v) if isinstance(v, dict) else v for n, v in values.items()}
+        super().__init__(made)
+        self.seen: set[str] = set()
+
+    def __getitem__(self, name: str) -> Any:
+        self.seen.add(name)
+        return super().__getitem__(name)
+
+    def get(self, name: str, default: Any = None) -> Any:
+        self.seen.add(name)
+        return super().get(name, default)
+
+    def only(self, **known: Any) -> None:
+        """Refuse a value other than ``known``, which the reference has but our model has not."""
+        for name, value in known.items():
+            if self.get(name, value) != value:
+                raise ConfigError(f"{name}: {self[name]!r} is not built, only {value!r} is")
+
+    def unread(self) -> list[str]:
+        """``name=value`` of the plain entries that nobody has asked for."""
+        plain = (bool, int, float, str, type(None))
+        found = [
+            f"{name}={value}"
+            for name, value in self.items()
+            if name not in self.seen and isinstance(value, plain) and len(str(value)) < 40
+        ]
+        for value in self.values():
+            found += value.unread() if isinstance(value, Options) else []
+        return found
+
+
 class Case:
     """A golden file; ``prefix`` selects one of several models in it."""
 
@@ -55,7 +92,7 @@ class Case:
         self.path, self.prefix = Path(path), prefix
         with np.load(self.path, allow_pickle=False) as file:
             self.arrays = {name: file[name] for name in file.files}
-        self.config: dict[str, Any] = json.loads(str(self.arrays["config_json"]))
+        self.config = Options(json.loads(str(self.arrays["config_json"])))
 
     def __contains__(self, name: str) -> bool:
         return self.prefix + name in self.arrays or name in self.arrays

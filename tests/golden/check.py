@@ -39,6 +39,7 @@ class Verdict:
     worst: float = 0.0
     skipped: list[str] = field(default_factory=list)
     problems: list[str] = field(default_factory=list)
+    hints: list[str] = field(default_factory=list)
 
     def compare(
         self,
@@ -174,6 +175,9 @@ def check_file(path: Path) -> Verdict:
     verdict = Verdict()
     for subject in subjects(path):
         check(subject, verdict)
+        if verdict.problems:
+            unread = ", ".join(subject.case.config.unread())
+            verdict.hints.append(f"the adapter does not look at these options: {unread or 'none'}")
     return verdict
 
 
@@ -192,8 +196,8 @@ def main(files: list[str]) -> int:
             f"{word:4} {Path(name).parent.name}/{Path(name).name}: {verdict.compared} compared, "
             f"worst {verdict.worst:.1e}, {len(verdict.skipped)} unused reference entries"
         )
-        for problem in verdict.problems[:20]:
-            print(f"     {problem}")
+        for line in [*verdict.problems[:20], *verdict.hints]:
+            print(f"     {line}")
         failures += bool(verdict.problems)
     return failures
 

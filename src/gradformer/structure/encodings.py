@@ -199,7 +199,7 @@ def laplacian(
                 check_finite=False,
             )
             values[g, :kept] = spectrum
-            vectors[low:high, :kept] = _fix_signs(basis)
+            vectors[low:high, :kept] = fix_signs(basis)
 
     over_slices(work, sizes.astype(np.int64) ** 3 + 200_000, progress=progress, lapack=True)
     return (vectors, values) if with_values else vectors
@@ -225,7 +225,7 @@ def _laplacian_matrix(
     return matrix
 
 
-def _fix_signs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+def fix_signs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     """Turn each column so that its first entry of (nearly) largest size is positive."""
     size = np.abs(vectors)
     leader = (size > size.max(axis=0) * (1 - 1e-5)).argmax(axis=0)

@@ -36,8 +36,8 @@ from gradformer.model.parts import MLP, Dropout
 from gradformer.structure.codebook import UNREACHABLE
 from gradformer.zoo.all_pairs import Pairs
 from gradformer.zoo.graphormer import NodeInput, small_weights
-from gradformer.zoo.path_bias import DistanceBias, PathBias, graph_arrays
-from gradformer.zoo.substructures import substructures
+from gradformer.zoo.path_bias import FIRST_EDGE, DistanceBias, PathBias
+from gradformer.zoo.substructures import SUBSTRUCTURES
 from gradformer.zoo.tokens import Tokens, add_tokens
 
 BLOCKED = 253
@@ -85,9 +85,8 @@ class DeepGraphConfig(ModelConfig):
         }
 
     def needs(self) -> Needs:
-        options = ",".join(f"{name}={value}" for name, value in self.sampling().items())
-        paths = ("first_edge",) if self.hops else ()
-        return Needs(index="hops", extras=(*paths, f"substructures:{options}"))
+        paths = (FIRST_EDGE.request(),) if self.hops else ()
+        return Needs(index="hops", extras=(*paths, SUBSTRUCTURES.request(**self.sampling())))
 
 
 class DeepGraphLayer(nn.Module):
@@ -203,11 +202,10 @@ class DeepGraph(GraphModel):
     def _samples(self, batch: Batch) -> Tensor:
         """From the store, or computed here; [graphs, samples, S, m]."""
         c: DeepGraphConfig = self.config
-        found = batch.extras.get("substructures")
+        found = batch.extras.get(SUBSTRUCTURES.name)
         if found is None:
             options = c.sampling() | ({} if self.training else {"samples": 1})
-            made = substructures(*graph_arrays(batch), **options)
-            found = torch.from_numpy(made).to(batch.layout.device)
+            found = SUBSTRUCTURES.compute(batch, **options)
         if found.shape[-1] != c.members:
             raise InputError(
                 f"substructures: the batch has up to {found.shape[-1]} nodes in one, the model "

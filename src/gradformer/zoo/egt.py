@@ -11,7 +11,9 @@ Nodes h [Σn, D] and pairs e [Σn², De] are both updated, pre-norm. Per head, f
     h \leftarrow h + W_o o, \qquad e \leftarrow e + W_S S,
 
 and a feed-forward block with ELU on each of the two. The logarithm is optional. The last layer
-leaves e as it is: nothing would read it.
+leaves e as it is: nothing would read it. Nodes enter as their embeddings plus, with ``svd``, a
+linear map of the singular vectors of the adjacency matrix; pairs as an embedding of their distance
+plus that of their edge.
 
 Virtual nodes are learned rows that join each graph; what they have learned is then the readout.
 The gates come after the softmax and S is needed by itself, so the attention is written out here,
@@ -33,7 +35,7 @@ from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import GraphModel, ModelConfig, Needs, register
-from gradformer.model.encoders import EdgeEncoder, FeatureEncoder
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, SignFlip
 from gradformer.model.parts import Dropout
 from gradformer.model.segments import (
     from_source,
@@ -43,6 +45,7 @@ from gradformer.model.segments import (
     sum_to_target,
 )
 from gradformer.zoo.all_pairs import Pairs
+from gradformer.zoo.singular import SINGULAR
 from gradformer.zoo.tokens import Tokens, add_tokens
 
 
@@ -59,6 +62,8 @@ class EGTConfig(ModelConfig):
     pair_width: int = field(default=64, metadata={"help": "channels of a pair"})
     heads: int = field(default=8, metadata={"help": "attention heads"})
     hops: int = field(default=16, metadata={"help": "distances that are told apart"})
+    svd: int = field(default=8, metadata={"help": "singular vectors added to the input"})
+    flip_signs: bool = field(default=True, metadata={"help": "random signs of singular vectors"})
     inner: float = field(default=2.0, metadata={"help": "inner width of node blocks over width"})
     pair_inner: float = field(
         default=2.0, metadata={"help": "inner width of pair blocks over pair_width"}
@@ -80,7 +85,8 @@ class EGTConfig(ModelConfig):
     )
 
     def needs(self) -> Needs:
-        return Needs(index="hops")
+        svd = (SINGULAR.request(count=self.svd),) if self.svd else ()
+        return Needs(index="hops", extras=svd)
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,6 +171,23 @@ class Block(nn.Module):
         return x + change
 
 
+class Singular(nn.Module):
+    """Singular vectors [rows, count, 2] → [rows, width]; the signs of pairs are drawn anew."""
+
+    def __init__(self, count: int, width: int, flip_signs: bool) -> None:
+        super().__init__()
+        self.flip = SignFlip() if flip_signs else None
+        self.linear = nn.Linear(2 * count, width)
+
+    def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
+        vectors = vectors.to(self.linear.weight.dtype)
+        if self.flip is not None:
+            sign = self.flip(torch.ones_like(vectors[:, :, 0]), batch.nodes, batch.seeds)
+            vectors = vectors * sign[:, :, None]
+        y: Tensor = self.linear(vectors.flatten(1))
+        return y
+
+
 @register("egt")
 class EGT(GraphModel):
     """A transformer with states for pairs as well as nodes; see the module's text.
@@ -180,6 +203,7 @@ class EGT(GraphModel):
         super().__init__(schema, config, options)
         c: EGTConfig = self.config
         self.node = FeatureEncoder(schema.node, c.width)
+        self.position = Singular(c.svd, c.width, c.flip_signs) if c.svd else None
         self.distance = nn.Embedding(c.hops + 2, c.pair_width)
         self.edge = EdgeEncoder(schema.edge, c.pair_width) if schema.edge else None
         self.virtual: nn.Parameter | None = None
@@ -195,6 +219,18 @@ class EGT(GraphModel):
         widths = [inputs, *(round(ratio * c.width) for ratio in c.head), schema.outputs]
         self.head = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
         self.finish()
+
+    def prepare(self, data: Batch | Any) -> Batch:
+        batch, count = super().prepare(data), self.config.svd
+        return SINGULAR.attach(batch, count=count) if count else batch
+
+    def nodes(self, batch: Batch) -> Tensor:
+        """Nodes as they enter the first layer, [Σn, D]."""
+        h: Tensor = self.node(batch)
+        if self.position is None:
+            return h
+        y: Tensor = self.position(SINGULAR.of(batch, self.config.svd, 2), batch)
+        return h + y
 
     def node_pairs(self, batch: Batch) -> Tensor:
         """Pairs of nodes as they enter the first layer: distance plus edge features, [Σn², De]."""
@@ -213,14 +249,17 @@ class EGT(GraphModel):
 
     def enter(self, batch: Batch) -> tuple[Tensor, Tensor, Room]:
         """h and e of the first layer, and where they live."""
-        h, e = self.node(batch), self.node_pairs(batch)
+        h, e = self.nodes(batch), self.node_pairs(batch)
         if self.virtual is None or self.virtual_pair is None:
             return h, e, Room(batch, Pairs.of(batch.layout).as_edges(batch.layout))
         layout, empty = batch.layout, None
         if self.config.reference_quirks:
             filler = _fill(layout)
             layout, empty = filler.layout, _flags(filler)
-            h = filler.pack(h, h.new_zeros(len(filler.token_row), h.shape[1]))
+            empty_node = h.new_zeros(h.shape[1])
+            if self.position is not None:
+                empty_node = self.position.linear.bias
+            h = filler.pack(h, empty_node.expand(len(filler.token_row), -1))
             e = filler.pack_pairs(e, self.distance.weight[0])
         tokens = add_tokens(layout, len(self.virtual), first=True)
         virtual = _flags(tokens)

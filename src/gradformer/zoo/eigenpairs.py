@@ -2,32 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.functional import pad
 
 from gradformer.attention.layout import Layout
-from gradformer.errors import InputError
-from gradformer.graphs.arrays import GraphArrays
-from gradformer.graphs.batch import Batch
-from gradformer.graphs.structures import register_structure
-from gradformer.progress import bar
 from gradformer.structure.encodings import Normalization, laplacian
 from gradformer.structure.parallel import Progress
-from gradformer.zoo.path_bias import graph_arrays
-
-Array = NDArray[Any]
+from gradformer.zoo.precomputed import Precomputed
 
 
 def eigenpairs(
-    node_ptr: Array,
-    edge_ptr: Array,
-    edge_index: Array,
+    node_ptr: NDArray[Any],
+    edge_ptr: NDArray[Any],
+    edge_index: NDArray[Any],
     count: int,
     normalization: Normalization,
     progress: Progress | None = None,
@@ -35,7 +27,6 @@ def eigenpairs(
     """The ``count`` smallest eigenpairs, the trivial one included: [nodes, count, 2].
 
     Last axis: entry of the unit eigenvector at the node, eigenvalue. Zero beyond the graph's size.
-    ``progress`` is called with the number of graphs that became ready.
     """
     vectors, values = laplacian(
         node_ptr,
@@ -50,43 +41,9 @@ def eigenpairs(
     return np.stack([vectors, np.abs(values).repeat(np.diff(node_ptr), axis=0)], axis=2)
 
 
-def _structure(arrays: GraphArrays, count: int, normalization: Normalization) -> dict[str, Array]:
-    graphs = arrays.node_ptr, arrays.edge_ptr, arrays.edge_index
-    with bar("eigenpairs", arrays.num_graphs) as advance:
-        return {array_name(normalization): eigenpairs(*graphs, count, normalization, advance)}
-
-
-register_structure("eigenpairs", _structure, "node")
-
-
-def array_name(normalization: Normalization) -> str:
-    """What the eigenpairs are called among a batch's arrays."""
-    return f"eigenpairs_{normalization}"
-
-
-def structure_name(count: int, normalization: Normalization) -> str:
-    """How a model asks the store for them."""
-    return f"eigenpairs:count={count},normalization={normalization}"
-
-
-def stored_eigenpairs(batch: Batch, count: int, normalization: Normalization) -> Tensor:
-    """The eigenpairs of a batch, [nodes, count, 2]."""
-    name = array_name(normalization)
-    found = batch.extras.get(name, batch.encodings.get(name))
-    if found is None or found.shape[1:] != (count, 2):
-        shape = None if found is None else list(found.shape)
-        raise InputError(f"{name}: expected [nodes, {count}, 2] with the batch, got {shape}")
-    return found
-
-
-def with_eigenpairs(batch: Batch, count: int, normalization: Normalization) -> Batch:
-    """The same batch with its eigenpairs; computed here (on the host) unless it has them."""
-    name = array_name(normalization)
-    if name in batch.extras or name in batch.encodings:
-        return batch
-    found = torch.from_numpy(eigenpairs(*graph_arrays(batch), count, normalization))
-    found = pad(found, (0, 0, 0, 0, 0, batch.num_nodes - len(found)))
-    return replace(batch, extras={**batch.extras, name: found.to(batch.layout.device)})
+NORMALISED = Precomputed("eigenpairs_sym", partial(eigenpairs, normalization="sym"), "node")
+PLAIN = Precomputed("eigenpairs_none", partial(eigenpairs, normalization="none"), "node")
+"""Of L = I − D^(−½) A D^(−½), and of L = D − A."""
 
 
 def real_slots(layout: Layout, count: int) -> Tensor:

@@ -29,12 +29,7 @@ from gradformer.model.heads import Head
 from gradformer.model.layer import GradformerLayer
 from gradformer.model.local import make_local
 from gradformer.model.parts import MLP
-from gradformer.zoo.eigenpairs import (
-    real_slots,
-    stored_eigenpairs,
-    structure_name,
-    with_eigenpairs,
-)
+from gradformer.zoo import eigenpairs
 from gradformer.zoo.postnorm import PLAIN, attend_over
 
 LOCALS = ("gine", "gin", "gatedgcn", "gcn", "none")
@@ -60,7 +55,7 @@ class GraphGPSConfig(ModelConfig):
     node_head_layers: int = field(default=3, metadata={"help": "linear maps of the node readout"})
 
     def needs(self) -> Needs:
-        lap = (structure_name(self.pe_steps, "none"),) if self.pe == "lap" else ()
+        lap = (eigenpairs.PLAIN.request(count=self.pe_steps),) if self.pe == "lap" else ()
         return Needs(index=None, rwse=self.pe_steps if self.pe == "rwse" else 0, extras=lap)
 
 
@@ -77,7 +72,8 @@ class DeepSet(nn.Module):
         if self.flip is not None:
             vectors = self.flip(vectors, batch.nodes, batch.seeds)
         term = self.mlp(torch.stack([vectors, values], dim=2)).relu()
-        return torch.where(real_slots(batch.layout, pairs.shape[1])[..., None], term, 0.0).sum(1)
+        real = eigenpairs.real_slots(batch.layout, pairs.shape[1])
+        return torch.where(real[..., None], term, 0.0).sum(1)
 
 
 class NodeHead(nn.Module):
@@ -152,8 +148,8 @@ class GraphGPS(GraphModel):
         self.finish()
 
     def prepare(self, data: Batch | Any) -> Batch:
-        batch = super().prepare(data)
-        return with_eigenpairs(batch, self.config.pe_steps, "none") if self.spectrum else batch
+        batch, count = super().prepare(data), self.config.pe_steps
+        return eigenpairs.PLAIN.attach(batch, count=count) if self.spectrum else batch
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """What enters the first layer: h [nodes, width], e [edges, width] or None."""
@@ -161,7 +157,7 @@ class GraphGPS(GraphModel):
         if self.walk is not None:
             h = torch.cat([h, self.walk(self.walk.raw(batch))], dim=1)
         if self.spectrum is not None:
-            pairs = stored_eigenpairs(batch, self.config.pe_steps, "none")
+            pairs = eigenpairs.PLAIN.of(batch, self.config.pe_steps, 2)
             h = torch.cat([h, self.spectrum(pairs, batch)], dim=1)
         return h, None if self.edge is None else self.edge(batch)
 

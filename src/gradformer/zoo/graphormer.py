@@ -32,7 +32,7 @@ from gradformer.model.layer import Attention
 from gradformer.model.parts import Dropout
 from gradformer.model.segments import in_degree, out_degree
 from gradformer.zoo.all_pairs import Pairs
-from gradformer.zoo.path_bias import DistanceBias, PathBias
+from gradformer.zoo.path_bias import FIRST_EDGE, DistanceBias, PathBias
 from gradformer.zoo.tokens import TOKEN, Tokens, add_tokens
 
 
@@ -61,7 +61,7 @@ class GraphormerConfig(ModelConfig):
     )
 
     def needs(self) -> Needs:
-        return Needs(index="hops", extras=("first_edge",) if self.hops else ())
+        return Needs(index="hops", extras=(FIRST_EDGE.request(),) if self.hops else ())
 
 
 class NodeInput(nn.Module):

@@ -39,7 +39,7 @@ from gradformer.model.heads import Head
 from gradformer.model.layer import FeedForward
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.structure.codebook import UNREACHABLE
-from gradformer.zoo.anchors import stored_anchors, structure_name, with_anchors
+from gradformer.zoo.anchors import ANCHORS
 from gradformer.zoo.clamped import check_heads
 from gradformer.zoo.linear_attention import key_features, linear_attention, query_features
 from gradformer.zoo.sat import Extractor, SATConfig
@@ -65,7 +65,7 @@ class KDLGTConfig(ModelConfig):
     pool: str = field(default="add", metadata={"help": "add, mean or max of the nodes"})
 
     def needs(self) -> Needs:
-        anchors = (structure_name(self.anchors),) if self.positions == "anchors" else ()
+        anchors = (ANCHORS.request(count=self.anchors),) if self.positions == "anchors" else ()
         return Needs(index=None, rwse=self.rwse, extras=anchors)
 
 
@@ -192,13 +192,13 @@ class KDLGT(GraphModel):
 
     def prepare(self, data: Batch | Any) -> Batch:
         batch, c = super().prepare(data), self.config
-        return with_anchors(batch, c.anchors) if c.positions == "anchors" else batch
+        return ANCHORS.attach(batch, count=c.anchors) if c.positions == "anchors" else batch
 
     def states(self, batch: Batch) -> Tensor:
         position, c = self.position.raw(batch), self.config
         x: Tensor = self.node(batch) + self.position(position)
         e = None if self.edge is None else self.edge(batch)
-        anchors = stored_anchors(batch, c.anchors) if c.positions == "anchors" else None
+        anchors = ANCHORS.of(batch, c.anchors) if c.positions == "anchors" else None
         for layer in self.layers:
             x = layer(x, e, position, anchors, batch)
         return x

@@ -12,42 +12,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from gradformer.attention import Table, Tables
 from gradformer.errors import choice
-from gradformer.graphs.arrays import GraphArrays
 from gradformer.graphs.batch import Batch
-from gradformer.graphs.structures import register_structure
 from gradformer.model.encoders import EdgeEncoder
-from gradformer.progress import bar
 from gradformer.structure.paths import first_edges
 from gradformer.zoo.all_pairs import Pairs
+from gradformer.zoo.precomputed import Precomputed
 from gradformer.zoo.tokens import TOKEN
 
 EDGE_TERMS = ("paths", "adjacent")
 
 
-def graph_arrays(batch: Batch) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """node_ptr, edge_ptr and edges numbered inside each graph, as :class:`GraphArrays` has them."""
-    node_ptr = batch.layout.node_ptr.cpu().numpy().astype(np.int64)
-    edge_ptr = batch.edges.target_ptr.cpu().numpy()[node_ptr].astype(np.int64)
-    index = batch.edges.edge_index[:, : edge_ptr[-1]].cpu().numpy()
-    return node_ptr, edge_ptr, index - np.repeat(node_ptr[:-1], np.diff(edge_ptr))
-
-
-def _first_edges(arrays: GraphArrays) -> dict[str, NDArray[Any]]:
-    with bar("shortest paths", arrays.num_graphs) as advance:
-        graphs = (arrays.node_ptr, arrays.edge_ptr, arrays.edge_index)
-        return {"first_edge": first_edges(*graphs, progress=advance)}
-
-
-register_structure("first_edge", _first_edges, "pair")
+FIRST_EDGE = Precomputed("first_edge", first_edges, "pair")
 
 
 def first_edge_of(batch: Batch, pairs: Pairs) -> tuple[Tensor, Tensor]:
@@ -55,9 +36,9 @@ def first_edge_of(batch: Batch, pairs: Pairs) -> tuple[Tensor, Tensor]:
 
     They come with the batch if its store holds them, and are computed here if not.
     """
-    if "first_edge" in batch.extras:
-        return batch.extras["first_edge"], pairs.place
-    found = torch.from_numpy(first_edges(*graph_arrays(batch))).to(batch.layout.device)
+    if FIRST_EDGE.name in batch.extras:
+        return batch.extras[FIRST_EDGE.name], pairs.place
+    found = FIRST_EDGE.compute(batch)
     return found, torch.arange(len(pairs.query), device=found.device).clamp(max=len(found) - 1)
 
 

@@ -44,12 +44,7 @@ from gradformer.zoo.clamped import (
     clamped_weights,
     weighted_sums,
 )
-from gradformer.zoo.eigenpairs import (
-    real_slots,
-    stored_eigenpairs,
-    structure_name,
-    with_eigenpairs,
-)
+from gradformer.zoo.eigenpairs import NORMALISED, real_slots
 from gradformer.zoo.pairs import complete_edges, unlinked
 
 
@@ -75,7 +70,7 @@ class SANConfig(ModelConfig):
     pool: str = field(default="mean", metadata={"help": "add, mean or max of the nodes"})
 
     def needs(self) -> Needs:
-        return Needs(index=None, extras=(structure_name(self.eigenpairs, "sym"),))
+        return Needs(index=None, extras=(NORMALISED.request(count=self.eigenpairs),))
 
 
 class SpectrumLayer(nn.Module):
@@ -197,11 +192,11 @@ class SAN(GraphModel):
         self.finish()
 
     def prepare(self, data: Batch | Any) -> Batch:
-        return with_eigenpairs(super().prepare(data), self.config.eigenpairs, "sym")
+        return NORMALISED.attach(super().prepare(data), count=self.config.eigenpairs)
 
     def encode(self, batch: Batch) -> Tensor:
         """What enters the first layer, [nodes, width]."""
-        pairs = stored_eigenpairs(batch, self.config.eigenpairs, "sym")
+        pairs = NORMALISED.of(batch, self.config.eigenpairs, 2)
         return torch.cat([self.node(batch), self.spectrum(pairs, batch)], dim=1)
 
     def states(self, batch: Batch) -> Tensor:

@@ -16,12 +16,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradformer.errors import ConfigError, choice
-from gradformer.graphs.arrays import GraphArrays
 from gradformer.graphs.portable import stream
-from gradformer.graphs.structures import register_structure
-from gradformer.progress import bar
 from gradformer.structure.adjacency import simple_neighbours
 from gradformer.structure.parallel import Progress, compiled, over_slices
+from gradformer.zoo.precomputed import Precomputed
 from gradformer.zoo.shapes import LARGEST_SHAPE, below, draw, find_balls, find_shapes, find_walks
 
 KINDS = ("shapes", "walks")
@@ -165,10 +163,4 @@ def _mark(marks, value, items, size, key, used):  # type: ignore[no-untyped-def]
     return used
 
 
-def _structure(arrays: GraphArrays, **options: Any) -> dict[str, NDArray[Any]]:
-    with bar("substructures", arrays.num_graphs) as advance:
-        graphs = (arrays.node_ptr, arrays.edge_ptr, arrays.edge_index)
-        return {"substructures": substructures(*graphs, **options, progress=advance)}
-
-
-register_structure("substructures", _structure, "graph")
+SUBSTRUCTURES = Precomputed("substructures", substructures, "graph")

@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.zoo.deepgraph import DeepGraph
-from tests.golden.adapters.graphormer import columns, vocabulary
+from tests.golden.adapters.graphormer import OneTable, columns, reaches_over, vocabulary
 from tests.golden.case import Case, Ref, Subject
 from tests.golden.mapping import match, rows_of, stored_batch, watch
 from tests.golden.padded import packed_pairs, packed_rows, table_rows
@@ -24,6 +24,16 @@ BIAS = "encoder.graph_encoder.graph_attn_bias."
 
 def subjects(case: Case) -> list[Subject]:
     given, level = case.config["args"], case.config["task"]
+    given.only(
+        activation_fn="gelu",
+        do_project=False,
+        edge_type="multi_hop",
+        extra_method="adj",
+        fusion="None",
+        pre_layernorm=False,
+        reattention=False,
+        share_encoder_input_output_embed=False,
+    )
     bonds = len(case["edge_attr"]) > 0
     x = case["x"].view(len(case["x"]), -1)
     edge_attr = case["edge_attr"].view(case["edge_index"].shape[1], -1) if bonds else None
@@ -51,6 +61,13 @@ def subjects(case: Case) -> list[Subject]:
         attention_dropout=0.0,
         reference_quirks=True,
     )
+    if reaches_over(x, OFFSET):
+        rows = len(case.params[f"{NODES}atom_encoder.weight"]) - 2
+        model.input.features.encoder = OneTable(rows, model.config.width, OFFSET)
+    if edge_attr is not None and reaches_over(edge_attr, OFFSET):
+        rows = len(case.params[f"{BIAS}edge_encoder.weight"]) - 3
+        model.paths.encoder.encoder = OneTable(rows, model.config.heads, OFFSET)
+    model.double()
     batch, _ = stored_batch(case, x=x, edge_attr=edge_attr)
     members = _members(case, given["subgraph_max_size"])
     batch = replace(batch, extras={"substructures": members[:, None]})
@@ -133,8 +150,8 @@ def _names(model: DeepGraph) -> dict[str, Ref]:
         "head_bias": Ref("encoder.lm_output_learned_bias"),
     }
     atoms, bonds = f"{NODES}atom_encoder.weight", f"{BIAS}edge_encoder.weight"
-    names |= columns("input.features", model.schema.node, atoms, 2, OFFSET)
-    names |= columns("paths.encoder", model.schema.edge, bonds, 3, OFFSET)
+    names |= columns(model, "input.features", model.schema.node, atoms, 2, OFFSET)
+    names |= columns(model, "paths.encoder", model.schema.edge, bonds, 3, OFFSET)
     inside = "encoder.graph_encoder"
     same = {
         "piece.layers.0": f"{inside}.adj_encoder.encoder.0",

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
-from torch.nn.functional import binary_cross_entropy_with_logits
 
 from gradformer.graphs.arrays import Schema
 from gradformer.zoo.egt import EGT, EGTLayer
 from tests.golden.adapters.graphormer import columns, vocabulary
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import match, stored_batch
+from tests.golden.mapping import match, plain_loss, stored_batch
 from tests.golden.padded import packed_pairs, packed_rows
 
 NODE, EDGE = 128, 8  # codes of one feature column
@@ -21,6 +21,7 @@ def subjects(case: Case) -> list[Subject]:
     given = case.config["hparams"]
     x, edge_attr = (case[name].view(len(case[name]), -1) for name in ("x", "edge_attr"))
     virtual = given["num_virtual_nodes"]
+    given.only(activation="elu")  # attn_maskout and dropout act in training only, and are 0 here
     low, high = given["clip_logits_value"] or (-float("inf"), float("inf"))
     schema = Schema(
         node=vocabulary(case.params["nodef_embed.weight"], x, 1, NODE),
@@ -35,6 +36,8 @@ def subjects(case: Case) -> list[Subject]:
         "pair_width": given["edge_width"],
         "heads": given["num_heads"],
         "hops": given["upto_hop"],
+        "svd": given.get("svd_encodings", 0),
+        "flip_signs": False,
         "inner": given["node_ffn_multiplier"],
         "pair_inner": given["edge_ffn_multiplier"],
         "clip_low": low,
@@ -45,8 +48,11 @@ def subjects(case: Case) -> list[Subject]:
         "virtual_nodes": virtual,
         "head": tuple(given["mlp_ratios"]),
     }
-    model = EGT(schema, **options, reference_quirks=True)
+    model = EGT(schema, **options, reference_quirks=True).double()
     batch, _ = stored_batch(case, x=x, edge_attr=edge_attr)
+    if options["svd"] and "pre/svd_encodings" in case:  # signs are arbitrary: take the stored ones
+        stored = packed_rows(batch.layout.node_ptr.diff().tolist())(case["pre/svd_encodings"])
+        batch = replace(batch, encodings={"singular": stored.double().unflatten(1, (-1, 2))})
     largest = batch.layout.largest
     sizes = batch.layout.node_ptr.diff().tolist()
     # with virtual nodes the reference's padding is part of the model, without it is not
@@ -54,7 +60,7 @@ def subjects(case: Case) -> list[Subject]:
     rows, pairs = sum(sizes), sum(n * n for n in sizes)
 
     def observe() -> dict[str, Tensor]:
-        h, e, room = model.enter(batch)
+        h, e, room = model.enter(model.prepare(batch))
         found = {"hidden/input": h[:rows], "hidden_edge/input": e[:pairs]}
         for i, layer in enumerate(model.layers):
             assert isinstance(layer, EGTLayer)
@@ -65,19 +71,14 @@ def subjects(case: Case) -> list[Subject]:
         found["hidden/readout"] = model.embedding(model.norm(h), batch)
         found["out"] = model(batch)
         if "out_single" in case:
-            alone = EGT(schema, **options).eval()
+            alone = EGT(schema, **options).double().eval()
             alone.load_state_dict(model.state_dict())
             found["out_single"] = alone(batch)
         return {key: value for key, value in found.items() if key in case}
 
     def train() -> dict[str, Tensor]:
         out = model(batch)
-        y = case["y"].view_as(out)
-        if case.config["loss_name"] == "l1":
-            loss = (out - y).abs().mean()
-        else:
-            loss = binary_cross_entropy_with_logits(out, y)
-        return {"out_train": out, "loss": loss}
+        return {"out_train": out, "loss": plain_loss(case.config["loss_name"], out, case["y"])}
 
     nodes, channels = packed_rows(sizes), packed_pairs(sizes, channels_last=True)
     select: dict[str, Any] = {"hidden/input": nodes, "hidden_edge/input": channels}
@@ -90,9 +91,11 @@ def subjects(case: Case) -> list[Subject]:
 def _names(model: EGT) -> dict[str, Ref]:
     c = model.config
     names: dict[str, Ref] = {}
-    names |= columns("node", model.schema.node, "nodef_embed.weight", 1, NODE)
-    names |= columns("edge", model.schema.edge, "featm_embed.weight", 1, EDGE)
+    names |= columns(model, "node", model.schema.node, "nodef_embed.weight", 1, NODE)
+    names |= columns(model, "edge", model.schema.edge, "featm_embed.weight", 1, EDGE)
     same = {"distance": "dist_embed", "norm": "final_ln_h"}
+    if model.position is not None:
+        same["position.linear"] = "svd_embed"
     same |= {f"head.{i}": f"mlp_layers.{i}" for i in range(len(model.head))}
     if model.virtual is not None:
         names["virtual"] = Ref("vn_layer.vn_node_embeddings")

@@ -16,6 +16,13 @@ from tests.golden.mapping import match, plain_loss, stored_batch, watch
 
 def subjects(case: Case) -> list[Subject]:
     args = case.config["args"]
+    args.only(
+        graph_pooling="cls",
+        num_encoder_layers_masked=0,
+        pos_encoder=False,
+        transformer_activation="relu",
+        transformer_prenorm=False,
+    )
     model = _model(case).double()
     edges = case["edge_index"].shape[1]
     batch, _ = stored_batch(

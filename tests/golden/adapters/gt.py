@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn.functional import l1_loss
@@ -15,8 +16,11 @@ from tests.golden.mapping import match, places, stored_batch, watch, weighted_cr
 
 def subjects(case: Case) -> list[Subject]:
     net = case.config["net_params"]
+    net.only(residual=True, self_loop=False, wl_pos_enc=False, out_dim=net["hidden_dim"])
     node_task, full = "SBMs" in case.config["net"], net["full_graph"]
     bonds = not node_task and net["edge_feat"]
+    if full and not node_task and not bonds:
+        _join_constant(case)
     schema = Schema(
         node=(net["in_dim" if node_task else "num_atom_type"],),
         edge=(net["num_bond_type"],) if bonds else 1,
@@ -72,6 +76,18 @@ def subjects(case: Case) -> list[Subject]:
     return [Subject(case, model, _names(model), observe, train)]
 
 
+def _join_constant(case: Case) -> None:
+    """Without bond types all pairs have W·1 + b: one vector of ours for the two of the reference.
+
+    Its gradient is that of b, and that of W as well.
+    """
+    for start, join in (("param", np.add), ("grad", lambda weight, bias: bias)):
+        weight, bias = (case.arrays.pop(f"{start}/embedding_e.{n}") for n in ("weight", "bias"))
+        case.arrays[f"{start}/embedding_e.weight"] = join(weight[:, 0], bias)[None]
+        if start == "grad":
+            np.testing.assert_allclose(weight[:, 0], bias, atol=1e-6)
+
+
 def _names(model: GT) -> dict[str, Ref]:
     same = {f"head.net.layers.{i}": f"MLP_layer.FC_layers.{i}" for i in range(3)}
     same["node.encoder.tables.0"] = "embedding_h"
@@ -79,6 +95,7 @@ def _names(model: GT) -> dict[str, Ref]:
         same["position.linear"] = "embedding_lap_pos_enc"
     names: dict[str, Ref] = {}
     if model.edge is not None and model.config.full_graph:
+        # all pairs have type 0
         names["edge.encoder.tables.0.weight"] = Ref("embedding_e.weight", lambda table: table[:1])
     elif model.edge is not None:
         table = "edge.encoder" if isinstance(model.schema.edge, int) else "edge.encoder.tables.0"

@@ -77,7 +77,8 @@ def subjects(case: Case) -> list[Subject]:
 
 
 def _model(case: Case) -> LGIGT:
-    h: dict[str, Any] = case.config["hparams"]
+    h = case.config["hparams"]
+    h.only(tlayer_dim=h["gconv_dim"])
     ogb = "node_encoder.atom_embedding_list.0.weight" in case.params
     floats = case["x"].is_floating_point()
     node: tuple[int, ...] | int = ATOM_SIZES if ogb else (h.get("node_num_types", 0),)

@@ -16,6 +16,8 @@ from tests.golden.mapping import match, stored_batch, watch, weighted_cross_entr
 
 def subjects(case: Case) -> list[Subject]:
     net = case.config["net_params"]
+    net.only(LPE="node", residual=True, GT_out_dim=net["GT_hidden_dim"])
+    case.config.only(lpe_activation="relu", lpe_norm="post")
     node_task = case.config["net"] == "SBM"
     # Row 0 of the reference's edge table belongs to pairs without an edge: our vector of its own.
     kinds = len(case.params["embedding_e.weight"]) - 1
@@ -48,7 +50,7 @@ def subjects(case: Case) -> list[Subject]:
     batch, _ = stored_batch(
         case,
         x=case["x"][:, None],
-        edge_attr=case["edge_attr"][:, None] - 1,
+        edge_attr=case["edge_attr"][:, None].clamp(max=kinds) - 1,
         encodings={"eigenpairs_sym": pairs},
     )
     real = real_slots(batch.layout, net["m"])[:, :, None]

@@ -70,7 +70,8 @@ def subjects(case: Case) -> list[Subject]:
         weights = watch_weights(model, names, lambda: model(batch))
         if listed:
             return found | {name: value[pairs()] for name, value in weights.items()}
-        return found | {name: dense_pairs(value, sizes) for name, value in weights.items()}
+        extra = int(tokens is not None)
+        return found | {name: dense_pairs(value, sizes, extra) for name, value in weights.items()}
 
     def train() -> dict[str, Tensor]:
         out = model(batch)
@@ -78,7 +79,8 @@ def subjects(case: Case) -> list[Subject]:
         return {"out_train": out, "loss": loss}
 
     weights = [] if listed else [f"attn/{i}" for i in range(h["num_layers"])]
-    select = {name: partial(real_pairs, sizes=sizes) for name in weights}
+    extra = int(tokens is not None)
+    select = {name: partial(real_pairs, sizes=sizes, tokens=extra) for name in weights}
     return [Subject(case, model, _names(model), observe, train, select)]
 
 

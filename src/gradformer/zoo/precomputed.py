@@ -1,0 +1,75 @@
+"""Structure of a model's own: from the store where it holds it, else computed for the batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gradformer.errors import InputError
+from gradformer.graphs.arrays import GraphArrays
+from gradformer.graphs.batch import Batch
+from gradformer.graphs.structures import Kind, register_structure
+from gradformer.progress import bar
+
+Array = NDArray[Any]
+
+
+def graph_arrays(batch: Batch) -> tuple[Array, Array, Array]:
+    """node_ptr, edge_ptr and edges numbered inside each graph, as :class:`GraphArrays` has them."""
+    node_ptr = batch.layout.node_ptr.cpu().numpy().astype(np.int64)
+    edge_ptr = batch.edges.target_ptr.cpu().numpy()[node_ptr].astype(np.int64)
+    index = batch.edges.edge_index[:, : edge_ptr[-1]].cpu().numpy()
+    return node_ptr, edge_ptr, index - np.repeat(node_ptr[:-1], np.diff(edge_ptr))
+
+
+class Precomputed:
+    """One array of a store, under ``name``, and the function that makes it.
+
+    Args:
+        name: of the structure and of its array.
+        function: ``(node_ptr, edge_ptr, edge_index, progress=…, **options)`` → array; ``progress``
+            is called with the number of graphs that became ready.
+        kind: what the rows belong to.
+    """
+
+    def __init__(self, name: str, function: Callable[..., Array], kind: Kind) -> None:
+        self.name, self.function = name, function
+        register_structure(name, self._for_store, kind)
+
+    def _for_store(self, arrays: GraphArrays, **options: Any) -> dict[str, Array]:
+        graphs = arrays.node_ptr, arrays.edge_ptr, arrays.edge_index
+        with bar(self.name.replace("_", " "), arrays.num_graphs) as advance:
+            return {self.name: self.function(*graphs, progress=advance, **options)}
+
+    def request(self, **options: Any) -> str:
+        """How a model asks the store for it."""
+        listed = ",".join(f"{name}={value}" for name, value in options.items())
+        return f"{self.name}:{listed}" if listed else self.name
+
+    def compute(self, batch: Batch, **options: Any) -> Tensor:
+        """The array of a batch, on its device; computed on the host."""
+        made = self.function(*graph_arrays(batch), **options)
+        return torch.from_numpy(made).to(batch.layout.device)
+
+    def attach(self, batch: Batch, **options: Any) -> Batch:
+        """The same batch with this array, which has a row for each node."""
+        if self.name in batch.extras or self.name in batch.encodings:
+            return batch
+        found = self.compute(batch, **options)
+        rows = found.new_zeros(batch.num_nodes - len(found), *found.shape[1:])
+        return replace(batch, extras={**batch.extras, self.name: torch.cat([found, rows])})
+
+    def of(self, batch: Batch, *shape: int) -> Tensor:
+        """The array of a batch with rows of ``shape``."""
+        found = batch.extras.get(self.name, batch.encodings.get(self.name))
+        if found is None or found.shape[1:] != shape:
+            came = None if found is None else list(found.shape)
+            expected = f"[rows, {', '.join(map(str, shape))}]"
+            raise InputError(f"{self.name}: expected {expected} with the batch, got {came}")
+        return found
