@@ -11,7 +11,10 @@ import pytest
 
 from gradformer.errors import InputError
 from gradformer.graphs import molecules
-from gradformer.graphs.molecules import from_smiles, scaffold
+from gradformer.graphs.cards import find_card
+from gradformer.graphs.mirror import raw_files
+from gradformer.graphs.molecules import from_smiles, from_smiles_as_zinc, scaffold, smiles_reader
+from gradformer.graphs.sources.readers import read_card
 
 pytest.importorskip("rdkit")
 
@@ -108,3 +111,40 @@ def test_features_of_molhiv(data_mirror: Path) -> None:
             and np.array_equal(edge_index[:, ::2], edge_index[::-1, 1::2])
         )
     assert equal / len(chosen) > 0.985
+
+
+def test_atoms_of_zinc_are_those_of_its_files(data_mirror: Path) -> None:
+    """The same atoms; bonds between the same atoms but for another Kekulé form here and there."""
+    card = find_card("zinc")
+    arrays = read_card(card, raw_files(card, data_mirror))
+    table = pd.read_csv(data_mirror / "ZINC" / "zinc12k_smiles.csv.gz")
+    assert arrays.x is not None
+    assert arrays.edge_attr is not None
+    same = 0
+    numbers = range(0, len(table), 100)
+    for number in numbers:
+        x, edge_index, edge_attr = from_smiles_as_zinc(table["smiles"][number])
+        nodes = slice(*arrays.node_ptr[number : number + 2])
+        edges = slice(*arrays.edge_ptr[number : number + 2])
+        there = arrays.x[nodes, 0]
+        assert sorted(x[:, 0].tolist()) == sorted(there.tolist())
+
+        def bonds(atoms: np.ndarray, ends: np.ndarray, kinds: np.ndarray) -> list[list[int]]:
+            return sorted([atoms[i], atoms[j], k] for i, j, k in zip(*ends, kinds))
+
+        file = bonds(there, arrays.edge_index[:, edges], arrays.edge_attr[edges, 0])
+        same += bonds(x[:, 0], edge_index, edge_attr[:, 0]) == file
+    assert same >= 0.98 * len(numbers)
+
+
+def test_an_atom_that_zinc_has_not_is_named() -> None:
+    with pytest.raises(InputError, match="holds 'Si', none of the atoms of ZINC"):
+        from_smiles_as_zinc("C[Si](C)(C)C")
+    assert from_smiles_as_zinc("C")[2].shape == (0, 1)
+
+
+def test_vocabularies_lead_to_their_reader() -> None:
+    assert smiles_reader(molecules.ATOM_VOCABULARY, molecules.BOND_VOCABULARY) is from_smiles
+    assert smiles_reader((28,), (4,)) is from_smiles_as_zinc
+    assert smiles_reader((37,), ()) is None
+    assert smiles_reader(16, 0) is None

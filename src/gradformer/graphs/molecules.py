@@ -1,10 +1,11 @@
-"""SMILES to graphs, with the atom and bond vocabularies of the Open Graph Benchmark.
+"""SMILES to graphs, with the vocabularies of the Open Graph Benchmark, or with those of ZINC.
 
 Needs RDKit (``pip install 'gradformer[chem]'``), which is imported at the first call only.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import cache
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +27,15 @@ _BOND_TYPE = ("SINGLE", "DOUBLE", "TRIPLE", "AROMATIC")
 _STEREO = ("STEREONONE", "STEREOZ", "STEREOE", "STEREOCIS", "STEREOTRANS", "STEREOANY")
 
 
+# ZINC as Benchmarking GNNs has it: element, explicit hydrogens and charge of an atom in the Kekulé
+# form; bonds are 1 single, 2 double, 3 triple.
+ZINC_ATOMS = (
+    *("C", "O", "N", "F", "C H1", "S", "Cl", "O -", "N H1 +", "Br", "N H3 +", "N H2 +", "N +"),
+    *("N -", "S -", "I", "P", "O H1 +", "N H1 -", "O +", "S +", "P H1", "P H2", "C H2 -", "P +"),
+    *("S H1 +", "C H1 -", "P H1 +"),
+)
+ZINC_VOCABULARY = ((len(ZINC_ATOMS),), (4,))
+
 Molecule = tuple[NDArray[np.int64], NDArray[np.int32], NDArray[np.int64]]
 
 
@@ -35,18 +45,55 @@ def from_smiles(smiles: str) -> Molecule:
     Atoms and bonds keep RDKit's order; bond b is edges 2b (begin → end) and 2b+1 (end → begin).
     Hydrogens are implicit unless the SMILES says otherwise.
     """
-    mol = _molecule(smiles)
     tables = _tables()
-    x = np.array([_atom_row(atom, tables) for atom in mol.GetAtoms()], dtype=np.int64)
+    mol = _molecule(smiles)
+    x = [_atom_row(atom, tables) for atom in mol.GetAtoms()]
+    return _graph(mol, x, [_bond_row(bond, tables) for bond in mol.GetBonds()], BOND_VOCABULARY)
+
+
+def from_smiles_as_zinc(smiles: str) -> Molecule:
+    """As :func:`from_smiles`, with the one column of atoms and of bonds that ZINC has."""
+    mol = _molecule(smiles)
+    _rdkit().Chem.Kekulize(mol, clearAromaticFlags=True)
+
+    def row(atom: Any) -> tuple[int, ...]:
+        hydrogens, charge = atom.GetNumExplicitHs(), atom.GetFormalCharge()
+        word = atom.GetSymbol() + (f" H{hydrogens}" if hydrogens else "")
+        word += " +" if charge > 0 else " -" if charge < 0 else ""
+        if word not in ZINC_ATOMS:
+            raise InputError(
+                f"SMILES {_short(smiles)} holds {word!r}, none of the atoms of ZINC: "
+                f"{', '.join(ZINC_ATOMS)}"
+            )
+        return (ZINC_ATOMS.index(word),)
+
+    x = [row(atom) for atom in mol.GetAtoms()]
+    orders = [(int(bond.GetBondTypeAsDouble()),) for bond in mol.GetBonds()]
+    return _graph(mol, x, orders, ZINC_VOCABULARY[1])
+
+
+def smiles_reader(
+    node: tuple[int, ...] | int, edge: tuple[int, ...] | int
+) -> Callable[[str], Molecule] | None:
+    """What makes graphs with these vocabularies from SMILES; None if they are of no molecules."""
+    known: dict[Any, Callable[[str], Molecule]] = {
+        (ATOM_VOCABULARY, BOND_VOCABULARY): from_smiles,
+        ZINC_VOCABULARY: from_smiles_as_zinc,
+    }
+    return known.get((node, edge))
+
+
+def _graph(
+    mol: Any, atoms: list[tuple[int, ...]], bonds: list[Any], vocabulary: tuple[int, ...]
+) -> Molecule:
+    """The molecule with a row for each atom and, of ``vocabulary``, for each bond."""
     pairs: list[tuple[int, int]] = []
-    bonds: list[tuple[int, int, int]] = []
     for bond in mol.GetBonds():
         i, j = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
         pairs += [(i, j), (j, i)]
-        bonds += [_bond_row(bond, tables)] * 2
     edge_index = np.array(pairs, dtype=np.int32).reshape(-1, 2).T
-    edge_attr = np.array(bonds, dtype=np.int64).reshape(-1, len(BOND_VOCABULARY))
-    return x, np.ascontiguousarray(edge_index), edge_attr
+    edge_attr = np.array(bonds, dtype=np.int64).reshape(-1, len(vocabulary)).repeat(2, axis=0)
+    return np.array(atoms, dtype=np.int64), np.ascontiguousarray(edge_index), edge_attr
 
 
 def scaffold(smiles: str) -> str:

@@ -14,7 +14,12 @@ from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import Level
 from gradformer.graphs.assemble import assemble
 from gradformer.graphs.labels import MISSING
-from gradformer.graphs.molecules import ATOM_VOCABULARY, BOND_VOCABULARY, from_smiles
+from gradformer.graphs.molecules import (
+    ATOM_VOCABULARY,
+    BOND_VOCABULARY,
+    from_smiles,
+    smiles_reader,
+)
 from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
 from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData
 from gradformer.graphs.user_splits import PARTS
@@ -123,11 +128,12 @@ def from_smiles_list(
     smiles = list(smiles)
     if y is not None and len(y) != len(smiles):
         raise InputError(f"y has {len(y)} entries for {len(smiles)} molecules")
+    to_graph = from_smiles if like is None else smiles_reader(like.node, like.edge) or from_smiles
 
     def convert(row: int, word: str) -> RawGraph:
         if not isinstance(word, str):
             raise InputError(f"expected SMILES as text, found {type(word).__name__}")
-        x, edge_index, edge_attr = from_smiles(word)
+        x, edge_index, edge_attr = to_graph(word)
         return RawGraph(
             row, len(x), edge_index, x, edge_attr, None if y is None else _texts(y[row])
         )

@@ -11,7 +11,13 @@ from gradformer.errors import ConfigError, InputError, suggest
 from gradformer.graphs.jsonl import JSONL_SUFFIXES, read_jsonl
 from gradformer.graphs.tables import TABLE_SUFFIXES, read_table
 from gradformer.graphs.tu_folder import read_tu_folder
-from gradformer.graphs.user_data import Reading, UserData
+from gradformer.graphs.user_data import Kind, Reading, UserData
+
+_READERS: dict[Kind, Callable[..., UserData]] = {
+    "smiles": read_table,
+    "graphs": read_jsonl,
+    "tu": read_tu_folder,
+}
 
 
 def read(path: str | Path, like: Reading | None = None, **options: Any) -> UserData:
@@ -22,7 +28,7 @@ def read(path: str | Path, like: Reading | None = None, **options: Any) -> UserD
     then columns, features and classes are checked against it and targets may be absent.
     """
     path = Path(path)
-    reader = _reader(path)
+    reader = _READERS[kind_of(path)]
     known = set(inspect.signature(reader).parameters) - {"path", "like"}
     for name in options:
         if name not in known:
@@ -30,16 +36,17 @@ def read(path: str | Path, like: Reading | None = None, **options: Any) -> UserD
     return reader(path, like=like, **options)
 
 
-def _reader(path: Path) -> Callable[..., UserData]:
+def kind_of(path: Path) -> Kind:
+    """What the file or folder holds, by its name."""
     name = path.name.lower()
     if not path.exists():
         raise InputError(f"{path} does not exist")
     if path.is_dir():
-        return read_tu_folder
+        return "tu"
     if name.endswith(TABLE_SUFFIXES):
-        return read_table
+        return "smiles"
     if name.endswith(JSONL_SUFFIXES):
-        return read_jsonl
+        return "graphs"
     raise InputError(
         f"{path} is of an unknown kind; give a table with SMILES ({', '.join(TABLE_SUFFIXES)}), "
         f"graphs as JSON lines ({', '.join(JSONL_SUFFIXES)}) or a folder in TU format"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,7 +15,13 @@ import pandas as pd
 from gradformer.errors import InputError
 from gradformer.graphs.assemble import assemble
 from gradformer.graphs.labels import MISSING
-from gradformer.graphs.molecules import ATOM_VOCABULARY, BOND_VOCABULARY, Molecule, from_smiles
+from gradformer.graphs.molecules import (
+    ATOM_VOCABULARY,
+    BOND_VOCABULARY,
+    Molecule,
+    from_smiles,
+    smiles_reader,
+)
 from gradformer.graphs.raw_graphs import RawGraph
 from gradformer.graphs.user_data import Reading, RowChecks, UserData, read_text
 from gradformer.graphs.user_splits import part_number
@@ -62,11 +68,12 @@ def read_table(
 
     rows = RowChecks(str(path), table.unit, skip_invalid)
     words: dict[int, str] = {}
+    to_graph = from_smiles if like is None else smiles_reader(like.node, like.edge) or from_smiles
 
     def molecule(row: int, cells: list[str]) -> RawGraph:
         if len(cells) != len(table.header):
             raise InputError(f"{len(cells)} fields, the header has {len(table.header)}")
-        x, edge_index, edge_attr = _from_cell(cells[smiles_at], table.header[smiles_at])
+        x, edge_index, edge_attr = _from_cell(cells[smiles_at], table.header[smiles_at], to_graph)
         y = [_present(cells[at]) for at in targets_at] if targets else None
         split = None if split_at is None else [part_number(cells[split_at])]
         return RawGraph(row, len(x), edge_index, x, edge_attr, y, split)
@@ -96,12 +103,12 @@ def read_table(
     return replace(data, smiles=tuple(words[row] for row in data.rows.tolist()))
 
 
-def _from_cell(cell: str, column: str) -> Molecule:
+def _from_cell(cell: str, column: str, to_graph: Callable[[str], Molecule]) -> Molecule:
     smiles = _present(cell)
     if smiles is None:
         raise InputError(f"column {column!r} is empty")
     try:
-        return from_smiles(smiles)
+        return to_graph(smiles)
     except InputError as error:
         raise InputError(f"column {column!r}: {error}") from None
 

@@ -135,6 +135,13 @@ def benchmark(recipe: Recipe, mirror: str | os.PathLike[str] | None = None) -> T
     )
 
 
+def as_list(objects: Any) -> list[Any]:
+    """Graphs or SMILES as a list; a single graph is a list of one."""
+    from torch_geometric.data import Data
+
+    return [objects] if isinstance(objects, Data | nx.Graph) else list(objects)
+
+
 def user_data(objects: Any, like: Reading | None = None, **options: Any) -> UserData:
     """PyG ``Data``, NetworkX graphs or SMILES as :class:`UserData`.
 
@@ -142,7 +149,7 @@ def user_data(objects: Any, like: Reading | None = None, **options: Any) -> User
     """
     from torch_geometric.data import Data  # importing PyG takes seconds
 
-    items = [objects] if isinstance(objects, Data | nx.Graph) else list(objects)
+    items = as_list(objects)
     if not items:
         raise InputError("data: the list of graphs is empty")
     for kind, convert in ((Data, from_pyg), (nx.Graph, from_networkx), (str, from_smiles_list)):
@@ -184,8 +191,8 @@ def own_data(recipe: Recipe, user: UserData) -> TrainingData:
 
 def _left_out(user: UserData) -> str:
     total = len(user.rows) + len(user.skipped)
-    reasons = "; ".join(f"row {row}: {reason}" for row, reason in user.skipped)
-    return f"{len(user.skipped)} of {total} rows are left out: {reasons}"
+    reasons = "; ".join(f"{user.unit} {row}: {reason}" for row, reason in user.skipped)
+    return f"{len(user.skipped)} of {total} {user.unit}s are left out: {reasons}"
 
 
 def _check_parts(data: TrainingData, split: Split) -> None:

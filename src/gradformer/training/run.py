@@ -13,13 +13,15 @@ from safetensors.torch import load_file
 
 from gradformer.errors import InputError
 from gradformer.graphs.arrays import Schema
-from gradformer.graphs.own import read
+from gradformer.graphs.labels import Labels
+from gradformer.graphs.molecules import smiles_reader
+from gradformer.graphs.own import kind_of, read
 from gradformer.graphs.store import Store, pack
 from gradformer.graphs.structures import Structure
-from gradformer.graphs.user_data import Reading, UserData
+from gradformer.graphs.user_data import Kind, Reading, UserData
 from gradformer.model.base import GraphModel, model_class
 from gradformer.structure.codebook import Codebook
-from gradformer.training.data import TrainingData, make_collator, user_data
+from gradformer.training.data import TrainingData, as_list, make_collator, user_data
 from gradformer.training.evaluation import predict
 from gradformer.training.files import read_json, replace_json
 from gradformer.training.recipe import Recipe
@@ -113,6 +115,36 @@ class Run:
         return None if saved is None else Reading.from_dict(saved)
 
     @property
+    def labels(self) -> Labels:
+        """Names of targets and classes; numbers where a benchmark gives no names."""
+        if self.reading is not None:
+            return self.reading.labels
+        task, outputs = self.schema.task, self.schema.outputs
+        count = 1 if task == "multiclass" else outputs
+        targets = ("y",) if count == 1 else tuple(f"y{k}" for k in range(count))
+        if task == "regression":
+            return Labels(task, targets)
+        words = tuple(str(k) for k in range(outputs if task == "multiclass" else 2))
+        return Labels(task, targets, (words,) * count)
+
+    def like(self, kind: Kind, where: str) -> Reading:
+        """How new data of a kind are read: as the user's own were, or as the benchmark's graphs.
+
+        A benchmark's graphs come as JSON lines or objects, with its own numbers of categories, and
+        as SMILES where it has molecules whose atoms are known by name.
+        """
+        if self.reading is not None:
+            return self.reading
+        node, edge = self.schema.node, self.schema.edge
+        if kind == "tu" or (kind == "smiles" and smiles_reader(node, edge) is None):
+            given = "SMILES" if kind == "smiles" else "labels of a TU folder"
+            raise InputError(
+                f"{where}: {given} cannot be read for a model of {self.origin['name']}, which "
+                f"knows its nodes {node} and edges {edge} by number only; give JSON lines"
+            )
+        return Reading(kind, node, edge, self.schema.level, self.labels)
+
+    @property
     def trials(self) -> list[int]:
         """Trials that have weights to predict with."""
         folder = self.folder / "trials"
@@ -135,11 +167,12 @@ class Run:
         """Graphs as the model takes them: a path, objects, :class:`UserData` or a store."""
         if isinstance(data, Store):
             return data, None
-        like = self.reading
         if isinstance(data, str | Path):
-            data = read(data, like=like, **reading)
+            data = read(data, like=self.like(kind_of(Path(data)), str(data)), **reading)
         elif not isinstance(data, UserData):
-            data = user_data(data, like=like, **reading)
+            items = as_list(data)
+            kind: Kind = "smiles" if items and isinstance(items[0], str) else "graphs"
+            data = user_data(items, like=self.like(kind, "the list"), **reading)
         self.expect(data.arrays.schema, "the graphs")
         return pack(data.arrays, self.structure, codebook=self.codebook), data
 

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 
-from gradformer.graphs.labels import Labels
 from gradformer.training.run import Predictions, Run
 
 
@@ -17,7 +16,7 @@ def columns(run: Run, predictions: Predictions) -> dict[str, list[Any]]:
     class (of two, the second); with several trials ``<target>_spread`` is the standard deviation
     between them, of the value or of the probability of the predicted class.
     """
-    labels = _labels(run)
+    labels = run.labels
     value, spread = predictions.value, predictions.spread
     several = len(predictions.trials) > 1
     found: dict[str, list[Any]] = {}
@@ -40,16 +39,3 @@ def columns(run: Run, predictions: Predictions) -> dict[str, list[Any]]:
         if several:
             found[f"{target}_spread"] = spread[:, k].tolist()
     return found
-
-
-def _labels(run: Run) -> Labels:
-    """The names of targets and classes; numbers where a benchmark gives no names."""
-    if run.reading is not None:
-        return run.reading.labels
-    task, outputs = run.schema.task, run.schema.outputs
-    count = 1 if task == "multiclass" else outputs
-    targets = ("y",) if count == 1 else tuple(f"y{k}" for k in range(count))
-    if task == "regression":
-        return Labels(task, targets)
-    words = tuple(str(k) for k in range(outputs if task == "multiclass" else 2))
-    return Labels(task, targets, (words,) * count)
