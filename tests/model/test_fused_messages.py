@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -12,6 +14,7 @@ from gradformer.attention.layout import Layout, Rows
 from gradformer.errors import ConfigError
 from gradformer.graphs.batch import Batch, Edges, sort_edges
 from gradformer.model import fused_messages, local, segments
+from gradformer.model.fused_gated import gated
 
 pytest.importorskip("triton")
 
@@ -76,14 +79,11 @@ def gradients(
         inputs["position"] = position.detach().to(dtype).requires_grad_()
         options.append(inputs["position"])
     with use_engine(engine):
-        y, f = module(x, e, batch, *options)
-        loss = _weighted(batch.nodes.zero_padding(y))
-        if f is not e:
-            loss = loss + _weighted(batch.edges.rows.zero_padding(f))
-        loss.backward()
-    found = {"y": y, **{f"d{name}": t.grad for name, t in inputs.items() if t.grad is not None}}
-    if f is not e:
-        found["f"] = batch.edges.rows.zero_padding(f)
+        y, f, same = module.pass_on(x, e, batch, *options)
+        outputs = {"y": y, "same": same, "f": batch.edges.rows.zero_padding(f)}
+        loss = sum(_weighted(batch.nodes.zero_padding(t)) for t in (y, same))
+        (loss + _weighted(f)).backward()
+    found = {f"d{name}": t.grad for name, t in inputs.items() if t.grad is not None} | outputs
     found |= {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
     return {name: value.detach().clone() for name, value in found.items()}
 
@@ -133,16 +133,41 @@ def test_gine(width: int, padding: tuple[int, int] | None) -> None:
         (6, (3, 40), True, True),
         (48, (0, 7), False, True),
         (64, None, False, False),
+        (130, (1, 3), False, True),  # more channels than a program holds the map of
     ],
 )
 def test_gatedgcn(width: int, padding: tuple[int, int] | None, gate: bool, carry: bool) -> None:
     torch.manual_seed(0)
-    batch = graphs(padding)
+    batch = graphs(padding, few=width > 64)
     module = local.GatedGCN(width, position_gate=gate, carry_edges=carry)
     given = states(batch, width)
     if gate:
         given = (*given, states(batch, 3, seed=1)[0])
     compare(module, batch, *given)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("width", [48, 64, 96])
+def test_products_on_tensor_cores_keep_float32_precision(width: int, device: str) -> None:
+    torch.manual_seed(0)
+    batch = graphs((3, 40)).to(device)
+    x, e = (t.to(device) for t in states(graphs((3, 40)), width))
+    layer = nn.Linear(width, width).to(device)
+    found = {}
+    for dtype in (torch.float32, torch.float64):
+        given, plain = e.to(dtype).requires_grad_(), copy.deepcopy(layer).to(dtype)
+        terms = x.to(dtype).repeat(1, 4)
+        if dtype == torch.float32:
+            u, _, _ = gated(terms, given, plain, None, batch.edges)
+        else:
+            u = segments.from_target(x.to(dtype), batch.edges)
+            u = u + segments.from_source(x.to(dtype), batch.edges) + plain(given)
+            u = batch.edges.rows.zero_padding(u)
+        _weighted(u.cpu()).backward()
+        found[dtype] = u, given.grad, plain.weight.grad, plain.bias.grad
+    for ours, want in zip(*found.values()):
+        gap = (ours.double() - want).abs().max() / want.abs().max()
+        assert gap < 3e-6
 
 
 def test_one_row_for_all_edges() -> None:
@@ -169,8 +194,8 @@ def test_short_floats_are_summed_in_float32(dtype: torch.dtype) -> None:
     batch = graphs()
     x, e = (t.to(dtype) for t in states(batch, 6))
     edges = batch.edges
-    _, h = fused_messages.gated(torch.cat([x, x, x, x], dim=1), e, None, edges)
-    y = fused_messages.gine(x, e, None, edges)
+    _, h, _ = gated(x.repeat(1, 4), e, nn.Linear(6, 6), None, edges)
+    y, _, _ = fused_messages.gine(x, e, None, edges)
     assert h.dtype == y.dtype == dtype
     source, target = edges.edge_index
     sums = torch.zeros_like(x, dtype=torch.float64)
@@ -184,7 +209,7 @@ def test_edge_states_and_gradients_of_padding_are_zero() -> None:
     x, e = states(batch, 6)
     e, r = e.requires_grad_(), torch.rand(len(e), 1, requires_grad=True)
     real = int(batch.edges.target_ptr[-1])
-    u, h = fused_messages.gated(x.repeat(1, 4), e, r, batch.edges)
+    u, h, _ = gated(x.repeat(1, 4), e, nn.Linear(6, 6), r, batch.edges)
     assert (u[real:] == 0.0).all()
     (u.sum() + h.sum()).backward()
     assert e.grad is not None
@@ -192,7 +217,7 @@ def test_edge_states_and_gradients_of_padding_are_zero() -> None:
     assert (e.grad[real:] == 0.0).all()
     assert (r.grad[real:] == 0.0).all()
     e.grad = None
-    fused_messages.gine(x, e, None, batch.edges).sum().backward()
+    fused_messages.gine(x, e, None, batch.edges)[0].sum().backward()
     assert e.grad is not None
     assert (e.grad[real:] == 0.0).all()
 
@@ -228,11 +253,15 @@ def test_graphs_without_edges() -> None:
     layout = Layout.from_sizes([2])
     edges, _ = sort_edges(torch.empty(2, 0, dtype=torch.long), layout)
     x, e = torch.randn(2, 6, requires_grad=True), torch.randn(0, 6)
-    assert torch.equal(fused_messages.gin(x, None, edges), x)
-    assert torch.equal(fused_messages.gine(x, e, None, edges), x)
-    u, h = fused_messages.gated(x.repeat(1, 4), e, None, edges)
+    assert torch.equal(fused_messages.gin(x, None, edges)[0], x)
+    assert torch.equal(fused_messages.gine(x, e, None, edges)[0], x)
+    layer = nn.Linear(6, 6)
+    u, h, _ = gated(x.repeat(1, 4), e, layer, None, edges)
     assert u.shape == (0, 6)
     assert torch.equal(h, x)
+    h.sum().backward()
+    assert torch.equal(x.grad, torch.ones_like(x))
+    assert torch.equal(layer.weight.grad, torch.zeros(6, 6))
     with use_engine("fused"):
         assert torch.equal(segments.sum_to_target(e, edges), torch.zeros(2, 6))
 
@@ -250,16 +279,16 @@ def test_a_state_that_is_no_number_reaches_the_sum() -> None:
     batch = graphs(few=True)
     x, e = states(batch, 1)
     x[2] = torch.nan  # points at the hub, node 1
-    assert fused_messages.gine(x, e, None, batch.edges)[1].isnan().all()
+    assert fused_messages.gine(x, e, None, batch.edges)[0][1].isnan().all()
 
 
 def test_second_derivatives_are_refused() -> None:
     batch = graphs(few=True)
     x, e = (t.requires_grad_() for t in states(batch, 1))
     outputs = (
-        fused_messages.gin(x, None, batch.edges),
-        fused_messages.gine(x, e, None, batch.edges),
-        fused_messages.gated(x.repeat(1, 4), e, None, batch.edges)[1],
+        fused_messages.gin(x, None, batch.edges)[0],
+        fused_messages.gine(x, e, None, batch.edges)[0],
+        gated(x.repeat(1, 4), e, nn.Linear(1, 1), None, batch.edges)[1],
     )
     for y in outputs:
         (first,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)

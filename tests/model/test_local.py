@@ -71,13 +71,14 @@ def test_gatedgcn_edge_by_edge(batch: Batch, x: torch.Tensor) -> None:
     e = torch.randn(batch.edges.num_edges, WIDTH)
     found, edges = ours(x, e, batch)
     source, target = batch.edges.edge_index
-    u = ours.D(x)[target] + ours.E(x)[source] + ours.C(e)
+    a, d, b, s = ours.ADBE(x).chunk(4, dim=1)
+    u = d[target] + s[source] + ours.C(e)
     gate = u.sigmoid()
     scale = 1.0 / (1.0 + 1e-5) ** 0.5  # running mean 0, running variance 1
     for node in range(batch.num_nodes):
         enters = target == node
-        mean = (gate[enters] * ours.B(x)[source[enters]]).sum(0) / (gate[enters].sum(0) + 1e-6)
-        expected = x[node] + ((ours.A(x)[node] + mean) * scale).relu()
+        mean = (gate[enters] * b[source[enters]]).sum(0) / (gate[enters].sum(0) + 1e-6)
+        expected = x[node] + ((a[node] + mean) * scale).relu()
         torch.testing.assert_close(found[node], expected)
     assert edges is not None
     torch.testing.assert_close(edges, e + (u * scale).relu())

@@ -2,7 +2,9 @@ r"""Message passing: the local half of a layer.
 
 Every module has ``forward(x, e, batch) -> (x', e')`` over node states x [nodes, width], edge
 states e [edges, width] (None where the module has no use for them) and a :class:`Batch`.
-``residual`` says whether x' already contains x.
+``residual`` says whether x' already contains x. Some also have ``pass_on(x, e, batch)``, which
+gives x back as a third value: what is done with that x sends its gradient through the module's own
+kernels, which add it up (see :func:`gradformer.model.parts.linear`).
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ from gradformer.attention.availability import runs_kernels
 from gradformer.errors import ConfigError, suggest
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model import fused_messages
-from gradformer.model.parts import MLP, BatchNorm, Dropout, apply_linear
+from gradformer.model.fused_gated import gated
+from gradformer.model.parts import MLP, BatchNorm, Dropout, linear
 from gradformer.model.segments import (
     from_source,
     from_target,
@@ -27,6 +30,7 @@ from gradformer.model.segments import (
 )
 
 Local = tuple[Tensor, Tensor | None]
+PassedOn = tuple[Tensor, Tensor | None, Tensor]
 
 
 class GIN(nn.Module):
@@ -44,10 +48,15 @@ class GIN(nn.Module):
         return x if self.eps is None else (1.0 + self.eps) * x
 
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
+        y, e, _ = self.pass_on(x, e, batch)
+        return y, e
+
+    def pass_on(self, x: Tensor, e: Tensor | None, batch: Batch) -> PassedOn:
         if runs_kernels(x):
-            return self.mlp(fused_messages.gin(x, self.eps, batch.edges)), e
-        y = self.own(x) + sum_of_sources(x, batch.edges)
-        return self.mlp(y), e
+            y, x = fused_messages.gin(x, self.eps, batch.edges)
+        else:
+            y = self.own(x) + sum_of_sources(x, batch.edges)
+        return self.mlp(y), e, x
 
 
 class GINE(GIN):
@@ -55,12 +64,14 @@ class GINE(GIN):
 
     uses_edges = True
 
-    def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
+    def pass_on(self, x: Tensor, e: Tensor | None, batch: Batch) -> PassedOn:
         assert e is not None
         if runs_kernels(x):
-            return self.mlp(fused_messages.gine(x, e, self.eps, batch.edges)), e
-        message = (from_source(x, batch.edges) + e).relu()
-        return self.mlp(self.own(x) + sum_to_target(message, batch.edges)), e
+            y, x, e = fused_messages.gine(x, e, self.eps, batch.edges)
+        else:
+            message = (from_source(x, batch.edges) + e).relu()
+            y = self.own(x) + sum_to_target(message, batch.edges)
+        return self.mlp(y), e, x
 
 
 class GatedGCN(nn.Module):
@@ -71,6 +82,8 @@ class GatedGCN(nn.Module):
         x'_t &= x_t + \operatorname{ReLU}\Bigl(\operatorname{BN}\Bigl(A x_t +
             \frac{\sum_s g_{st} \odot B x_s}{\sum_s g_{st} + 10^{-6}}\Bigr)\Bigr), \qquad
         e'_{st} = e_{st} + \operatorname{ReLU}(\operatorname{BN}(u_{st}))
+
+    The maps A, D, B, E of the nodes are the rows of one, in this order.
 
     Args:
         carry_edges: pass e' on; off, every layer sees the first edge states.
@@ -96,7 +109,7 @@ class GatedGCN(nn.Module):
     ) -> None:
         super().__init__()
         out = out or width
-        self.A, self.B, self.C, self.D, self.E = (nn.Linear(width, out) for _ in range(5))
+        self.ADBE, self.C = nn.Linear(width, 4 * out), nn.Linear(width, out)
         self.norm = BatchNorm(out)
         self.edge_norm = BatchNorm(width) if carry_edges and update_edges else None
         self.gate = MLP(1, width, 1) if position_gate else None
@@ -106,37 +119,40 @@ class GatedGCN(nn.Module):
     def forward(
         self, x: Tensor, e: Tensor | None, batch: Batch, position: Tensor | None = None
     ) -> Local:
+        y, e, _ = self.pass_on(x, e, batch, position)
+        return y, e
+
+    def pass_on(
+        self, x: Tensor, e: Tensor | None, batch: Batch, position: Tensor | None = None
+    ) -> PassedOn:
         assert e is not None
-        edges = batch.edges
+        edges, seeds = batch.edges, batch.seeds
         r = None
         if self.gate is not None:
             assert position is not None
             apart = from_target(position, edges) - from_source(position, edges)
             r = self.gate(apart.square().sum(1, keepdim=True)).sigmoid()
-        messages = self._fused if runs_kernels(x) else self._plain
-        u, h = messages(x, e, r, edges)
-        y = self.norm(h, batch.nodes, relu=True)
-        y = self.dropout(y, batch.nodes, batch.seeds)
+        terms, x = linear(x, self.ADBE, pass_on=True)
+        if runs_kernels(terms):
+            u, h, e = gated(terms, e, self.C, r, edges)
+        else:
+            u, h = self._plain(terms, e, r, edges)
+        plus = x if self.residual else None
+        y = self.norm(h, batch.nodes, seeds, relu=True, after=self.dropout, plus=plus)
         if self.edge_norm is not None:
-            change = self.edge_norm(u, edges.rows, relu=True)
-            e = e + self.edge_dropout(change, edges.rows, batch.seeds)
-        return (x + y if self.residual else y), e
+            drop = self.edge_dropout
+            e = self.edge_norm(u, edges.rows, seeds, relu=True, after=drop, plus=e)
+        return y, e, x
 
-    def _plain(self, x: Tensor, e: Tensor, r: Tensor | None, edges: Edges) -> tuple[Tensor, Tensor]:
+    def _plain(
+        self, terms: Tensor, e: Tensor, r: Tensor | None, edges: Edges
+    ) -> tuple[Tensor, Tensor]:
         """u [edges, out] and what is normalised [nodes, out]."""
-        u = from_target(self.D(x), edges) + from_source(self.E(x), edges) + self.C(e)
+        a, d, b, s = terms.chunk(4, dim=1)
+        u = from_target(d, edges) + from_source(s, edges) + self.C(e)
         gate = u.sigmoid() if r is None else u.sigmoid() * r
-        total = sum_to_target(gate * from_source(self.B(x), edges), edges)
-        return u, self.A(x) + total / (sum_to_target(gate, edges) + 1e-6)
-
-    def _fused(self, x: Tensor, e: Tensor, r: Tensor | None, edges: Edges) -> tuple[Tensor, Tensor]:
-        """The same; the four maps of x are one product."""
-        maps = self.A, self.D, self.B, self.E
-        weight, bias = torch.cat([m.weight for m in maps]), torch.cat([m.bias for m in maps])
-        terms = apply_linear(x, weight, bias)
-        same = e.stride(0) == 0  # one row for all edges
-        c = self.C(e[:1]).expand(len(e), -1) if same else self.C(e)
-        return fused_messages.gated(terms, c, r, edges)
+        total = sum_to_target(gate * from_source(b, edges), edges)
+        return u, a + total / (sum_to_target(gate, edges) + 1e-6)
 
 
 class GCN(nn.Module):

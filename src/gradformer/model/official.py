@@ -118,6 +118,7 @@ def official_names(model: Gradformer, config: Mapping[str, Any]) -> dict[str, tu
         ("local.norm.", "conv.bn_node_x."),
         ("local.gate.layers.0.", "conv.mlp_r_ij.0."),
         ("local.gate.layers.1.", "conv.mlp_r_ij.2."),
+        ("local.ADBE.", "conv.A.", "conv.D.", "conv.B.", "conv.E."),
         ("local.", "conv."),
         ("attention.qkv.", "attn.linears.0.", "attn.linears.1.", "attn.linears.2."),
         ("attention.out.", "attn.linears.3."),

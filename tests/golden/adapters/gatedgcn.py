@@ -13,6 +13,7 @@ from tests.golden.mapping import (
     gradients,
     leaf,
     match,
+    rows_of,
     run_and_keep,
     stored_batch,
     watch,
@@ -28,6 +29,7 @@ LOSSES = {
 
 def subjects(case: Case) -> list[Subject]:
     net, loss = case.config["net_params"], case.config["loss"]
+    net.only(residual=True, batch_norm=True)
     schema = Schema(
         node=columns(case["x"], case.params["embedding_h.weight"]),
         edge=columns(case["edge_attr"], case.params["embedding_e.weight"]),
@@ -81,9 +83,11 @@ def _names(model: GatedGCN) -> dict[str, Ref]:
     if model.position is not None:
         same["position.linear"] = "embedding_pos_enc"
     # D acts on the source and E on the target there, the other way round in ours.
-    maps = {"A": "A", "B": "B", "C": "C", "D": "E", "E": "D", "norm": "bn_node_h"}
+    names = {}
     for i in range(len(model.layers)):
-        same |= {f"layers.{i}.conv.{a}": f"layers.{i}.{b}" for a, b in maps.items()}
+        names |= rows_of(f"layers.{i}.conv.ADBE", [f"layers.{i}.{name}" for name in "AEBD"])
+        same[f"layers.{i}.conv.C"] = f"layers.{i}.C"
+        same[f"layers.{i}.conv.norm"] = f"layers.{i}.bn_node_h"
         if i < len(model.layers) - 1:
             same[f"layers.{i}.conv.edge_norm"] = f"layers.{i}.bn_node_e"
-    return match(model, same)
+    return names | match(model, same)

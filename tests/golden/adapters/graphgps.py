@@ -13,6 +13,7 @@ from gradformer.attention import decay_attention
 from gradformer.attention.layout import Layout
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
+from gradformer.model.local import GatedGCN
 from gradformer.zoo.graphgps import GraphGPS, GraphGPSConfig, gps_layers
 from gradformer.zoo.postnorm import PLAIN, attend_over
 from tests.golden.case import Case, Ref, Subject
@@ -20,6 +21,7 @@ from tests.golden.mapping import (
     gradients,
     leaf,
     match,
+    rows_of,
     run_and_keep,
     stored_batch,
     watch,
@@ -49,6 +51,7 @@ def subjects(case: Case) -> list[Subject]:
 def _full(case: Case, batch: Batch, place: Tensor, inputs: dict[str, Tensor]) -> Subject:
     """The whole model: encoders, layers, head."""
     config = case.config
+    config.only(act="relu")
     tables, links = _tables(case, "node_encoder"), _tables(case, "edge_encoder")
     floats = batch.x is not None and batch.x.is_floating_point()
     node_task = config["head"] == "inductive_node"
@@ -171,6 +174,8 @@ def _names(model: GraphGPS, case: Case, tables: list[str], links: list[str]) -> 
         modules = {"attention.out": "self_attn.out_proj", "attention_norm": "norm1_attn"}
         modules |= {"feed_forward.first": "ff_linear1", "feed_forward.second": "ff_linear2"}
         modules |= {"norm": "norm2"} | _local_names(layer)
+        if isinstance(layer.local, GatedGCN):
+            names |= rows_of(f"{ours}.local.ADBE", [f"{ours}.local_model.{m}" for m in "ADBE"])
         same |= {f"{ours}.{a}": f"{ours}.{b}" for a, b in modules.items()}
     return names | match(model, same)
 
@@ -181,7 +186,7 @@ def _local_names(layer: Any) -> dict[str, str]:
     names = {"local_norm": "norm1_local"}
     if hasattr(layer.local, "mlp"):
         return names | {f"local.mlp.layers.{i}": f"local_model.nn.{2 * i}" for i in range(2)}
-    names |= {f"local.{name}": f"local_model.{name}" for name in "ABCDE"}
+    names["local.C"] = "local_model.C"
     names["local.norm"] = "local_model.bn_node_x"
     if layer.local.edge_norm is not None:
         names["local.edge_norm"] = "local_model.bn_edge_e"

@@ -1,0 +1,209 @@
+"""Triton kernels of the gated convolution: over nodes, and over edge rows where they are mapped.
+
+Node terms are the columns A | D | B | E of one tensor [nodes, 4 C]. Every row of an output is
+written by exactly one program, sums are float32 and run in a fixed order, without atomics. Edges
+from ``ptr[nodes]`` on are padding: they enter no sum, and their rows of u and its gradient are 0.
+Numbers of nodes and edges are not specialised, so that all batches share one compiled kernel.
+"""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from gradformer.model.message_kernels import write_rest
+
+GATE_EPS = tl.constexpr(1e-6)
+
+
+@triton.jit
+def edge_kernel(
+    e, weight, bias, terms, u, source, target, ptr, nodes, edges,
+    IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, MAP: tl.constexpr,
+    BLOCK_IN: tl.constexpr, BLOCK_C: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """u_st = D_t + E_s + W e_st + b; grid (edges / ROWS,). Without MAP, ``e`` is mapped already."""
+    first = tl.program_id(0).to(tl.int64) * ROWS
+    row = tl.arange(0, ROWS)
+    real = first + row < tl.load(ptr + nodes)
+    channel = tl.arange(0, BLOCK_C)
+    wide = (channel < C)[None, :]
+    inside = real[:, None] & wide
+    at_target = tl.load(target + first + row, real, other=0)[:, None] * (4 * C) + channel
+    at_source = tl.load(source + first + row, real, other=0)[:, None] * (4 * C) + channel
+    value = tl.load(terms + C + at_target, inside, other=0.0).to(tl.float32)
+    value += tl.load(terms + 3 * C + at_source, inside, other=0.0).to(tl.float32)
+    if MAP:
+        given = _edge_tile(e + first * E_ROW, row, real, terms, IN, E_ROW, BLOCK_IN)
+        column = tl.arange(0, BLOCK_IN)
+        turned = weight + channel[None, :] * IN + column[:, None]
+        turned = tl.load(turned, wide & (column < IN)[:, None], other=0.0)
+        turned = turned.to(terms.dtype.element_ty).to(tl.float32)
+        value += tl.load(bias + channel, channel < C, other=0.0).to(tl.float32)[None, :]
+        value = tl.dot(given, turned, value, input_precision=PRECISION)
+    else:
+        value += tl.load(e + first * E_ROW + row[:, None] * E_ROW + channel, inside, other=0.0)
+    value = tl.where(inside, value, 0.0).to(u.dtype.element_ty)
+    tl.store(
+        u + first * C + row[:, None] * C + channel, value, (first + row < edges)[:, None] & wide
+    )
+
+
+@triton.jit
+def _edge_tile(
+    e, row, real, like, IN: tl.constexpr, E_ROW: tl.constexpr, BLOCK_IN: tl.constexpr
+):  # fmt: skip
+    """Rows of e as float32, rounded as ``like`` is: products of short floats are exact in tf32."""
+    column = tl.arange(0, BLOCK_IN)
+    value = tl.load(
+        e + row[:, None] * E_ROW + column, real[:, None] & (column < IN)[None, :], other=0.0
+    )
+    return value.to(like.dtype.element_ty).to(tl.float32)
+
+
+@triton.jit
+def node_kernel(
+    terms, r, u, h, mean, inverse, source, ptr,
+    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, POSITION: tl.constexpr,
+):  # fmt: skip
+    """g = σ(u) r, inverse_t = 1 / (Σ g + 1e-6), mean_t = inverse_t Σ g B_s, h = A + mean;
+    grid (nodes,)."""
+    node = tl.program_id(0)
+    channel = tl.arange(0, BLOCK_C)
+    wide = channel < C
+    numerator = tl.zeros([CHUNK, BLOCK_C], tl.float32)
+    denominator = tl.zeros([CHUNK, BLOCK_C], tl.float32)
+    end = tl.load(ptr + node + 1)
+    for start in range(tl.load(ptr + node), end, CHUNK):
+        edge = (start + tl.arange(0, CHUNK)).to(tl.int64)
+        real = edge < end
+        inside = real[:, None] & wide[None, :]
+        other = tl.load(source + edge, real, other=0).to(tl.int64)
+        value = tl.load(u + edge[:, None] * C + channel, inside, other=0.0).to(tl.float32)
+        gate = tl.where(inside, tl.sigmoid(value), 0.0)
+        if POSITION:
+            gate *= tl.load(r + edge, real, other=0.0).to(tl.float32)[:, None]
+        b = terms + other[:, None] * (4 * C) + 2 * C + channel
+        numerator += gate * tl.load(b, inside, other=0.0).to(tl.float32)
+        denominator += gate
+    share = 1.0 / (tl.sum(denominator, 0) + GATE_EPS)
+    found = tl.sum(numerator, 0) * share
+    here = node.to(tl.int64) * C + channel
+    tl.store(mean + here, found, wide)
+    tl.store(inverse + here, share, wide)
+    a = terms + node.to(tl.int64) * (4 * C) + channel
+    found += tl.load(a, wide, other=0.0).to(tl.float32)
+    tl.store(h + here, found.to(h.dtype.element_ty), wide)
+
+
+@triton.jit(do_not_specialize=["nodes", "edges"])
+def target_gradient_kernel(
+    dh, u_grad, terms, r, u, mean, inverse, d_terms, du, dr, source, ptr, nodes, edges,
+    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr,
+    POSITION: tl.constexpr, U_GRAD: tl.constexpr,
+):  # fmt: skip
+    """By target: dg = dh_t inverse_t (B_s − mean_t), dr = Σ_c dg σ(u), du = dg r σ'(u) (+ what
+    arrives at u), dA = dh, dD = Σ du; grid (nodes,)."""
+    node = tl.program_id(0)
+    channel = tl.arange(0, BLOCK_C)
+    wide = channel < C
+    here = node.to(tl.int64) * C + channel
+    grad = tl.load(dh + here, wide, other=0.0).to(tl.float32)
+    own_mean = tl.load(mean + here, wide, other=0.0)
+    share = grad * tl.load(inverse + here, wide, other=0.0)
+    d_d = tl.zeros([CHUNK, BLOCK_C], tl.float32)
+    end = tl.load(ptr + node + 1)
+    for start in range(tl.load(ptr + node), end, CHUNK):
+        edge = (start + tl.arange(0, CHUNK)).to(tl.int64)
+        real = edge < end
+        inside = real[:, None] & wide[None, :]
+        other = tl.load(source + edge, real, other=0).to(tl.int64)
+        b = terms + other[:, None] * (4 * C) + 2 * C + channel
+        b = tl.load(b, inside, other=0.0).to(tl.float32)
+        at = edge[:, None] * C + channel
+        gate = tl.sigmoid(tl.load(u + at, inside, other=0.0).to(tl.float32))
+        change = tl.where(inside, share[None, :] * (b - own_mean[None, :]) * gate, 0.0)
+        if POSITION:
+            tl.store(dr + edge, tl.sum(change, 1).to(dr.dtype.element_ty), real)
+            change *= tl.load(r + edge, real, other=0.0).to(tl.float32)[:, None]
+        change *= 1.0 - gate
+        if U_GRAD:
+            change += tl.load(u_grad + at, inside, other=0.0).to(tl.float32)
+        tl.store(du + at, change.to(du.dtype.element_ty), inside)
+        d_d += change
+    own = d_terms + node.to(tl.int64) * (4 * C) + channel
+    tl.store(own, grad.to(d_terms.dtype.element_ty), wide)
+    tl.store(own + C, tl.sum(d_d, 0).to(d_terms.dtype.element_ty), wide)
+    first = tl.load(ptr + nodes)
+    write_rest(du, du, first, edges, C, BLOCK_C, CHUNK, False)
+    if POSITION:
+        write_rest(dr, dr, first, edges, 1, 1, CHUNK, False)
+
+
+@triton.jit
+def source_gradient_kernel(
+    dh, r, u, du, inverse, d_terms, target, ptr, order,
+    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, POSITION: tl.constexpr,
+):  # fmt: skip
+    """By source: dB = Σ σ(u) r dh_t inverse_t and dE = Σ du; grid (nodes,)."""
+    node = tl.program_id(0)
+    channel = tl.arange(0, BLOCK_C)
+    wide = channel < C
+    d_b = tl.zeros([CHUNK, BLOCK_C], tl.float32)
+    d_e = tl.zeros([CHUNK, BLOCK_C], tl.float32)
+    end = tl.load(ptr + node + 1)
+    for start in range(tl.load(ptr + node), end, CHUNK):
+        place = start + tl.arange(0, CHUNK)
+        real = place < end
+        edge = tl.load(order + place, real, other=0).to(tl.int64)
+        inside = real[:, None] & wide[None, :]
+        at = edge[:, None] * C + channel
+        gate = tl.sigmoid(tl.load(u + at, inside, other=0.0).to(tl.float32))
+        if POSITION:
+            gate *= tl.load(r + edge, real, other=0.0).to(tl.float32)[:, None]
+        there = tl.load(target + edge, real, other=0).to(tl.int64)[:, None] * C + channel
+        share = tl.load(dh + there, inside, other=0.0).to(tl.float32)
+        d_b += gate * share * tl.load(inverse + there, inside, other=0.0)
+        d_e += tl.load(du + at, inside, other=0.0).to(tl.float32)
+    own = d_terms + node.to(tl.int64) * (4 * C) + channel
+    tl.store(own + 2 * C, tl.sum(d_b, 0).to(d_terms.dtype.element_ty), wide)
+    tl.store(own + 3 * C, tl.sum(d_e, 0).to(d_terms.dtype.element_ty), wide)
+
+
+@triton.jit(do_not_specialize=["nodes", "edges", "chunk"])
+def map_gradient_kernel(
+    du, e_grad, e, weight, de, pieces, ptr, nodes, edges, chunk,
+    IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, BLOCK_IN: tl.constexpr,
+    BLOCK_C: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr, E_GRAD: tl.constexpr,
+):  # fmt: skip
+    """Of ``chunk`` edge rows: de = Wᵀ du (+ what arrives at e), and this program's piece
+    [C·IN + C] of dW = Σ du eᵀ and db = Σ du; grid (pieces,)."""
+    channel = tl.arange(0, BLOCK_C)
+    column = tl.arange(0, BLOCK_IN)
+    row = tl.arange(0, ROWS)
+    wide = (channel < C)[None, :]
+    narrow = (column < IN)[None, :]
+    at_weight = channel[:, None] * IN + column[None, :]
+    some = (channel < C)[:, None] & narrow
+    matrix = tl.load(weight + at_weight, some, other=0.0).to(du.dtype.element_ty).to(tl.float32)
+    d_weight = tl.zeros([BLOCK_C, BLOCK_IN], tl.float32)
+    d_bias = tl.zeros([BLOCK_C], tl.float32)
+    last = tl.load(ptr + nodes)
+    begin = tl.program_id(0).to(tl.int64) * chunk
+    for first in range(begin, tl.minimum(begin + chunk, edges), ROWS):
+        exists = (first + row < edges)[:, None]
+        change = tl.load(du + first * C + row[:, None] * C + channel, exists & wide, other=0.0)
+        change = change.to(tl.float32)
+        there = first * IN + row[:, None] * IN + column
+        out = tl.zeros([ROWS, BLOCK_IN], tl.float32)
+        if E_GRAD:
+            out = tl.load(e_grad + there, exists & narrow, other=0.0).to(tl.float32)
+        out = tl.dot(change, matrix, out, input_precision=PRECISION)
+        tl.store(de + there, out.to(de.dtype.element_ty), exists & narrow)
+        given = _edge_tile(e + first * E_ROW, row, first + row < last, du, IN, E_ROW, BLOCK_IN)
+        d_weight = tl.dot(tl.trans(change), given, d_weight, input_precision=PRECISION)
+        d_bias += tl.sum(change, 0)
+    pieces += tl.program_id(0).to(tl.int64) * (C * IN + C)
+    tl.store(pieces + at_weight, d_weight, some)
+    tl.store(pieces + C * IN + channel, d_bias, channel < C)
