@@ -102,6 +102,8 @@ def launches(case: Case) -> Launches:
     JITFunction.run = lambda self, *args, **options: counter.add(self.fn.__name__)
     captured = CapturedTrial(Trial(0, recipe, data, data.collator("meta")))
     body = captured.step(captured.capacity(0))
+    body()  # what is made once for all steps
+    counter.count.clear()
     with counter:
         body()
     return counter

@@ -155,6 +155,10 @@ def pool(x: Tensor, node_ptr: Tensor, how: str) -> Tensor:
 
     Shapes: x [rows, c]; node_ptr [graphs + 1]. Rows from ``node_ptr[-1]`` on take no part.
     """
+    if how != "max" and runs_kernels(x):
+        from gradformer.model.fused_pool import fused_pool
+
+        return fused_pool(x, node_ptr, how == "mean")
     sizes = node_ptr.diff()
     if how == "max":
         top = torch.segment_reduce(x, "max", offsets=node_ptr.long(), axis=0, unsafe=True)

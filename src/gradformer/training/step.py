@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from gradformer.attention.availability import runs_kernels
+from gradformer.attention.draws import site_seeds
 from gradformer.attention.layout import Rows
 from gradformer.graphs.batch import Batch
 from gradformer.graphs.collate import Capacity, Collator
@@ -62,7 +64,7 @@ class Step:
         )
         self.average = weights.vector.clone() if options.ema else None
         self.count = torch.zeros((), dtype=torch.int64, device=device)
-        self._seed = torch.tensor(seed, dtype=torch.int64, device=device)
+        self._seeds = site_seeds(torch.tensor([seed, 0], device=device), model.sites)
         self._fused = None
         if runs_kernels(weights.vector):
             from gradformer.training.fused_update import FusedUpdate
@@ -79,8 +81,8 @@ class Step:
     def __call__(self, ids: Tensor, capacity: Capacity | None = None) -> Tensor:
         """Train on the graphs ``ids`` [graphs] int64; returns the loss before the update, 0-d."""
         self.model.train()
-        seed = torch.stack([self._seed, self.count])
-        batch = self.collator(ids, capacity).with_seed(seed, self.model.sites)
+        self._seeds[:, 1] = self.count
+        batch = replace(self.collator(ids, capacity), seeds=self._seeds)
         with autocast(self.options.precision, ids.device), self.weights.collecting() as pieces:
             prediction = self.model(batch)
         rows = batch.layout.rows if self.model.schema.level == "node" else batch.layout.graph_rows
