@@ -52,7 +52,10 @@ def from_smiles(smiles: str) -> Molecule:
 
 
 def from_smiles_as_zinc(smiles: str) -> Molecule:
-    """As :func:`from_smiles`, with the one column of atoms and of bonds that ZINC has."""
+    """As :func:`from_smiles`, with the one column of atoms and of bonds that ZINC has.
+
+    Which of the Kekulé forms of an aromatic ring is taken is RDKit's choice, other in each version.
+    """
     mol = _molecule(smiles)
     _rdkit().Chem.Kekulize(mol, clearAromaticFlags=True)
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gradformer.errors import InputError
+from gradformer.training.card import model_card
 from gradformer.training.files import read_json, replace_file, replace_json, writing
 from gradformer.training.run import Run
 from gradformer.training.trials import summary
@@ -15,9 +16,10 @@ from gradformer.training.trials import summary
 def export(run: Run, out: str | Path, trial: int = 0) -> Run:
     """Write the model of one trial into the new folder ``out``.
 
-    It holds ``recipe.yaml``, ``data.json`` (what the inputs look like), ``results.json`` and
-    ``trials/0`` with ``model.safetensors``: a run of one trial that :meth:`Run.load` opens and that
-    predicts, without checkpoints, records or any path of this machine.
+    It holds ``recipe.yaml``, ``data.json`` (what the inputs look like), ``results.json``,
+    ``README.md`` (its card) and ``trials/0`` with ``model.safetensors``: a run of one trial that
+    :meth:`Run.load` opens and that predicts, without checkpoints, records or any path of this
+    machine.
     """
     out = Path(out)
     run.model(trial)  # raises where there is none
@@ -42,6 +44,7 @@ def export(run: Run, out: str | Path, trial: int = 0) -> Run:
     replace_json(out / "data.json", stored)
     replace_json(out / "trials" / "0" / "result.json", result)
     replace_json(out / "results.json", summary([result], result["metric"]))
+    replace_file(out / "README.md", model_card(run, trial, out.name))
     replace_file(out / "recipe.yaml", recipe.to_yaml())
     return Run.load(out)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from gradformer.errors import InputError
@@ -26,6 +27,7 @@ from gradformer.training.evaluation import predict
 from gradformer.training.files import read_json, replace_json
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import read_record
+from gradformer.weights import published
 
 if TYPE_CHECKING:
     from gradformer.training.inference import Embeddings
@@ -72,10 +74,13 @@ class Run:
 
     @classmethod
     def load(cls, folder: str | Path) -> Run:
-        """Open a run, finished or not."""
-        folder = Path(folder)
+        """Open a run, finished or not; or, where there is no such folder, a model that comes with
+        the package under this name."""
+        known = published()
+        folder = Path(folder) if Path(folder).exists() else known.get(str(folder), Path(folder))
         if not (folder / "recipe.yaml").is_file():
-            raise InputError(f"{folder}: not a run (there is no recipe.yaml)")
+            models = f", nor one of the package's models: {', '.join(known)}" if known else ""
+            raise InputError(f"{folder}: not a run (there is no recipe.yaml){models}")
         stored = read_json(folder / "data.json")
         try:
             schema: dict[str, Any] = {
@@ -160,7 +165,14 @@ class Run:
         if self.recipe.model.config.needs().index not in (None, "hops"):
             options["codebook"] = torch.from_numpy(np.array(self.codebook.values))
         model: GraphModel = make(self.schema, self.recipe.model.config, **options)
-        model.load_state_dict(load_file(path))
+        try:
+            model.load_state_dict(load_file(path))
+        except (RuntimeError, SafetensorError) as error:
+            reason = str(error).split("\n")[0].rstrip(":")
+            raise InputError(
+                f"{path}: not the weights of this {self.recipe.model.name} ({reason}); the file is "
+                "damaged, or another version of gradformer wrote it: train anew"
+            ) from None
         return model.eval()
 
     def pack(self, data: Any, **reading: Any) -> tuple[Store, UserData | None]:

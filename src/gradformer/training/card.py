@@ -1,0 +1,74 @@
+"""The card of a trained model: what it is, what it was trained on, how well, and by what."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradformer.graphs.cards import find_card, is_card
+from gradformer.graphs.molecules import smiles_reader
+from gradformer.training.files import read_json
+from gradformer.training.run import Run
+
+
+def model_card(run: Run, trial: int, name: str) -> str:
+    """Markdown, from the files of the run alone; ``name`` is what users will call the model."""
+    dataset = str(run.origin.get("name", run.recipe.dataset))
+    title = find_card(dataset).title if is_card(dataset) else dataset
+    rows = [*_data(run, dataset), *_scores(run, trial), *_origin(run)]
+    table = "\n".join(["| | |", "|---|---|", *(f"| {what} | {value} |" for what, value in rows)])
+    return (
+        f"# {run.recipe.model.name} trained on {title}\n\n"
+        f"{_use(run, name)}\n\n{table}\n\n{_licence(dataset)}\n"
+    )
+
+
+def _use(run: Run, name: str) -> str:
+    """The command that predicts, and what it must be given."""
+    kind = "smiles" if smiles_reader(run.schema.node, run.schema.edge) else "graphs"
+    kind = kind if run.reading is None else run.reading.kind
+    file = {"smiles": "molecules.csv --smiles smiles", "graphs": "graphs.jsonl", "tu": "FOLDER"}
+    text = f"```console\n$ gradformer predict {name} {file[kind]}\n```"
+    if kind == "graphs" and run.reading is None:
+        text += "\n\nCategories of nodes and edges have the numbers of the benchmark's store."
+    return text
+
+
+def _data(run: Run, dataset: str) -> list[tuple[str, str]]:
+    found = [("data", dataset)]
+    found += [(n, str(run.origin[n])) for n in ("protocol", "exactness") if n in run.origin]
+    size = f"{run.recipe.model.config.layers} layers of width {run.recipe.model.config.width}"
+    return [*found, ("model", f"{run.recipe.model.name}, {size}; `recipe.yaml` has all settings")]
+
+
+def _scores(run: Run, trial: int) -> list[tuple[str, str]]:
+    result = read_json(run.folder / "trials" / str(trial) / "result.json")
+    metric = result["metric"]
+    found = [
+        ("parameters", f"{result['parameters']:,}"),
+        (
+            f"this model, seed {result['seed']}",
+            f"validation {metric} {result['val'][metric]:.4f}, test {result['test'][metric]:.4f}",
+        ),
+    ]
+    test = run.results["test"]
+    if test["std"] is not None:
+        text = f"{test['mean']:.4f} ± {test['std']:.4f}"
+        found.append((f"all {len(test['values'])} seeds", f"test {metric} {text}"))
+    return found
+
+
+def _origin(run: Run) -> list[tuple[str, str]]:
+    header: dict[str, Any] = next((line for line in run.record if line["kind"] == "run"), {})
+    if not header:
+        return []
+    around = header["environment"]
+    versions = ", ".join(f"{n} {v}" for n, v in around["versions"].items() if v is not None)
+    found = [("trained", f"{header['time']} on {around['device_name']}"), ("versions", versions)]
+    return found + ([("commit", around["commit"])] if around["commit"] else [])
+
+
+def _licence(dataset: str) -> str:
+    text = "The weights have the licence of the package (MIT)."
+    if is_card(dataset):
+        text += f" The data have terms of their own; cite {find_card(dataset).citation}."
+    return text

@@ -1,0 +1,102 @@
+"""Models that come with the package: by name, with a card, on new molecules and graphs."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from gradformer import InputError, Run
+from gradformer.training.export import export
+from gradformer.training.fit import fit
+from gradformer.weights import LARGEST, published
+from tests.cli.conftest import Program
+from tests.conftest import shared_path
+
+SMALL = ("train.epochs=1", "data.fraction=0.01", "model.layers=1", "train.warmup_epochs=0")
+QUIET = {"device": "cpu", "quiet": True, "tensorboard": False}
+
+
+@pytest.fixture(scope="module")
+def weights(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of published models: of ZINC and of MUTAG."""
+    root = tmp_path_factory.mktemp("weights")
+    for name, trials in (("zinc", 1), ("mutag", 2)):
+        settings = [*SMALL, "data.fraction=0.3"] if name == "mutag" else SMALL
+        out = root / "runs" / name
+        run = fit(
+            name, settings=settings, trials=trials, out=out, mirror=shared_path("data"), **QUIET
+        )
+        export(run, root / name, trial=trials - 1)
+    return root
+
+
+@pytest.fixture(autouse=True)
+def _named(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = {name: weights / name for name in ("zinc", "mutag")}
+    monkeypatch.setattr("gradformer.training.run.published", lambda: found)
+    monkeypatch.setattr("gradformer.weights.published", lambda: found)
+
+
+def test_a_card_says_what_was_trained_on_what(weights: Path) -> None:
+    text = (weights / "mutag" / "README.md").read_text()
+    result = Run.load("mutag").results["trials"][0]
+    whole = Run.load(weights / "runs" / "mutag").results["test"]
+    assert text.startswith("# gradformer trained on MUTAG\n")
+    assert "$ gradformer predict mutag graphs.jsonl" in text
+    assert f"| this model, seed 1 | validation accuracy {result['val']['accuracy']:.4f}, " in text
+    assert f"test accuracy {whole['mean']:.4f} ± {whole['std']:.4f}" in text
+    assert "| protocol | tu-random-811 |" in text
+    assert "TUDataset" in text
+    assert str(weights) not in text
+    assert "predict zinc molecules.csv --smiles smiles" in (weights / "zinc/README.md").read_text()
+
+
+def test_zinc_by_name_reads_molecules_as_its_files_do(program: Program, tmp_path: Path) -> None:
+    """The same predictions as for the benchmark's own graphs, where there is one Kekulé form."""
+    table = pd.read_csv(shared_path("data", "ZINC", "zinc12k_smiles.csv.gz"))
+    table = table[~table["smiles"].str.contains(r"[cnos]\d")][:40]
+    bad = pd.DataFrame({"smiles": ["C[Si](C)C"], "y": [0.0]})
+    pd.concat([table[["smiles", "y"]], bad]).to_csv(tmp_path / "new.csv", index=False)
+    result = program("predict", "zinc", tmp_path / "new.csv", "--smiles", "smiles")
+    rows = list(csv.DictReader(io.StringIO(result.stdout)))
+    assert rows[-1]["y_predicted"] == ""
+    assert "none of the atoms of ZINC" in result.stderr
+    found = np.array([float(row["y_predicted"]) for row in rows[:-1]])
+    from gradformer.training.inference import open_data
+
+    store, _ = open_data(Run.load("zinc"), "zinc", shared_path("data"))
+    there = Run.load("zinc").predict(store).value[table.index, 0]
+    np.testing.assert_allclose(found, there, rtol=1e-4, atol=1e-5)
+
+
+def test_other_benchmarks_take_their_own_numbers(program: Program, tmp_path: Path) -> None:
+    graphs = [{"num_nodes": 3, "edges": [[0, 1], [1, 2]], "x": [[0], [1], [0]]}]
+    graphs[0]["edge_attr"] = [[0], [1]]
+    (tmp_path / "new.jsonl").write_text("\n".join(json.dumps(graph) for graph in graphs))
+    found = program("predict", "mutag", tmp_path / "new.jsonl").stdout
+    assert found.splitlines()[0] == "row,y_predicted,y_p_0,y_p_1"
+    with pytest.raises(InputError, match="by number only; give JSON lines"):
+        Run.load("mutag").predict(["CCO"])
+    with pytest.raises(InputError, match="nor one of the package's models: zinc, mutag"):
+        Run.load("mutagg")
+
+
+def test_they_are_listed(program: Program) -> None:
+    text = program("models").stdout
+    assert "trained" in text
+    assert "MAE" in text
+
+
+def test_what_is_published_is_small_and_whole() -> None:
+    for name, folder in published().items():
+        assert sum(file.stat().st_size for file in folder.rglob("*")) < LARGEST, name
+        run = Run.load(folder)
+        assert run.trials == [0]
+        assert (folder / "README.md").is_file()
+        run.model(0)
