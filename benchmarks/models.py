@@ -2,9 +2,9 @@
 
     python benchmarks/models.py [--json results/benchmarks/models.json] [--models gcn gat …]
 
-Each model has the options of its recipe and the batch size of the dataset, on graphs of ZINC's and
-CLUSTER's sizes. On a GPU the step is captured; a model whose step cannot be is run eagerly, and the
-table says why. Without a GPU a few eager steps are timed, and no memory is told.
+Each model has the options of its recipe, but all have Gradformer's batch size, on graphs of ZINC's
+and CLUSTER's sizes. On a GPU the step is captured; a model whose step cannot be is run eagerly, and
+the table says why. Without a GPU a few eager steps are timed, and no memory is told.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ NAMES = ["gradformer", *sorted(MODELS.keys() - {"gradformer"})]
 
 def measure(dataset: str, model: str, arrays: GraphArrays, device: str) -> dict[str, Any]:
     """A row of the table. The memory is all that torch held, the graphs included."""
-    recipe = load_recipe(dataset, model=model)
+    batch = load_recipe(dataset).train.batch_size
+    recipe = load_recipe(dataset, model=model, settings=[f"train.batch_size={batch}"])
     began = time.perf_counter()
     data = training_data(arrays, recipe)
     packed = time.perf_counter() - began

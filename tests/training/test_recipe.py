@@ -43,11 +43,11 @@ def test_a_recipe_survives_its_file(tmp_path: Path) -> None:
 
 
 def test_another_model_brings_its_own_defaults() -> None:
-    recipe = load_recipe("zinc", model="gt", settings=["model.layers=3"])
-    assert recipe.model.name == "gt"
-    assert recipe.model.config == model_class("gt").Config(layers=3)
+    recipe = load_recipe("zinc", model="kdlgt", settings=["model.layers=3"])
+    assert recipe.model.name == "kdlgt"
+    assert recipe.model.config == model_class("kdlgt").Config(layers=3)
     assert recipe.train == load_recipe("zinc").train
-    assert create_model("gt", SCHEMA, layers=3).config == recipe.model.config
+    assert create_model("kdlgt", SCHEMA, layers=3).config == recipe.model.config
 
 
 @pytest.mark.parametrize("name", card_names())
