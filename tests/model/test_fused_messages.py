@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import copy
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -81,14 +79,14 @@ def gradients(
     with use_engine(engine):
         y, f, same = module.pass_on(x, e, batch, *options)
         outputs = {"y": y, "same": same, "f": batch.edges.rows.zero_padding(f)}
-        loss = sum(_weighted(batch.nodes.zero_padding(t)) for t in (y, same))
-        (loss + _weighted(f)).backward()
+        loss = sum(weighted(batch.nodes.zero_padding(t)) for t in (y, same))
+        (loss + weighted(f)).backward()
     found = {f"d{name}": t.grad for name, t in inputs.items() if t.grad is not None} | outputs
     found |= {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
     return {name: value.detach().clone() for name, value in found.items()}
 
 
-def _weighted(y: Tensor) -> Tensor:
+def weighted(y: Tensor) -> Tensor:
     return (y * torch.linspace(-1.0, 1.0, y.numel(), dtype=y.dtype).view_as(y).sin()).sum()
 
 
@@ -133,7 +131,7 @@ def test_gine(width: int, padding: tuple[int, int] | None) -> None:
         (6, (3, 40), True, True),
         (48, (0, 7), False, True),
         (64, None, False, False),
-        (130, (1, 3), False, True),  # more channels than a program holds the map of
+        (70, (1, 3), False, True),  # more channels than a program holds the map of
     ],
 )
 def test_gatedgcn(width: int, padding: tuple[int, int] | None, gate: bool, carry: bool) -> None:
@@ -144,30 +142,6 @@ def test_gatedgcn(width: int, padding: tuple[int, int] | None, gate: bool, carry
     if gate:
         given = (*given, states(batch, 3, seed=1)[0])
     compare(module, batch, *given)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("width", [48, 64, 96])
-def test_products_on_tensor_cores_keep_float32_precision(width: int, device: str) -> None:
-    torch.manual_seed(0)
-    batch = graphs((3, 40)).to(device)
-    x, e = (t.to(device) for t in states(graphs((3, 40)), width))
-    layer = nn.Linear(width, width).to(device)
-    found = {}
-    for dtype in (torch.float32, torch.float64):
-        given, plain = e.to(dtype).requires_grad_(), copy.deepcopy(layer).to(dtype)
-        terms = x.to(dtype).repeat(1, 4)
-        if dtype == torch.float32:
-            u, _, _ = gated(terms, given, plain, None, batch.edges)
-        else:
-            u = segments.from_target(x.to(dtype), batch.edges)
-            u = u + segments.from_source(x.to(dtype), batch.edges) + plain(given)
-            u = batch.edges.rows.zero_padding(u)
-        _weighted(u.cpu()).backward()
-        found[dtype] = u, given.grad, plain.weight.grad, plain.bias.grad
-    for ours, want in zip(*found.values()):
-        gap = (ours.double() - want).abs().max() / want.abs().max()
-        assert gap < 3e-6
 
 
 def test_one_row_for_all_edges() -> None:
@@ -183,7 +157,7 @@ def test_one_row_for_all_edges() -> None:
                 y, _ = module.eval().to(dtype)(
                     x.to(dtype), leaf.expand(batch.edges.num_edges, -1), batch
                 )
-                _weighted(batch.nodes.zero_padding(y)).backward()
+                weighted(batch.nodes.zero_padding(y)).backward()
             assert leaf.grad is not None
             found[engine] = y.detach().double(), leaf.grad.double()
         torch.testing.assert_close(found["fused"], found["reference"], rtol=1e-4, atol=1e-4)
@@ -239,9 +213,9 @@ def test_sums_and_gathers(few: bool) -> None:
                 segments.pool(nodes, ptr, "add"),
                 segments.pool(nodes, ptr, "mean"),
             ]
-            loss = sum((_weighted(y.square()) for y in outputs), nodes.new_zeros(()))
+            loss = sum((weighted(y.square()) for y in outputs), nodes.new_zeros(()))
             first = torch.autograd.grad(loss, (nodes, values), create_graph=True)
-            second = torch.autograd.grad(sum(map(_weighted, first)), (nodes, values))  # type: ignore[arg-type]
+            second = torch.autograd.grad(sum(map(weighted, first)), (nodes, values))  # type: ignore[arg-type]
         return [t.detach().double() for t in (*outputs, *first, *second)]
 
     fused, plain = outcome("fused", torch.float32), outcome("reference", torch.float64)

@@ -7,18 +7,13 @@ shapes, and sums run in a fixed order: the kernels can be captured and give the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import wraps
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from gradformer.errors import ConfigError
 from gradformer.graphs.batch import Edges
-
-Gradients = tuple[Tensor | None, ...]
-
+from gradformer.model.once import Gradients, once
 
 # --- launching ------------------------------------------------------------------------------------
 
@@ -36,35 +31,6 @@ def edge_rows(e: Tensor) -> tuple[Tensor, int]:
     if e.stride(0) == 0 and e.stride(1) == 1:
         return e, 0
     return e.contiguous(), e.shape[1]
-
-
-class _Refuse(torch.autograd.Function):
-    """Hands gradients on, tied to what they depend on, so that a second derivative is an error."""
-
-    @staticmethod
-    def forward(ctx: Any, count: int, *tensors: Tensor | None) -> Any:
-        return tuple(None if t is None else t.view_as(t) for t in tensors[:count])
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Any) -> Any:
-        raise ConfigError(
-            "fused message passing has no second derivative; use the reference engine for it: "
-            "with gradformer.use_engine('reference'): …"
-        )
-
-
-def once(backward: Callable[..., Gradients]) -> Callable[..., Gradients]:
-    """A backward pass of kernels: the first derivative only."""
-
-    @wraps(backward)
-    def run(ctx: Any, *grads: Tensor | None) -> Gradients:
-        results = backward(ctx, *grads)
-        if not torch.is_grad_enabled():
-            return results
-        refused: Gradients = _Refuse.apply(len(results), *results, *grads, *ctx.saved_tensors)
-        return refused
-
-    return run
 
 
 # --- sums and gathers ---------------------------------------------------------------------------
@@ -141,7 +107,7 @@ class _Gin(torch.autograd.Function):
         return _neighbours(x, eps, edges.target_ptr, edges.source, None), x
 
     @staticmethod
-    @once
+    @once("message passing")
     def backward(ctx: Any, grad: Tensor | None, x_grad: Tensor | None) -> Gradients:
         (x, eps), edges = ctx.saved_tensors, ctx.edges
         if grad is None:
@@ -183,7 +149,7 @@ class _Gine(torch.autograd.Function):
         return y, x, e
 
     @staticmethod
-    @once
+    @once("message passing")
     def backward(
         ctx: Any, grad: Tensor | None, x_grad: Tensor | None, e_grad: Tensor | None
     ) -> Gradients:

@@ -17,7 +17,7 @@ from gradformer.model.message_kernels import write_rest
 GATE_EPS = tl.constexpr(1e-6)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["nodes", "edges"])
 def edge_kernel(
     e, weight, bias, terms, u, source, target, ptr, nodes, edges,
     IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, MAP: tl.constexpr,
@@ -173,12 +173,13 @@ def source_gradient_kernel(
 
 @triton.jit(do_not_specialize=["nodes", "edges", "chunk"])
 def map_gradient_kernel(
-    du, e_grad, e, weight, de, pieces, ptr, nodes, edges, chunk,
+    du, e_grad, e, weight, de, dw, db, ptr, nodes, edges, chunk, dw_row, db_row,
     IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, BLOCK_IN: tl.constexpr,
     BLOCK_C: tl.constexpr, ROWS: tl.constexpr, PRECISION: tl.constexpr, E_GRAD: tl.constexpr,
 ):  # fmt: skip
-    """Of ``chunk`` edge rows: de = Wᵀ du (+ what arrives at e), and this program's piece
-    [C·IN + C] of dW = Σ du eᵀ and db = Σ du; grid (pieces,)."""
+    """Of ``chunk`` edge rows: de = Wᵀ du (+ what arrives at e), and this program's pieces of
+    dW = Σ du eᵀ and db = Σ du, whose rows are ``dw_row`` and ``db_row`` numbers apart;
+    grid (pieces,)."""
     channel = tl.arange(0, BLOCK_C)
     column = tl.arange(0, BLOCK_IN)
     row = tl.arange(0, ROWS)
@@ -204,6 +205,6 @@ def map_gradient_kernel(
         given = _edge_tile(e + first * E_ROW, row, first + row < last, du, IN, E_ROW, BLOCK_IN)
         d_weight = tl.dot(tl.trans(change), given, d_weight, input_precision=PRECISION)
         d_bias += tl.sum(change, 0)
-    pieces += tl.program_id(0).to(tl.int64) * (C * IN + C)
-    tl.store(pieces + at_weight, d_weight, some)
-    tl.store(pieces + C * IN + channel, d_bias, channel < C)
+    piece = tl.program_id(0).to(tl.int64)
+    tl.store(dw + piece * dw_row + at_weight, d_weight, some)
+    tl.store(db + piece * db_row + channel, d_bias, channel < C)
