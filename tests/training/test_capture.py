@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -48,21 +50,28 @@ def test_trials_side_by_side_are_the_bits_of_each_alone() -> None:
 @pytest.mark.parametrize("steps", [4, 6])
 def test_resumed_captured(steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "PATIENCE", 1)
-    (alone,) = trained(1)
-    (trial,) = make(1)
+    losses: dict[str, list[float]] = {"alone": [], "resumed": []}
+
+    def note(name: str) -> Callable[[Trial, Mapping[str, Any]], None]:
+        return lambda _, record: losses[name].append(record["loss"])
+
+    (alone,), (trial,) = make(1), make(1)
+    assert capture([alone]) is None
+    train([alone], note("alone"), Stop())
     assert capture([trial]) is None
 
     class After(Stop):
         def agreed(self) -> bool:
             return int(trial.step.count) >= steps
 
-    assert not train([trial], lambda *_: None, After())
+    assert not train([trial], note("resumed"), After())
     save_checkpoint(tmp_path, trial)
     (again,) = make(1)
     assert load_checkpoint(tmp_path, again)
     assert capture([again]) is None
-    train([again], lambda *_: None, Stop())
+    train([again], note("resumed"), Stop())
     assert digest(again) == digest(alone)
+    assert losses["resumed"] == losses["alone"]
 
 
 def test_follows_the_ragged_steps_of_the_cpu() -> None:

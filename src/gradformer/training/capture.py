@@ -37,11 +37,10 @@ class Recorded:
     """A function without arguments on one stream, recorded as a CUDA graph."""
 
     def __init__(self, stream: torch.cuda.Stream, body: Callable[[], None], state: list[Tensor]):
-        """``state``: what ``body`` changes; the runs that warm it up are undone."""
+        """``state``: what ``body`` changes; the run that warms it up is undone."""
         kept = [tensor.clone() for tensor in state]
         with _on(stream):
-            for _ in range(2):
-                body()
+            body()  # compiles kernels, and makes what is made once
             for tensor, value in zip(state, kept):
                 tensor.copy_(value)
         stream.synchronize()
@@ -118,9 +117,8 @@ class CapturedTrial:
         while len(self._capacities) <= epoch // AHEAD:
             first = AHEAD * len(self._capacities)
             last = min(first + AHEAD, self.trial.recipe.train.epochs)
-            batches = [ids for k in range(first, last) for ids in self.trial.order(k)]
-            nodes = max(int(self._nodes[ids].sum()) for ids in batches)
-            edges = max(int(self._edges[ids].sum()) for ids in batches)
+            orders = [self.trial.permuted(number) for number in range(first, last)]
+            nodes, edges = (self._largest(sizes, orders) for sizes in (self._nodes, self._edges))
             before = self._capacities[-1] if self._capacities else Capacity(0, 0, 0, 0)
             self._capacities.append(
                 Capacity(
@@ -132,15 +130,20 @@ class CapturedTrial:
             )
         return self._capacities[epoch // AHEAD]
 
+    def _largest(self, sizes: NDArray[np.int64], orders: list[NDArray[np.int64]]) -> int:
+        """Rows of the largest batch when graphs of these ``sizes`` are taken in these orders."""
+        first = np.arange(0, len(orders[0]), self.ids.shape[1])
+        return max(int(np.add.reduceat(sizes[order], first).max()) for order in orders)
+
     def begin(self) -> None:
         """Put the graph numbers of the present epoch on the device; record the step if need be."""
         trial = self.trial
+        graphs, done = trial.permuted(trial.progress.epoch), len(trial.losses)
         with _on(self.stream):
-            rows = np.full(self.ids.shape, -1, np.int64)
-            for row, ids in zip(rows, trial.order(trial.progress.epoch)):
-                row[: len(ids)] = ids
-            self.ids.copy_(torch.from_numpy(rows))
-            self.cursor.fill_(len(trial.losses))
+            self.ids.view(-1)[: len(graphs)] = torch.from_numpy(graphs).to(self.ids.device)
+            if done:
+                self.losses[:done] = torch.stack(trial.losses)
+            self.cursor.fill_(done)
         capacity = self.capacity(trial.progress.epoch)
         if self._recorded is None or self._recorded[0] != capacity:
             self._recorded = None  # frees its memory first
@@ -168,7 +171,7 @@ class CapturedTrial:
     def finish(self, steps: int) -> None:
         """Wait, and hand the losses of the first ``steps`` steps of the epoch to the trial."""
         self.stream.synchronize()
-        self.trial.losses = list(self.losses[:steps].clone().unbind())
+        self.trial.losses = list(self.losses[:steps].cpu().unbind())
 
     def predict(self, graphs: NDArray[np.int64]) -> NDArray[np.float32]:
         """As :func:`gradformer.training.evaluation.predict`, replayed."""

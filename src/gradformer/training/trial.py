@@ -91,11 +91,14 @@ class Trial:
     def steps_per_epoch(self) -> int:
         return -(-len(self.data.graphs(self.parts.train)) // self.recipe.train.batch_size)
 
+    def permuted(self, epoch: int) -> NDArray[np.int64]:
+        """Graph numbers of the training part in the order of an epoch."""
+        graphs = self.data.graphs(self.parts.train)
+        return graphs[permutation(len(graphs), _ORDER, self.seed, epoch)]
+
     def order(self, epoch: int) -> list[NDArray[np.int64]]:
         """Graph numbers of each step of an epoch; the last batch may be short."""
-        graphs = self.data.graphs(self.parts.train)
-        ids = graphs[permutation(len(graphs), _ORDER, self.seed, epoch)]
-        size = self.recipe.train.batch_size
+        ids, size = self.permuted(epoch), self.recipe.train.batch_size
         return np.split(ids, range(size, len(ids), size))
 
     def batches(self) -> list[Tensor]:
@@ -150,7 +153,7 @@ class Trial:
         waited = self.progress.epoch - self.progress.best_epoch
         if self.progress.epoch == self.recipe.train.epochs or (patience and waited >= patience):
             self.progress.status = "finished"
-        rate = float(self.schedule(self.step.count - 1))
+        rate = float(self.schedule(torch.tensor(self.progress.epoch * self.steps_per_epoch - 1)))
         return {**record, "val": found, "lr": rate, "improved": improved, **self._starts()}
 
     def _mean_loss(self, losses: NDArray[np.float64]) -> float:
