@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from gradformer.graphs.cards import card_names, find_card
+from gradformer.training.metrics import metric_name
 from tests.cli.conftest import Program
 
 
@@ -15,7 +16,6 @@ from tests.cli.conftest import Program
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("GRADFORMER_CACHE", str(tmp_path / "cache"))
     monkeypatch.delenv("GRADFORMER_DATA", raising=False)
-    monkeypatch.setenv("COLUMNS", "200")
     return tmp_path / "cache"
 
 
@@ -31,13 +31,14 @@ def mirror(data_mirror: Path, tmp_path: Path) -> Path:
 def test_list_has_every_dataset(program: Program) -> None:
     lines = program("data", "list").stdout.splitlines()
     for name in card_names():
-        (line,) = [line for line in lines if f" {name} " in line]
-        assert find_card(name).metric in line
+        (line,) = [line for line in lines if line.startswith(f"{name} ")]
+        assert metric_name(find_card(name).metric) in line
+        assert find_card(name).about in line
 
 
 def test_info_tells_sizes_pairs_and_memory(program: Program, mirror: Path) -> None:
     found = program("data", "info", "mutag", "--data", mirror).stdout
-    assert "188, split 150 / 18 / 20" in found
+    assert "188, random split 150 / 18 / 20" in found
     assert "64,381" in found  # pairs
     assert "MB for recipe mutag" in found
     assert (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -22,7 +23,10 @@ from tests.cli.conftest import Program
         (("train", "mutag", "--set", "train.lr=fast"), "expected a number"),
         (("train", "mutag", "--preset", "papr"), "did you mean 'paper'?"),
         (("train", "mutag", "--smiles", "s"), "smiles: not an option of the benchmark"),
-        (("train", "nothing.csv"), "nothing.csv"),
+        (("train", "nothing.csv"), "nothing.csv does not exist"),
+        (("train", "some/folder"), "some/folder does not exist"),
+        (("train", "qqq"), "known: actor, citeseer, cluster, collab, cora, imdb-binary"),
+        (("evaluate", "nowhere"), "not a run"),
         (("train", "--device", "gpu"), "use auto, cpu, cuda"),
         (("predict", "nowhere", "x.csv"), "not a run"),
         (("report", "nowhere"), "not a run"),
@@ -40,10 +44,32 @@ def test_one_line_with_the_remedy(program: Program, words: tuple[str, ...], says
 
 
 @pytest.mark.parametrize(
-    "words", [("train", "--mdel", "gin"), ("trian",), ("predict",), ("train", "--trials", "0")]
+    ("words", "says", "help_of"),
+    [
+        (("train", "--mdel", "gin"), "--mdel", "train"),
+        (("trian",), "'train'", ""),
+        (("--dbug", "models"), "--dbug", ""),
+        (("predict",), "RUN", "predict"),
+        (("train", "--trials", "0"), "--trials", "train"),
+        (("data", "lst"), "'list'", "data"),
+    ],
 )
-def test_a_wrong_command_line_ends_with_2(program: Program, words: tuple[str, ...]) -> None:
-    program(*words, code=2)
+def test_a_wrong_command_line_is_one_line_and_ends_with_2(
+    words: tuple[str, ...], says: str, help_of: str
+) -> None:
+    result = CliRunner().invoke(app, words, prog_name="gradformer")
+    assert result.exit_code == 2
+    assert says in result.stderr
+    assert result.stderr.endswith(f"(see: {' '.join(['gradformer', help_of]).strip()} --help)\n")
+    assert len(result.stderr.strip().split("\n")) == 1
+    assert result.stdout == ""
+
+
+@pytest.mark.parametrize("words", [(), ("data",)])
+def test_a_bare_command_shows_its_help(program: Program, words: tuple[str, ...]) -> None:
+    result = program(*words, code=2)
+    assert "Usage:" in result.stdout
+    assert result.stderr == ""
 
 
 def test_debug_shows_where_wherever_it_stands() -> None:
@@ -60,7 +86,14 @@ def test_a_bug_of_ours_is_called_one(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     monkeypatch.setattr("gradformer.training.run.Run.load", broken)
     result = CliRunner().invoke(app, ["evaluate", str(tmp_path)])
     assert result.exit_code == 70
-    assert "--debug" in result.stderr
+    assert "ZeroDivisionError: oh (a bug of gradformer: --debug shows where" in result.stderr
+    assert len(result.stderr.strip().split("\n")) == 1
+    monkeypatch.setattr("gradformer.training.run.Run.load", _pipe_that_closes)
+    assert CliRunner().invoke(app, ["evaluate", str(tmp_path)]).exit_code == 1
+
+
+def _pipe_that_closes(*_: object) -> None:
+    raise BrokenPipeError(errno.EPIPE, "nobody reads on")
 
 
 def test_every_option_is_documented_and_every_verb_has_an_example() -> None:

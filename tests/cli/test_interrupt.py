@@ -40,7 +40,10 @@ def test_ctrl_c_then_resume(program: Program, files: Path, tmp_path: Path) -> No
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=60)
     assert process.returncode == 130, said
-    assert f"gradformer train --resume {stopped}" in said
+    assert said.strip().endswith(
+        f"stopped and saved; continue: gradformer train --resume {stopped}"
+    )
+    assert "error" not in said
     assert "Traceback" not in said
     assert not (stopped / "results.json").exists()
     program("train", "--resume", stopped, "--quiet", "--no-report", "--no-tensorboard")

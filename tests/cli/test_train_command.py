@@ -91,7 +91,7 @@ def test_bad_rows_stop_or_are_left_out(program: Program, files: Path, tmp_path: 
     assert "line 62" in stopped.stderr
     assert "--skip-invalid" in stopped.stderr
     told = program(*words, "--skip-invalid").stderr
-    assert "1 of 61 rows are left out: row 62" in told
+    assert "1 of 61 lines are left out: line 62" in told
 
 
 def test_resume_takes_no_other_options(program: Program, graph_run: Path) -> None:

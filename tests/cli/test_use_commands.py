@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import json
+import os
+import pty
+import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
 from gradformer import Run
 from tests.cli.conftest import Program
@@ -26,8 +34,8 @@ def test_predictions_keep_rows_columns_and_order(
     assert [row["id"] for row in rows] == ["a", "b", "c,d", "e"]
     assert [row["y_predicted"] == "" for row in rows] == [False, True, False, True]
     assert [row["y_spread"] == "" for row in rows] == [False, True, False, True]
-    assert "row 3" in result.stderr
-    assert "row 5" in result.stderr
+    assert "left empty, line 3: column 'smiles': SMILES 'CC(' cannot be parsed" in result.stderr
+    assert "left empty, line 5" in result.stderr
 
 
 def test_a_prediction_is_the_mean_of_the_trials_in_the_users_units(
@@ -75,6 +83,15 @@ def test_evaluate_on_a_file_scores_all_of_it(
     right = [row[name] == word for row, word in zip(rows, ["ring", "chain", "star"] * 10)]
     assert found["accuracy"] == pytest.approx(np.mean(right))
     assert "accuracy" in program("evaluate", graph_run, "--on", files / "graphs.jsonl").stdout
+
+
+def test_a_file_has_no_parts_and_a_benchmark_has(
+    program: Program, molecule_run: Path, files: Path
+) -> None:
+    words = ("evaluate", molecule_run, "--on", files / "molecules.csv")
+    assert "scored whole" in program(*words, "--part", "val", code=1).stderr
+    assert "test part of" not in program(*words).stdout
+    assert "val part of" in program("evaluate", molecule_run, "--part", "val").stdout
 
 
 def test_a_file_without_targets_cannot_be_scored(
@@ -134,6 +151,7 @@ def test_an_exported_model_predicts_the_same_elsewhere(
     assert given.predict(smiles).value == pytest.approx(whole.predict(smiles).trials[1])
     names = sorted(str(p.relative_to(out)) for p in out.rglob("*") if p.is_file())
     assert names == [
+        "README.md",
         "data.json",
         "recipe.yaml",
         "results.json",
@@ -144,12 +162,76 @@ def test_an_exported_model_predicts_the_same_elsewhere(
     assert "exists already" in program("export", molecule_run, "-o", out, code=1).stderr
 
 
+def test_an_exported_model_says_that_it_has_no_data(
+    program: Program, molecule_run: Path, tmp_path: Path
+) -> None:
+    program("export", molecule_run, "-o", tmp_path / "given")
+    assert "--on FILE" in program("evaluate", tmp_path / "given", code=1).stderr
+
+
+def test_weights_that_do_not_fit_are_named(
+    program: Program, graph_run: Path, files: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(graph_run, run)
+    weights = run / "trials" / "0" / "model.safetensors"
+    kept = load_file(weights)
+    save_file({f"old.{name}": tensor for name, tensor in kept.items()}, weights)
+    said = program("predict", run, files / "graphs.jsonl", code=1).stderr
+    assert f"{weights}: not the weights of this gradformer" in said
+    assert "another version" in said
+    weights.write_bytes(b"no weights")
+    assert "damaged" in program("predict", run, files / "graphs.jsonl", code=1).stderr
+
+
+@pytest.mark.parametrize("verb", ["predict", "embed", "explain", "report"])
+def test_folders_on_the_way_are_made_and_a_folder_is_no_file(
+    program: Program, graph_run: Path, files: Path, tmp_path: Path, verb: str
+) -> None:
+    words = (verb, graph_run, *(() if verb == "report" else (files / "graphs.jsonl",)))
+    out = tmp_path / "new" / "folder" / "out.csv"
+    program(*words, "--out", out)
+    assert out.is_file()
+    folder = tmp_path / "folder.csv"
+    folder.mkdir()
+    assert "is a folder" in program(*words, "--out", folder, code=1).stderr
+    said = program(*words, "--out", out / "below.csv", code=1).stderr
+    assert "choose another place" in said
+    assert "--resume" not in said
+
+
 def test_models_lists_all_with_parameters(program: Program) -> None:
+    """Into a pipe each model is one line."""
     from gradformer.model.base import MODELS
 
-    text = program("models").stdout
-    assert all(name in text for name in MODELS)
-    assert "decay" in program("models", "gradformer").stdout
+    lines = program("models").stdout.splitlines()
+    assert {line.split()[0] for line in lines[1:]} == MODELS.keys()
+    assert all(re.match(r"\w+ +\d+,\d+ +\d+ +\d+  \S", line) for line in lines[1:])
+    one = program("models", "gin").stdout
+    assert "proven against  torch_geometric" in one
+    assert re.search(r"^layers +16 +number of layers", one, re.MULTILINE)
+
+
+@pytest.mark.parametrize("words", [("models",), ("models", "gradformer"), ("data", "list")])
+def test_nothing_is_cut_in_a_terminal_of_80_columns(words: tuple[str, ...]) -> None:
+    """A pseudo-terminal: rich asks whether there is one."""
+    ours, theirs = pty.openpty()
+    environment = {**os.environ, "COLUMNS": "80", "TERM": "dumb"}
+    code = "from gradformer.cli import main; main()"
+    process = subprocess.Popen(
+        [sys.executable, "-c", code, *words], stdout=theirs, stdin=theirs, env=environment
+    )
+    os.close(theirs)
+    text = b""
+    with contextlib.suppress(OSError):  # the other end is closed
+        while piece := os.read(ours, 4096):
+            text += piece
+    os.close(ours)
+    assert process.wait() == 0
+    lines = text.decode().splitlines()
+    assert len(lines) > 10
+    assert max(map(len, lines)) <= 80
+    assert "…" not in text.decode().replace("model.…", "")
 
 
 def test_doctor_tries_the_engines(program: Program) -> None:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import typer
 from rich.console import Console
+from rich.markup import escape
 from typer.core import TyperGroup
 
 from gradformer.cli.data import data_app
@@ -24,11 +27,23 @@ from gradformer.cli.search import search
 from gradformer.cli.train import train
 from gradformer.errors import GradformerError, GradformerWarning
 
-BUG = 70
+TO_MEND, WRONG_USAGE, BUG = 1, 2, 70
+ERROR = "[bold red]error:[/] "
+_UsageError: Any = typer.BadParameter.__base__  # it has no public name
 
 
 class Program(TyperGroup):
     """Commands whose errors are one line; ``--debug``, wherever it stands, shows the traceback."""
+
+    def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
+        try:
+            code = super().main(args, *rest, **{**options, "standalone_mode": False})
+        except _UsageError as error:
+            code = WRONG_USAGE
+            if type(error).__name__ != "NoArgsIsHelpError":  # which has shown the help
+                command = error.ctx.command_path if error.ctx is not None else "gradformer"
+                _say(f"{error.format_message().rstrip('.')} (see: {command} --help)", ERROR)
+        sys.exit(code if isinstance(code, int) else 0)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--debug" in args:
@@ -38,22 +53,23 @@ class Program(TyperGroup):
     def invoke(self, ctx: Any) -> Any:
         try:
             return super().invoke(ctx)
-        except (typer.Exit, typer.Abort):
+        except (typer.Exit, typer.Abort, BrokenPipeError, _UsageError):
             raise
         except KeyboardInterrupt:
             _say("stopped before anything was saved")
-            raise typer.Exit(130) from None
-        except GradformerError as error:
+            raise typer.Exit(128 + signal.SIGINT) from None
+        except Exception as error:
+            asked = getattr(error, "signal", None)
+            if asked is not None:  # to stop, and all is saved; counted as a shell counts
+                _say(str(error))
+                raise typer.Exit(128 + int(asked)) from None
             if ctx.params["debug"]:
                 raise
-            _say(str(error))
-            raise typer.Exit(_exit_code(error)) from None
-        except Exception as error:
-            # Usage errors are typer's own to print; their class has no public name.
-            if ctx.params["debug"] or hasattr(error, "exit_code"):
-                raise
-            _say(f"{type(error).__name__}: {error}")
-            _say("this is a bug of gradformer; --debug shows where, please report it")
+            if isinstance(error, GradformerError):
+                _say(str(error), ERROR)
+                raise typer.Exit(TO_MEND) from None
+            why = "a bug of gradformer: --debug shows where, please report it"
+            _say(f"{type(error).__name__}: {error} ({why})", ERROR)
             raise typer.Exit(BUG) from None
 
 
@@ -104,31 +120,14 @@ app.command()(reproduce)
 app.add_typer(data_app, name="data")
 
 
-def _say(text: str) -> None:
+def _say(text: str, before: str = "") -> None:
     """One line on standard error, however wide the terminal is."""
-    Console(stderr=True).print(
-        f"[bold red]error:[/] {_plain(text)}", highlight=False, soft_wrap=True
-    )
-
-
-def _plain(text: str) -> str:
-    from rich.markup import escape
-
-    return escape(" ".join(text.split()))
-
-
-def _exit_code(error: GradformerError) -> int:
-    """128 + the signal for a run that was asked to stop, as a shell counts; else 1."""
-    signal = getattr(error, "signal", None)
-    return 1 if signal is None else 128 + int(signal)
+    line = f"{before}{escape(' '.join(text.split()))}"
+    Console(stderr=True).print(line, highlight=False, soft_wrap=True)
 
 
 def _show_warning(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
     if issubclass(category, GradformerWarning):
-        Console(stderr=True).print(
-            f"[yellow]warning:[/] {_plain(str(message))}", highlight=False, soft_wrap=True
-        )
-    elif not sys.warnoptions:
-        return
-    else:
+        _say(str(message), "[yellow]warning:[/] ")
+    elif sys.warnoptions:
         print(f"{category.__name__}: {message}", file=sys.stderr)

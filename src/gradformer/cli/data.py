@@ -8,15 +8,22 @@ from dataclasses import asdict
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
 
+from gradformer.cli.complete import dataset_names, recipe_names
 from gradformer.cli.options import Mirror
+from gradformer.cli.tables import fact_table, metric_label, plain_table, show
 from gradformer.errors import GradformerWarning, InputError
 
-data_app = typer.Typer(help="Benchmark datasets: what there is, where it is, and is it right.")
+data_app = typer.Typer(
+    help="Benchmark datasets: what there is, where it is, and is it right.", no_args_is_help=True
+)
 
-Name = Annotated[str, typer.Argument(help="A dataset, as `gradformer data list` shows it.")]
+Name = Annotated[
+    str,
+    typer.Argument(
+        help="A dataset, as `gradformer data list` shows it.", autocompletion=dataset_names
+    ),
+]
 
 
 @data_app.command("list")
@@ -36,18 +43,20 @@ def list_datasets(
         from gradformer.graphs.datasets import open_card
         from gradformer.graphs.summary import COLUMNS, comparison_row, summarise
 
-        table = _table(*COLUMNS)
+        table = plain_table(*COLUMNS)
         for name in card_names():
             card = find_card(name)
             table.add_row(*comparison_row(card, summarise(card, open_card(card, data))))
         table.caption = "card and paper: graphs: mean nodes, mean edges"
     else:
-        table = _table("name", "graphs", "task", "metric", "split", "about")
+        from gradformer.training.metrics import metric_name
+
+        table = plain_table("name", "graphs", "task", "metric", "about", right=("graphs",))
         for name in card_names():
             card = find_card(name)
             task = f"{card.level} {card.task}"
-            table.add_row(name, f"{card.graphs:,}", task, card.metric, card.split, card.about)
-    Console().print(table)
+            table.add_row(name, f"{card.graphs:,}", task, metric_name(card.metric), card.about)
+    show(table)
 
 
 @data_app.command()
@@ -55,7 +64,11 @@ def info(
     name: Name,
     data: Mirror = None,
     recipe: Annotated[
-        str | None, typer.Option(help="Recipe for the memory estimate, if not the dataset's own.")
+        str | None,
+        typer.Option(
+            help="Recipe for the memory estimate, if not the dataset's own.",
+            autocompletion=recipe_names,
+        ),
     ] = None,
 ) -> None:
     """Describe a dataset: figures, size of its store, and GPU memory for a recipe.
@@ -75,10 +88,11 @@ def info(
     structure = Structure.from_dict(asdict(config.model.config.needs())) if config else Structure()
     store = open_card(card, data, structure)
     found = summarise(card, store)
-    table = Table(show_header=False, box=None)
+    table = fact_table(2)
     table.add_row("dataset", f"{card.title}: {card.about}")
-    table.add_row("task", f"{card.level} {card.task}, scored by {card.metric}, {card.protocol}")
-    table.add_row("graphs", f"{found.graphs:,}, split {' / '.join(f'{n:,}' for n in found.sizes)}")
+    table.add_row("task", f"{card.level} {card.task}, scored by {metric_label(card.metric)}")
+    sizes = " / ".join(f"{n:,}" for n in found.sizes)
+    table.add_row("graphs", f"{found.graphs:,}, {card.split} split {sizes} ({card.protocol})")
     table.add_row("mean", f"{found.nodes:,.2f} nodes, {found.edges:,.2f} edges")
     table.add_row("largest", f"{found.largest:,} nodes")
     table.add_row("pairs", f"{found.pairs:,}")
@@ -101,7 +115,7 @@ def info(
         )
     table.add_row("exactness", card.exactness)
     table.add_row("citation", card.citation)
-    Console().print(table)
+    show(table)
 
 
 @data_app.command("fetch")
@@ -172,13 +186,6 @@ def pack(
     )
     seconds = time.perf_counter() - began
     typer.echo(f"{store.folder}: {_megabytes(store.nbytes)}, {seconds:.1f} s")
-
-
-def _table(*columns: str) -> Table:
-    table = Table()
-    for position, column in enumerate(columns):
-        table.add_column(column, no_wrap=position == 0)
-    return table
 
 
 def _megabytes(count: int) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
+
+from gradformer.cli.tables import fact_table, show
 
 LIBRARIES = {
     "torch": "the models",
@@ -35,7 +35,7 @@ def doctor() -> None:
     from gradformer.training.distributed import find_device
 
     device = find_device()
-    table = Table(show_header=False, box=None)
+    table = fact_table(3)
     table.add_row("python", platform.python_version())
     for library, purpose in {"gradformer": "", **LIBRARIES}.items():
         table.add_row(library, _installed(library), escape(purpose))
@@ -48,7 +48,7 @@ def doctor() -> None:
         )
     table.add_row("raw data", os.environ.get("GRADFORMER_DATA", "fetched"), "GRADFORMER_DATA")
     table.add_row("cache", str(cache_folder()), "GRADFORMER_CACHE")
-    Console().print(table, soft_wrap=True)
+    show(table)
 
 
 def why_not(engine: str, device: Any) -> str | None:

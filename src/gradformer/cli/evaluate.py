@@ -3,20 +3,33 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from gradformer.cli.complete import choices, data_names
 from gradformer.cli.options import BatchSize, Device, Mirror, RunFolder, SkipInvalid
+from gradformer.cli.tables import count, metric_label
 
 
 def evaluate(
     folder: RunFolder,
     on: Annotated[
         str | None,
-        typer.Option(metavar="DATASET|FILE", help="Other data (default: the run's own)."),
+        typer.Option(
+            metavar="DATASET|FILE",
+            help="Other data (default: the run's own).",
+            autocompletion=data_names,
+        ),
     ] = None,
-    part: Annotated[str, typer.Option(help="train, val or test; a file is scored whole.")] = "test",
+    part: Annotated[
+        str,
+        typer.Option(
+            help="train, val or test; a file is scored whole.",
+            autocompletion=choices("train", "val", "test"),
+        ),
+    ] = "test",
     skip_invalid: SkipInvalid = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a list of trials.")] = False,
     batch_size: BatchSize = 64,
@@ -32,13 +45,10 @@ def evaluate(
     from rich.console import Console
     from rich.table import Table
 
-    from gradformer.cli.tables import metric_name, spread
-    from gradformer.errors import choice
+    from gradformer.report.scales import spread
     from gradformer.training.distributed import find_device
-    from gradformer.training.metrics import LOWER_IS_BETTER
     from gradformer.training.run import Run
 
-    choice("--part", part, ("train", "val", "test"))
     run = Run.load(folder)
     found = run.evaluate(
         on,
@@ -51,13 +61,13 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(found))
         return
-    where = f"{part} part of {run.recipe.dataset}" if on is None else on
+    whole = on is not None and Path(on).exists()
+    where = on if whole else f"{part} part of {on or run.recipe.dataset}"
     table = Table()
     table.add_column("metric")
-    table.add_column(f"{len(found)} trial" + ("" if len(found) == 1 else "s"), justify="right")
+    table.add_column(count(len(found), "trial"), justify="right")
     for name in found[0]:
-        values = [trial[name] for trial in found]
-        table.add_row(metric_name(name, name in LOWER_IS_BETTER), spread(list(values)))
+        table.add_row(metric_label(name), spread([trial[name] for trial in found]))
     console = Console()
-    console.print(f"[bold]{folder}[/] on [bold]{where}[/]", highlight=False)
+    console.print(f"[bold]{folder}[/] on [bold]{where}[/]", highlight=False, soft_wrap=True)
     console.print(table)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gradformer.cli.complete import data_names
 from gradformer.cli.options import Mirror, RunFolder, SkipInvalid
 
 
@@ -17,6 +18,7 @@ def explain(
         typer.Argument(
             metavar="FILE",
             help="Your graphs, or the name of a benchmark (default: the run's example graphs).",
+            autocompletion=data_names,
         ),
     ] = None,
     out: Annotated[

@@ -2,55 +2,89 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import re
+from typing import Annotated, Any
 
 import typer
+
+from gradformer.cli.complete import model_names
+from gradformer.cli.tables import fact_table, metric_label, plain_table, show
 
 
 def models(
     name: Annotated[
-        str | None, typer.Argument(help="Show the options of this model instead.")
+        str | None,
+        typer.Argument(help="Show this model and its options.", autocompletion=model_names),
     ] = None,
 ) -> None:
-    """List the models: parameters by default on ZINC, and what each was proven against.
+    """List the models, with their parameters by default on ZINC; or the options of one.
+
+    Below them are the trained models that come with the package, for predict, evaluate and embed.
 
     Example: [bold]gradformer models[/bold]
 
     Example: [bold]gradformer models gradformer[/bold]
     """
-    from dataclasses import fields
-
-    from rich.console import Console
-    from rich.table import Table
-
-    from gradformer.graphs.arrays import Schema
-    from gradformer.model.base import MODELS, create_model, model_class
+    from gradformer.model.base import MODELS, model_class
 
     if name is not None:
-        config = model_class(name).Config()
-        table = Table(title=f"--set model.OPTION=VALUE for {name}", title_justify="left")
-        for column in ("option", "default", "meaning"):
-            table.add_column(column)
-        for entry in fields(config):
-            value = str(getattr(config, entry.name))
-            table.add_row(entry.name, value, str(entry.metadata.get("help", "")))
-        Console().print(table)
+        _show_options(name)
         return
     model_class("gradformer")  # fills the registry
-    schema = Schema(node=(28,), edge=(4,), level="graph", task="regression", outputs=1)
-    table = Table(caption="parameters: default options, on ZINC", caption_justify="left")
-    for column in ("model", "parameters", "layers", "width", "about", "reference"):
-        right = column in ("parameters", "layers", "width")
-        table.add_column(column, justify="right" if right else "left", no_wrap=column == "model")
+    numbers = ("parameters", "layers", "width")
+    table = plain_table("model", *numbers, "about", right=numbers)
     for known in sorted(MODELS, key=lambda model: (model != "gradformer", model)):
-        made = create_model(known, schema)
-        about = (type(made).__doc__ or "").strip().split("\n")[0]
+        made = _made(known)
+        config = made.config
         table.add_row(
-            known,
-            f"{sum(p.numel() for p in made.parameters()):,}",
-            str(made.config.layers),
-            str(made.config.width),
-            about,
-            made.reference,
+            known, f"{_size(made):,}", str(config.layers), str(config.width), _about(made)
         )
-    Console().print(table)
+    show(table)
+    _show_trained()
+
+
+def _show_trained() -> None:
+    from gradformer.training.run import Run
+    from gradformer.weights import published
+
+    table = plain_table("trained", "data", "model", "test", right=("test",))
+    for name in published():
+        run = Run.load(name)
+        test = run.results["test"]["mean"]
+        score = f"{metric_label(run.results['metric'])} {test:.4f}"
+        table.add_row(name, run.recipe.dataset, run.recipe.model.name, score)
+    if table.row_count:
+        show(table)
+
+
+def _show_options(name: str) -> None:
+    from dataclasses import fields
+
+    made = _made(name)
+    facts = fact_table(2)
+    facts.add_row(name, _about(made))
+    facts.add_row("parameters", f"{_size(made):,} by default on ZINC")
+    facts.add_row("proven against", made.reference)
+    show(facts)
+    table = plain_table("--set model.…=", "default", "meaning")
+    for entry in fields(made.config):
+        value = str(getattr(made.config, entry.name))
+        table.add_row(entry.name, value, str(entry.metadata.get("help", "")))
+    show(table)
+
+
+def _made(name: str) -> Any:
+    from gradformer.graphs.arrays import Schema
+    from gradformer.model.base import create_model
+
+    zinc = Schema(node=(28,), edge=(4,), level="graph", task="regression", outputs=1)
+    return create_model(name, zinc)
+
+
+def _size(model: Any) -> int:
+    return sum(p.numel() for p in model.parameters())
+
+
+def _about(model: Any) -> str:
+    """What its text says up to the first semicolon or full stop."""
+    return re.split(r"[;.](?:\s|$)", (type(model).__doc__ or "").strip())[0]

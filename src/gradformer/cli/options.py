@@ -8,16 +8,25 @@ from typing import Annotated, Any
 
 import typer
 
+from gradformer.cli.complete import choices, data_names, model_names
+
 RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
 NewData = Annotated[
     str,
     typer.Argument(
         metavar="FILE",
         help="Table with SMILES, JSON lines of graphs, TU folder, or the name of a benchmark.",
+        autocompletion=data_names,
     ),
 ]
 Device = Annotated[
-    str, typer.Option("--device", help="auto, cpu, cuda or cuda:1.", rich_help_panel="Machine")
+    str,
+    typer.Option(
+        "--device",
+        help="auto, cpu, cuda or cuda:1.",
+        rich_help_panel="Machine",
+        autocompletion=choices("auto", "cpu", "cuda"),
+    ),
 ]
 Mirror = Annotated[
     Path | None,
@@ -48,12 +57,19 @@ Task = Annotated[
     str | None,
     typer.Option(
         help="regression, binary, multiclass, multilabel or classification (default: found).",
+        autocompletion=choices(
+            "regression", "binary", "multiclass", "multilabel", "classification"
+        ),
         rich_help_panel="Your own data",
     ),
 ]
 Level = Annotated[
     str | None,
-    typer.Option(help="graph or node: what is predicted.", rich_help_panel="Your own data"),
+    typer.Option(
+        help="graph or node: what is predicted.",
+        rich_help_panel="Your own data",
+        autocompletion=choices("graph", "node"),
+    ),
 ]
 SplitColumn = Annotated[
     str | None,
@@ -74,11 +90,18 @@ Split = Annotated[
     str | None,
     typer.Option(
         help="random, stratified, scaffold or column; of a benchmark also fixed or kfold.",
+        autocompletion=choices("random", "stratified", "scaffold", "column", "fixed", "kfold"),
         rich_help_panel="Your own data",
     ),
 ]
 Model = Annotated[
-    str | None, typer.Option("--model", "-m", help="A model, as `gradformer models` lists them.")
+    str | None,
+    typer.Option(
+        "--model",
+        "-m",
+        help="A model, as `gradformer models` lists them.",
+        autocompletion=model_names,
+    ),
 ]
 Settings = Annotated[
     list[str] | None,

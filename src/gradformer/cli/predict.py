@@ -10,7 +10,8 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from gradformer.cli.options import BatchSize, Device, Mirror, NewData, RunFolder
+from gradformer.cli.options import BatchSize, Device, Mirror, NewData, RunFolder, Smiles
+from gradformer.cli.tables import count
 
 
 def predict(
@@ -19,6 +20,7 @@ def predict(
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="CSV to write (default: standard output).")
     ] = None,
+    smiles: Smiles = None,
     batch_size: BatchSize = 64,
     mirror: Mirror = None,
     device: Device = "auto",
@@ -29,6 +31,9 @@ def predict(
     mean is given, and how far they differ. A row that cannot be read is reported and left empty.
 
     Example: [bold]gradformer predict runs/mine new.csv -o predictions.csv[/bold]
+
+    A model that comes with the package goes by its name (gradformer models lists them):
+    [bold]gradformer predict zinc new.csv[/bold]
     """
     from gradformer.training.distributed import find_device
     from gradformer.training.files import replace_file
@@ -37,7 +42,7 @@ def predict(
     from gradformer.training.wording import columns
 
     run = Run.load(folder)
-    store, user = open_data(run, data, mirror, **_tolerant(data))
+    store, user = open_data(run, data, mirror, **_tolerant(data, smiles))
     predictions = run.predict(store, device=find_device(device), batch_size=batch_size)
     by_column = columns(run, predictions)
     answers = list(zip(*(map(_text, values) for values in by_column.values())))
@@ -64,9 +69,10 @@ def predict(
     _tell(user, out, len(answers))
 
 
-def _tolerant(data: str) -> dict[str, Any]:
+def _tolerant(data: str, smiles: str | None) -> dict[str, Any]:
     """Rows that cannot be read are left empty; a benchmark has none and takes no option."""
-    return {"skip_invalid": True} if Path(data).exists() else {}
+    given = {} if smiles is None else {"smiles": smiles}
+    return {"skip_invalid": True, **given} if Path(data).exists() else given
 
 
 def _table_rows(path: Path) -> tuple[list[str], list[tuple[Any, list[str]]]]:
@@ -91,12 +97,15 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _tell(user: Any, out: Path | None, count: int) -> None:
+def _tell(user: Any, out: Path | None, answers: int) -> None:
     """On standard error: where the predictions are, and every row that has none."""
     console = Console(stderr=True)
     if out is not None:
-        console.print(f"{count} predictions in {out}", highlight=False, soft_wrap=True)
+        console.print(f"{count(answers, 'prediction')} in {out}", highlight=False, soft_wrap=True)
     for row, reason in user.skipped if user is not None else ():
         console.print(
-            f"left empty, row {row}: {reason}", highlight=False, soft_wrap=True, markup=False
+            f"left empty, {user.unit} {row}: {reason}",
+            highlight=False,
+            soft_wrap=True,
+            markup=False,
         )

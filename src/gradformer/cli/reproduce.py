@@ -9,9 +9,14 @@ from typing import Annotated
 
 import typer
 
+from gradformer.cli.complete import choices, model_names, recipe_names
 from gradformer.cli.options import Device, Mirror, Settings, smoke_settings, smoke_trials
 
 ROOT = Path("results/studies")
+NAMES = (
+    *("table1", "deep", "low-resource", "ablation", "index"),
+    *("decay", "efficiency", "nodes", "attention", "starts"),
+)
 
 
 def reproduce(
@@ -19,8 +24,8 @@ def reproduce(
         str,
         typer.Argument(
             metavar="NAME",
-            help="table1, deep, low-resource, ablation, index, decay, efficiency, nodes, "
-            "attention or starts.",
+            help=f"{', '.join(NAMES[:-1])} or {NAMES[-1]}.",
+            autocompletion=choices(*NAMES),
         ),
     ],
     trials: Annotated[
@@ -38,12 +43,18 @@ def reproduce(
         bool, typer.Option("--resume", help="Continue; options left out are as before.")
     ] = False,
     dataset: Annotated[
-        list[str] | None, typer.Option(help="A recipe in place of the study's own; repeat it.")
+        list[str] | None,
+        typer.Option(
+            help="A recipe in place of the study's own; repeat it.", autocompletion=recipe_names
+        ),
     ] = None,
     model: Annotated[
         list[str] | None,
         typer.Option(
-            "--model", "-m", help="A model, majority or fingerprints, in place of the study's."
+            "--model",
+            "-m",
+            help="A model, majority or fingerprints, in place of the study's.",
+            autocompletion=model_names,
         ),
     ] = None,
     preset: Annotated[

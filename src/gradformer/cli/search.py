@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from gradformer.cli.complete import choices, data_names
 from gradformer.cli.options import (
     Device,
     Level,
@@ -26,15 +27,22 @@ from gradformer.cli.options import (
     smoke_settings,
     smoke_trials,
 )
+from gradformer.cli.tables import count, metric_label
 from gradformer.errors import ConfigError
 
 
 def search(
     data: Annotated[
-        str | None, typer.Argument(metavar="DATASET|FILE", help="Benchmark or your own file.")
+        str | None,
+        typer.Argument(
+            metavar="DATASET|FILE", help="Benchmark or your own file.", autocompletion=data_names
+        ),
     ] = None,
     samples: Annotated[int, typer.Option(min=1, help="Candidates to begin with.")] = 9,
-    method: Annotated[str, typer.Option(help="halving or random.")] = "halving",
+    method: Annotated[
+        str,
+        typer.Option(help="halving or random.", autocompletion=choices("halving", "random")),
+    ] = "halving",
     finalists: Annotated[
         int, typer.Option(min=1, help="Candidates that halving trains in full.")
     ] = 1,
@@ -94,9 +102,10 @@ def search(
     console = Console(stderr=True)
 
     def tell(attempt: Attempt) -> None:
-        value = "diverged" if attempt.val is None else f"{attempt.metric} {attempt.val:.4f}"
+        name = metric_label(attempt.metric)
+        value = "diverged" if attempt.val is None else f"{name} {attempt.val:.4f}"
         console.print(
-            f"rung {attempt.rung}  {attempt.epochs} epochs  validation {value}  "
+            f"rung {attempt.rung}  {count(attempt.epochs, 'epoch')}  validation {value}  "
             f"{' '.join(attempt.settings)}",
             highlight=False,
             soft_wrap=True,

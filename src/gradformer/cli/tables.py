@@ -1,4 +1,4 @@
-"""How numbers of a run look in a terminal."""
+"""How tables and the numbers of a run look in a terminal, and in a pipe."""
 
 from __future__ import annotations
 
@@ -7,39 +7,52 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-METRIC_NAMES = {
-    "accuracy": "accuracy",
-    "mean_recall": "weighted accuracy",
-    "mae": "MAE",
-    "rmse": "RMSE",
-    "auroc": "AUROC",
-    "average_precision": "average precision",
-}
+
+def plain_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    """A table without lines, for much text at 80 columns."""
+    table = fact_table(len(columns))
+    table.show_header = True
+    for column, title in zip(table.columns, columns):
+        column.header = title
+        column.justify = "right" if title in right else "left"
+    return table
 
 
-def metric_name(metric: str, lower_is_better: bool = False) -> str:
-    return METRIC_NAMES.get(metric, metric) + (" ↓" if lower_is_better else " ↑")
+def fact_table(columns: int) -> Table:
+    """Names and what there is to say of them."""
+    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
+    for place in range(columns):
+        table.add_column(no_wrap=place == 0)
+    return table
 
 
-def spread(values: list[float | None]) -> str:
-    """Mean ± standard deviation of the sample.
+def show(table: Table) -> None:
+    """Print a table: as wide as the terminal, or, into a pipe or file, a line for each row."""
+    console = Console()
+    if not console.is_terminal:
+        free = console.options.update(max_width=10_000)
+        console = Console(width=console.measure(table, options=free).maximum)
+    console.print(table)
 
-    >>> spread([0.5, 0.7]), spread([0.5]), spread([])
-    ('0.6000 ± 0.1414', '0.5000', '–')
+
+def metric_label(metric: str) -> str:
+    """The metric's name, and which way is better."""
+    from gradformer.training.metrics import LOWER_IS_BETTER, metric_name
+
+    return metric_name(metric) + (" ↓" if metric in LOWER_IS_BETTER else " ↑")
+
+
+def count(number: int, thing: str) -> str:
     """
-    known = [value for value in values if value is not None]
-    if not known:
-        return "–"
-    mean = sum(known) / len(known)
-    if len(known) == 1:
-        return f"{mean:.4f}"
-    std = (sum((value - mean) ** 2 for value in known) / (len(known) - 1)) ** 0.5
-    return f"{mean:.4f} ± {std:.4f}"
+    >>> count(1, "trial"), count(2, "trial")
+    ('1 trial', '2 trials')
+    """
+    return f"{number} {thing}" + ("" if number == 1 else "s")
 
 
 def print_results(run: Any) -> None:
     """The result table of a finished run."""
-    from gradformer.training.metrics import LOWER_IS_BETTER
+    from gradformer.report.scales import duration, spread
 
     results = run.results
     good = [trial for trial in results["trials"] if trial["test"] is not None]
@@ -47,20 +60,16 @@ def print_results(run: Any) -> None:
     for column in ("metric", "validation", "test"):
         table.add_column(column, justify="left" if column == "metric" else "right")
     for name in good[0]["test"] if good else ():
-        style = "bold" if name == results["metric"] else ""
-        table.add_row(
-            metric_name(name, name in LOWER_IS_BETTER),
-            spread([trial["val"][name] for trial in good]),
-            spread([trial["test"][name] for trial in good]),
-            style=style,
-        )
-    count = f"{len(good)} trial" + ("" if len(good) == 1 else "s")
+        parts = (spread([trial[part][name] for trial in good]) for part in ("val", "test"))
+        table.add_row(metric_label(name), *parts, style="bold" if name == results["metric"] else "")
     seconds = sum(line["seconds"] for line in run.record if line["kind"] == "epoch")
     console = Console()
     console.print(
-        f"[bold]{run.recipe.model.name}[/] on [bold]{run.recipe.dataset}[/]: {count}, "
-        f"{results['trials'][0]['parameters']:,} parameters, {seconds:.0f} s of training",
+        f"[bold]{run.recipe.model.name}[/] on [bold]{run.recipe.dataset}[/]: "
+        f"{count(len(good), 'trial')}, {results['trials'][0]['parameters']:,} parameters, "
+        f"{duration(seconds)} of training",
         highlight=False,
+        soft_wrap=True,
     )
     console.print(table)
     console.print("test at the epoch of the best validation", style="dim")

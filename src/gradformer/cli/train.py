@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from gradformer.cli.complete import data_names, preset_names
 from gradformer.cli.options import (
     Device,
     Level,
@@ -37,6 +38,7 @@ def train(
             metavar="DATASET|FILE",
             help=f"Benchmark (see `gradformer data list`), or your own file (default: {SAMPLE}).",
             show_default=False,
+            autocompletion=data_names,
         ),
     ] = None,
     model: Model = None,
@@ -46,7 +48,10 @@ def train(
     seed: Annotated[int | None, typer.Option(min=0, help="First seed.")] = None,
     settings: Settings = None,
     preset: Annotated[
-        str | None, typer.Option(help="A variant that the recipe names: paper, authors.")
+        str | None,
+        typer.Option(
+            help="A variant that the recipe names: paper, authors.", autocompletion=preset_names
+        ),
     ] = None,
     recipe: RecipeFile = None,
     out: Annotated[
@@ -91,6 +96,7 @@ def train(
     """
     from gradformer.training.fit import fit
     from gradformer.training.fit import resume as continue_run
+    from gradformer.training.recipe import load_recipe
 
     common: dict[str, Any] = {
         "mirror": mirror,
@@ -106,17 +112,12 @@ def train(
     changes += [] if split is None else [f"data.split={split}"]
     changes += [] if seed is None else [f"seed={seed}"]
     changes += smoke_settings()
-    chosen = None
-    if recipe is not None:
-        from gradformer.training.recipe import load_recipe
-
-        chosen = load_recipe(str(recipe), model=model, preset=preset)
-        model = preset = None
-        data = data or chosen.dataset
+    if data is None and recipe is not None:
+        data = load_recipe(str(recipe)).dataset
     options = reading_options(smiles, target, task, level, split_column, skip_invalid)
     run = fit(
         data or SAMPLE,
-        recipe=chosen,
+        recipe=recipe,
         model=model,
         preset=preset,
         settings=changes,
@@ -131,8 +132,6 @@ def train(
 
 def _finish(run: Any, report: bool) -> None:
     """Result first, then the page: a report that fails costs nothing."""
-    import typer
-
     from gradformer.cli.tables import print_results
 
     print_results(run)

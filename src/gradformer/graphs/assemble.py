@@ -67,6 +67,7 @@ def assemble(
         rows=np.array([graph.row for graph in kept], dtype=np.int64),
         reading=reading,
         skipped=tuple(sorted(rows.skipped)),
+        unit=rows.unit,
     )
 
 

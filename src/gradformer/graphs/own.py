@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from gradformer.errors import ConfigError, InputError, suggest
+from gradformer.errors import InputError
 from gradformer.graphs.jsonl import JSONL_SUFFIXES, read_jsonl
 from gradformer.graphs.tables import TABLE_SUFFIXES, read_table
 from gradformer.graphs.tu_folder import read_tu_folder
-from gradformer.graphs.user_data import Kind, Reading, UserData
+from gradformer.graphs.user_data import Kind, Reading, UserData, check_options
 
 _READERS: dict[Kind, Callable[..., UserData]] = {
     "smiles": read_table,
@@ -29,10 +28,7 @@ def read(path: str | Path, like: Reading | None = None, **options: Any) -> UserD
     """
     path = Path(path)
     reader = _READERS[kind_of(path)]
-    known = set(inspect.signature(reader).parameters) - {"path", "like"}
-    for name in options:
-        if name not in known:
-            raise ConfigError(f"{name}: no option for {path}; {suggest(name, known)}")
+    check_options(reader, options, str(path))
     return reader(path, like=like, **options)
 
 

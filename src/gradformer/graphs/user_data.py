@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import gzip
+import inspect
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, get_args
@@ -12,7 +13,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import InputError
+from gradformer.errors import ConfigError, InputError, suggest
 from gradformer.graphs.arrays import GraphArrays, Level, Schema
 from gradformer.graphs.labels import Labels
 
@@ -77,10 +78,10 @@ class Reading:
 class UserData:
     """Graphs of a user, in file order, and all that leads back to the file.
 
-    ``rows[g]`` is the row (line, position) of graph g as the reader counts them; ``skipped`` lists
-    the others. ``arrays.y`` is None where the file has no targets, which only prediction allows;
-    ``arrays.split`` holds the user's own split, if there is one. ``smiles`` is None for other
-    graphs than molecules.
+    ``rows[g]`` is the row of graph g as the reader counts them, which calls it a ``unit`` (line,
+    position); ``skipped`` lists the others. ``arrays.y`` is None where the file has no targets,
+    which only prediction allows; ``arrays.split`` holds the user's own split, if there is one.
+    ``smiles`` is None for other graphs than molecules.
     """
 
     arrays: GraphArrays
@@ -88,6 +89,7 @@ class UserData:
     reading: Reading
     skipped: tuple[Skipped, ...] = ()
     smiles: tuple[str, ...] | None = None
+    unit: str = "row"
 
 
 @dataclass
@@ -121,6 +123,14 @@ class RowChecks:
             f"{self.where}: all {len(self.skipped)} {self.unit}s are invalid; "
             f"the first, {self.unit} {row}: {reason}"
         )
+
+
+def check_options(reader: Callable[..., UserData], options: Iterable[str], where: str) -> None:
+    """Raise unless ``reader`` knows all of ``options``; what it reads and ``like`` are none."""
+    known = set([*inspect.signature(reader).parameters][1:]) - {"like"}
+    for name in options:
+        if name not in known:
+            raise ConfigError(f"{name}: no option for {where}; {suggest(name, known)}")
 
 
 def read_text(path: Path) -> str:

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from gradformer.report.history import Curve, History
 from gradformer.report.markup import Content, Markup, figure, fold, grid, join, note, tag
-from gradformer.report.outcome import metric_name
 from gradformer.report.plots import Axes, Line, line_plot
 from gradformer.structure.codebook import UNREACHABLE
+from gradformer.training.metrics import metric_name
 
 _MOST_SETS = 6
 

@@ -69,7 +69,6 @@ def write_explanation(
     )
     title = f"What {run.recipe.model.name} looks at"
     out = Path(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(out, page(title, f"Run {run.folder.resolve().name}", note(text), sections))
     return out
 

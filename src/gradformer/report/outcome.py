@@ -20,39 +20,13 @@ from gradformer.report.markup import (
 )
 from gradformer.report.pairs import comparable, paired_difference
 from gradformer.report.plots import strip_plot
-from gradformer.report.scales import decimals, number, plus_minus
-
-METRIC_NAMES = {
-    "accuracy": "accuracy",
-    "mean_recall": "weighted accuracy",
-    "mae": "MAE",
-    "rmse": "RMSE",
-    "auroc": "AUROC",
-    "average_precision": "average precision",
-}
-
-
-def metric_name(metric: str) -> str:
-    return METRIC_NAMES.get(metric, metric)
+from gradformer.report.scales import decimals, duration, number, plus_minus, spread
+from gradformer.training.metrics import metric_name
 
 
 def dataset_name(history: History) -> str:
     """The benchmark's name, or the name of the user's file without its folder."""
     return Path(history.run.recipe.dataset).name
-
-
-def duration(seconds: float) -> str:
-    """Time in the two largest units.
-
-    >>> duration(3725), duration(8.25)
-    ('1 h 2 min', '8.2 s')
-    """
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes = round(seconds / 60)
-    if minutes < 60:
-        return f"{minutes} min"
-    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def headline(history: History) -> Markup:
@@ -108,21 +82,11 @@ def _metrics_table(history: History) -> Markup:
     for name in good[0]["test"]:
         cells: list[Content] = [metric_name(name) + (" ★" if name == history.metric else "")]
         for part in ("val", "test"):
-            cells.append(_spread([r[part][name] for r in good]))
+            cells.append(spread([r[part][name] for r in good]))
         rows.append(cells)
     over = f"Mean ± standard deviation over {len(good)} trials." if len(good) > 1 else "One trial."
     caption = f"{over} ★ is the metric of the data."
     return table(caption, ["metric", "validation", "test"], rows)
-
-
-def _spread(values: Sequence[float | None]) -> str:
-    known = [v for v in values if v is not None]
-    if not known:
-        return "–"
-    mean = sum(known) / len(known)
-    if len(known) == 1:
-        return plus_minus(mean, None)
-    return plus_minus(mean, (sum((v - mean) ** 2 for v in known) / (len(known) - 1)) ** 0.5)
 
 
 def _comparison_table(histories: Sequence[History]) -> Markup:

@@ -29,7 +29,6 @@ def write_report(runs: Sequence[Run | Path], out: Path) -> Path:
         raise InputError("report: no run was given; name at least one folder")
     histories = open_histories(runs)
     out = Path(out)
-    out.parent.mkdir(parents=True, exist_ok=True)
     replace_file(out, report_page(histories))
     return out
 

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from statistics import fmean, stdev
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,30 @@ def plus_minus(mean: float | None, std: float | None) -> str:
     places = min(decimals(std, mean), 6)
     text = f"{mean:.{places}f}" if std is None else f"{mean:.{places}f} ± {std:.{places}f}"
     return text.replace("-", "−")
+
+
+def spread(values: Sequence[float | None]) -> str:
+    """Mean ± standard deviation of the sample; None, where there is no value, does not count.
+
+    >>> spread([0.5, 0.7, None]), spread([0.5]), spread([])
+    ('0.60 ± 0.14', '0.5000', '–')
+    """
+    known = [v for v in values if v is not None]
+    return plus_minus(fmean(known), stdev(known) if len(known) > 1 else None) if known else "–"
+
+
+def duration(seconds: float) -> str:
+    """Time in the two largest units.
+
+    >>> duration(3725), duration(8.25)
+    ('1 h 2 min', '8.2 s')
+    """
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min"
+    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def _round_ticks(low: float, high: float, count: int, least: float) -> list[float]:

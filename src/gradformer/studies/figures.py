@@ -7,10 +7,10 @@ from statistics import median
 
 from gradformer.report.history import History
 from gradformer.report.markup import Markup, figure, grid
-from gradformer.report.outcome import metric_name
 from gradformer.report.plots import Axes, Line, line_plot
 from gradformer.studies.study import Measured
 from gradformer.studies.tables import shown
+from gradformer.training.metrics import metric_name
 
 
 def histories(measured: Sequence[Measured]) -> list[History]:

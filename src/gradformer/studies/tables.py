@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gradformer.report.outcome import metric_name, protocol
+from gradformer.report.outcome import protocol
 from gradformer.report.pairs import comparable, paired_difference
 from gradformer.report.settings import surroundings_of
 from gradformer.studies.paper import printed
 from gradformer.studies.study import Cell, Measured, Rows, Study
+from gradformer.training.metrics import metric_name
 
 _SHOWN = ("device", "threads", "python", "torch", "triton", "gradformer", "commit")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -25,7 +25,7 @@ from gradformer.graphs.splits import stratified_split as stratified
 from gradformer.graphs.store import Store, pack
 from gradformer.graphs.structures import Structure
 from gradformer.graphs.targets import TargetScale, is_labelled
-from gradformer.graphs.user_data import Reading, UserData
+from gradformer.graphs.user_data import Reading, UserData, check_options
 from gradformer.graphs.user_splits import scaffold_split
 from gradformer.model.base import Needs
 from gradformer.training.metrics import METRICS, check_metric, default_metric
@@ -139,7 +139,14 @@ def as_list(objects: Any) -> list[Any]:
     """Graphs or SMILES as a list; a single graph is a list of one."""
     from torch_geometric.data import Data
 
-    return [objects] if isinstance(objects, Data | nx.Graph) else list(objects)
+    if isinstance(objects, Data | nx.Graph):
+        return [objects]
+    if not isinstance(objects, Iterable):
+        raise InputError(
+            f"data: got {type(objects).__name__}, expected a path, or a list of PyG Data, NetworkX "
+            "graphs or SMILES"
+        )
+    return list(objects)
 
 
 def user_data(objects: Any, like: Reading | None = None, **options: Any) -> UserData:
@@ -154,6 +161,7 @@ def user_data(objects: Any, like: Reading | None = None, **options: Any) -> User
         raise InputError("data: the list of graphs is empty")
     for kind, convert in ((Data, from_pyg), (nx.Graph, from_networkx), (str, from_smiles_list)):
         if isinstance(items[0], kind):
+            check_options(convert, options, "these graphs")
             found: UserData = convert(items, like=like, **options)  # type: ignore[operator]
             return found
     raise InputError(

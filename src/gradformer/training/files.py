@@ -12,24 +12,32 @@ from typing import Any
 from gradformer.errors import InputError
 from gradformer.graphs.atomic import flush
 
+RESUMABLE = ", then continue with --resume: the last checkpoint is whole"
+
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(path: Path, then: str = ", or choose another place") -> Iterator[None]:
     """Turn a failure of the disk into one line; what was there before is still there."""
     try:
         yield
     except OSError as error:
         raise InputError(
             f"{path}: cannot be written ({error.strerror or error}); make room or mend the "
-            "permissions, then continue with --resume: the last checkpoint is whole"
+            f"permissions{then}"
         ) from error
 
 
 def replace_file(path: Path, content: str | bytes) -> None:
-    """Write ``path`` so that, whenever the process ends, it holds the old or the new content."""
+    """Write ``path`` so that, whenever the process ends, it holds the old or the new content.
+
+    Folders on the way to it are made.
+    """
+    if path.is_dir():
+        raise InputError(f"{path}: is a folder; name a file to write")
     data = content.encode() if isinstance(content, str) else content
     unfinished = path.with_name(f".{path.name}.unfinished")
     with writing(path):
+        path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with open(unfinished, "wb") as file:
                 file.write(data)

@@ -32,7 +32,7 @@ OWN = "own"
 def fit(
     data: Any,
     *,
-    recipe: Recipe | None = None,
+    recipe: Recipe | str | Path | None = None,
     model: str | None = None,
     preset: str | None = None,
     settings: Iterable[str] = (),
@@ -52,8 +52,9 @@ def fit(
     Args:
         data: a benchmark or recipe by name; the path of a table, a JSON-lines file or a TU folder;
             a list of PyG ``Data``, NetworkX graphs or SMILES; or :class:`TrainingData`.
-        recipe: a complete recipe; else the package's for this data with ``model``, ``preset`` and
-            ``settings`` (``a.b=c``) applied, see :func:`load_recipe`.
+        recipe: a complete recipe, or a YAML file with one in place of the package's for this data.
+        model, preset, settings: changes to a recipe that is read, see :func:`load_recipe`;
+            ``settings`` (``a.b=c``) also to a complete one.
         trials: number of seeds.
         out: the folder to make; ``runs/<dataset>-<model>-<time>`` if not given.
         overwrite: replace a run that is there.
@@ -64,8 +65,9 @@ def fit(
         until: when to stop and save (:class:`StoppedError`), on the monotonic clock.
         reading: how to read ``data``: ``smiles``, ``target``, ``y``, ``task``, ``skip_invalid`` …
     """
-    if recipe is None:
-        recipe = load_recipe(recipe_name(data), model=model, preset=preset, settings=settings)
+    if not isinstance(recipe, Recipe):
+        source = recipe_name(data) if recipe is None else str(recipe)
+        recipe = load_recipe(source, model=model, preset=preset, settings=settings)
     elif model is not None or preset is not None:
         raise ConfigError("recipe: give either a recipe, or a model and a preset")
     else:
@@ -152,7 +154,10 @@ def again(run: Run, mirror: str | Path | None = None, data: Any = None) -> Train
     origin = run.origin
     if data is None:
         if origin["kind"] == "objects":
-            raise InputError(f"{run.folder}: was trained on Python objects; give them as data")
+            raise InputError(
+                f"{run.folder}: the data it was trained on are not kept (Python objects, or an "
+                "exported model); give data: --on FILE with evaluate, data= in Python"
+            )
         data = origin["path"] if origin["kind"] == "file" else run.recipe.dataset
     reading = origin.get("options", {})
     material, _ = prepare(data, run.recipe, mirror or origin.get("mirror"), reading)
@@ -211,9 +216,12 @@ def _is_benchmark(data: Any) -> bool:
 
 
 def recipe_name(data: Any) -> str:
+    """The package's recipe for ``data``."""
     if not _is_benchmark(data):
-        if isinstance(data, str) and not Path(data).exists():
-            find_card(data)  # raises with the nearest name
+        if isinstance(data, str | Path) and not Path(data).exists():
+            if Path(data).suffix or len(Path(data).parts) > 1:
+                raise InputError(f"{data} does not exist; name a file, a TU folder or a dataset")
+            find_card(str(data))  # raises with the nearest name
         return OWN
     return str(data) if str(data) in recipe_names() else find_card(str(data)).name
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gradformer.errors import InputError
+from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.cards import find_card, is_card
 from gradformer.graphs.datasets import open_card
 from gradformer.graphs.splits import Split
@@ -66,7 +66,8 @@ def evaluate(
 
     New data (a path, or objects as :meth:`Run.predict` takes them) are scored whole.
     """
-    data = _labelled(run, on, mirror, reading)
+    choice("part", part, get_args(Part))
+    data = _labelled(run, on, part, mirror, reading)
     collator = data.collator(device)
     found = []
     for trial in run.trials:
@@ -115,7 +116,7 @@ def embed(
 
 
 def _labelled(
-    run: Run, on: Any, mirror: str | Path | None, reading: dict[str, Any]
+    run: Run, on: Any, part: Part, mirror: str | Path | None, reading: dict[str, Any]
 ) -> TrainingData:
     """The data to score on."""
     from gradformer.training.fit import again
@@ -126,6 +127,8 @@ def _labelled(
         data = benchmark(replace(run.recipe, dataset=find_card(on).name), mirror)
         run.expect(data.schema, on)
         return data
+    if part != "test":
+        raise ConfigError(f"part: new data are scored whole, there is no {part}; leave it out")
     store, _ = run.pack(on, **reading)
     everything = np.arange(store.num_graphs)
     none = np.zeros(0, np.int64)

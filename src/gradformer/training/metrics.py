@@ -69,12 +69,28 @@ METRICS: dict[str, Callable[[Array, Array], float]] = {
     "average_precision": average_precision,
 }
 LOWER_IS_BETTER = frozenset({"mae", "rmse"})
+_NAMES = {
+    "mean_recall": "weighted accuracy",
+    "mae": "MAE",
+    "rmse": "RMSE",
+    "auroc": "AUROC",
+    "average_precision": "average precision",
+}
 _OF_TASK: dict[Task, tuple[str, ...]] = {
     "multiclass": ("accuracy", "mean_recall"),
     "binary": ("auroc", "average_precision", "accuracy"),
     "multilabel": ("average_precision", "auroc", "accuracy"),
     "regression": ("mae", "rmse"),
 }
+
+
+def metric_name(metric: str) -> str:
+    """What people call a metric.
+
+    >>> metric_name("mean_recall")
+    'weighted accuracy'
+    """
+    return _NAMES.get(metric, metric)
 
 
 def check_metric(metric: str, task: Task) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from gradformer.training.metrics import METRICS
+from gradformer.training.metrics import metric_name
 from gradformer.training.trial import Trial
 
 LINE_EVERY = 2.0  # seconds between plain lines
@@ -96,9 +96,8 @@ def describe(trial: Trial, record: Mapping[str, Any]) -> str:
     if "bad_step" in record:
         return f"stopped: the loss of step {record['bad_step']} is not finite"
     value, best = record["val"][trial.metric], trial.progress.best.get(trial.metric)
-    assert trial.metric in METRICS
     return (
-        f"loss {record['loss']:.4f}  val {trial.metric} {value:.4f}"
+        f"loss {record['loss']:.4f}  val {metric_name(trial.metric)} {value:.4f}"
         + ("" if best is None else f" (best {best:.4f})")
         + f"  {record.get('graphs_per_second', 0.0):.0f} graphs/s"
     )

@@ -240,7 +240,7 @@ def _read(text: Any, where: str) -> dict[str, Any]:
 
 def _apply(values: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     changed = dict(values)
-    for text in settings:
+    for text in [settings] if isinstance(settings, str) else settings:
         changed = merge(changed, setting(text))
     return changed
 

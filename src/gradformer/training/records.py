@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from gradformer.graphs.atomic import flush
-from gradformer.training.files import plain, replace_file, writing
+from gradformer.training.files import RESUMABLE, plain, replace_file, writing
 
 _LIBRARIES = ("gradformer", "torch", "torch_geometric", "triton", "numpy", "numba", "safetensors")
 
@@ -31,7 +31,7 @@ class Recorder:
 
     def write(self, kind: str, **values: Any) -> None:
         line = json.dumps(plain({"kind": kind, **values}), ensure_ascii=False)
-        with writing(self.path):
+        with writing(self.path, RESUMABLE):
             self._file.write(line + "\n")
             self._file.flush()
 
@@ -51,7 +51,7 @@ class Recorder:
 
     def sync(self) -> None:
         """Bring everything written to the disk: called before a checkpoint refers to it."""
-        with writing(self.path):
+        with writing(self.path, RESUMABLE):
             flush(self.path)
             for board in self._boards.values():
                 board.flush()

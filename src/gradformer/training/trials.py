@@ -18,7 +18,7 @@ from gradformer.training.capture import capture
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import from_first, is_first
-from gradformer.training.files import read_json, replace_file, replace_json, writing
+from gradformer.training.files import RESUMABLE, read_json, replace_file, replace_json, writing
 from gradformer.training.keepsakes import Answers, save_answers
 from gradformer.training.loop import Stop, StoppedError, train
 from gradformer.training.metrics import LOWER_IS_BETTER, scores
@@ -158,7 +158,7 @@ class Trials:
         if self._recorder is None:
             return
         folder = self._of(trial)
-        with writing(folder), trial.selected() as model:
+        with writing(folder, RESUMABLE), trial.selected() as model:
             folder.mkdir(parents=True, exist_ok=True)
             tensors = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}
             replace_file(folder / "model.safetensors", write_tensors(tensors))

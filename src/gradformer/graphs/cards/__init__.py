@@ -79,8 +79,7 @@ def find_card(name: str) -> Card:
     for card in _cards().values():
         if wanted in (card.name, card.title.lower(), *card.aliases):
             return card
-    spellings = {alias for card in _cards().values() for alias in (card.name, *card.aliases)}
-    raise ConfigError(f"unknown dataset {name!r}; {suggest(wanted, spellings)}")
+    raise ConfigError(f"unknown dataset {name!r}; {suggest(wanted, card_names())}")
 
 
 def is_card(name: str) -> bool:

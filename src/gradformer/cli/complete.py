@@ -1,0 +1,65 @@
+"""What the shell offers after a TAB; nothing here waits for torch."""
+
+from __future__ import annotations
+
+import re
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+
+def dataset_names() -> list[tuple[str, str]]:
+    """Datasets, each with what it is."""
+    from gradformer.graphs.cards import card_names, find_card
+
+    return [(name, find_card(name).about) for name in card_names()]
+
+
+def data_names(incomplete: str) -> list[tuple[str, str]]:
+    """What can be trained on: datasets, recipes with a name of their own, files and folders."""
+    known = dict(dataset_names())
+    recipes = [(name, "a recipe") for name in recipe_names() if name not in known]
+    return [*known.items(), *recipes, *((path, "") for path in _paths(incomplete))]
+
+
+def recipe_names() -> list[str]:
+    """The recipes of the package."""
+    found = (file.name for file in files("gradformer").joinpath("recipes").iterdir())
+    return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
+
+
+def preset_names() -> list[str]:
+    """The presets of all recipes: of an unfinished line the shell does not say which is meant."""
+    folder = files("gradformer").joinpath("recipes")
+    recipes = (folder.joinpath(f"{name}.yaml").read_text("utf-8") for name in recipe_names())
+    return sorted({name for text in recipes for name in yaml.safe_load(text).get("presets") or ()})
+
+
+def model_names() -> list[str]:
+    """The models, found in their source: importing them takes longer than a finger waits."""
+    names: list[str] = []
+    for room in ("model", "zoo"):
+        for file in files("gradformer").joinpath(room).iterdir():
+            if file.name.endswith(".py"):
+                text = file.read_text(encoding="utf-8")
+                names += re.findall(r'^@register\("(\w+)"\)', text, re.MULTILINE)
+    return sorted(names)
+
+
+def choices(*words: str) -> Any:
+    """One of a few words."""
+    return lambda: list(words)
+
+
+def _paths(incomplete: str) -> list[str]:
+    """Files and folders that begin so; hidden ones only if asked."""
+    folder, _, start = incomplete.rpartition("/")
+    place = Path(f"{folder}/" if folder or incomplete.startswith("/") else ".")
+    if not place.is_dir():
+        return []
+    before = incomplete.removesuffix(start)
+    found = (path for path in place.iterdir() if path.name.startswith(start or ""))
+    shown = (path for path in found if start.startswith(".") or not path.name.startswith("."))
+    return sorted(f"{before}{path.name}" + ("/" if path.is_dir() else "") for path in shown)
