@@ -13,15 +13,17 @@ import hashlib
 import json
 import shutil
 from pathlib import Path
+from typing import Any
 
 import torch
+from numpy.typing import NDArray
+from safetensors.numpy import save as write_arrays
 from safetensors.torch import load as read_tensors
-from safetensors.torch import save as write_tensors
 from torch import Tensor
 
 from gradformer.errors import InputError
 from gradformer.graphs.atomic import appearing
-from gradformer.training.files import read_json, replace_file, writing
+from gradformer.training.files import RESUMABLE, read_json, replace_file, writing
 from gradformer.training.trial import Progress, Trial
 
 FORMAT = 1
@@ -32,7 +34,7 @@ def save_checkpoint(folder: Path, trial: Trial) -> None:
     place = folder / "checkpoints"
     step = int(trial.step.count)
     target = place / f"epoch-{trial.progress.epoch:05d}-step-{step:08d}"
-    tensors = write_tensors(_tensors(trial))
+    tensors = write_arrays(_arrays(trial))
     state = {
         "format": FORMAT,
         "step": step,
@@ -40,7 +42,7 @@ def save_checkpoint(folder: Path, trial: Trial) -> None:
         "progress": trial.progress.to_dict(),
         "sha256": hashlib.sha256(tensors).hexdigest(),
     }
-    with writing(target):
+    with writing(target, RESUMABLE):
         place.mkdir(parents=True, exist_ok=True)
         if _latest(place) == target:
             return
@@ -108,15 +110,15 @@ def _vectors(trial: Trial) -> dict[str, Tensor]:
     return vectors if step.average is None else {**vectors, "average": step.average}
 
 
-def _tensors(trial: Trial) -> dict[str, Tensor]:
-    """Host copies by name, ``<vector>/<tensor>``."""
+def _arrays(trial: Trial) -> dict[str, NDArray[Any]]:
+    """Host copies by name, ``<vector>/<tensor>``: a vector at a time, since tensors are many."""
     found = {
-        f"{kind}/{name}": view.detach().cpu().clone()
+        f"{kind}/{name}": view.numpy()
         for kind, vector in _vectors(trial).items()
-        for name, view in trial.weights.views(vector).items()
+        for name, view in trial.weights.views(vector.detach().cpu()).items()
     }
     losses = torch.stack(trial.losses).cpu() if trial.losses else torch.zeros(0)
-    return {**found, "losses": losses}
+    return {**found, "losses": losses.numpy()}
 
 
 def _restore(trial: Trial, tensors: dict[str, Tensor]) -> None:
