@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from gradformer.errors import InputError
-from gradformer.studies import rivals
+from gradformer.studies import STUDIES, rivals
+from gradformer.studies.runner import carry_out, look
+from gradformer.studies.study import Plan
 from gradformer.training.data import benchmark
+from gradformer.training.files import read_json
+from gradformer.training.loop import Stop, StoppedError
 from gradformer.training.recipe import load_recipe
 from tests.conftest import shared_path
 
@@ -70,3 +75,25 @@ def test_only_molhiv_has_fingerprints_and_only_classes_a_majority() -> None:
         rivals.fingerprints(load_recipe("mutag"))
     with pytest.raises(InputError, match="has no classes"):
         rivals.majority(load_recipe("zinc"))
+
+
+def test_a_row_is_computed_seed_by_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    study = STUDIES["table1"]
+    (cell,) = study.cells(("mutag",), ("majority",))
+    whole = rivals.majority(load_recipe("mutag", settings=["trials=4"]))
+    asked, agreed = iter([None, None, 0.0]), Stop.agreed
+
+    def soon(self: Stop) -> bool:
+        self.until = next(asked)
+        return agreed(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Stop, "agreed", soon)
+        with pytest.raises(StoppedError):
+            carry_out(study, [cell], Plan(("mutag",), ("majority",), 4), tmp_path)
+    for trials, missing in ((4, "2 of 4 seeds are done"), (3, "2 of 3 seeds are done"), (2, "")):
+        (one,) = look(study, [cell], Plan(("mutag",), ("majority",), trials), tmp_path)
+        assert one.missing == missing
+    carry_out(study, [cell], Plan(("mutag",), ("majority",), 4), tmp_path)
+    found = read_json(tmp_path / "table1" / cell.name / "results.json")
+    assert {name: found[name] for name in whole} == whole

@@ -26,10 +26,11 @@ from gradformer.studies.study import Cell, Measured, Plan, Study, place_of
 from gradformer.training.distributed import find_device
 from gradformer.training.files import read_json, replace_file, replace_json, writing
 from gradformer.training.fit import fit, resume
-from gradformer.training.loop import StoppedError
+from gradformer.training.loop import Stop, StoppedError
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import environment
 from gradformer.training.run import Run
+from gradformer.training.trials import summary
 
 
 def begin(study: Study, plan: Plan, root: Path, goes_on: bool) -> Plan:
@@ -86,7 +87,7 @@ def carry_out(
                 raise StoppedError("the time is spent", signal.SIGALRM)
             tell(f"cell {number} of {len(cells)}: {cell.row} on {cell.column}")
             if cell.model in RIVALS:
-                _compute(cell, recipe, place)
+                _compute(cell, recipe, place, until)
             else:
                 _train(cell, recipe, place, until, device, quiet)
         except StoppedError as stopped:
@@ -108,7 +109,7 @@ def find(root: Path, place: Path, cell: Cell, recipe: Recipe) -> Path | None:
     Looked for in its own place, in other cells of its study, then, if finished, in other studies.
     """
     if cell.model in RIVALS:
-        return place if finished(place, recipe) else None
+        return place if (place / "results.json").is_file() else None
     others = sorted(root.glob("*/*/recipe.yaml"))
     runs = []
     for path in [place / "recipe.yaml", *others]:
@@ -134,16 +135,20 @@ def _look(study: Study, cell: Cell, plan: Plan, root: Path) -> Measured:
     if found is None:
         return Measured(cell, missing="not begun")
     if cell.model in RIVALS:
-        return Measured(cell, read_json(found / "results.json"))
-    history = History(Run.load(found), cell.row)
-    done, memory = len(history.results), found / "memory.json"
+        outcome = read_json(found / "results.json")
+        return Measured(cell, outcome, missing=_missing(len(outcome["trials"]), recipe))
+    history, memory = History(Run.load(found), cell.row), found / "memory.json"
     return Measured(
         cell,
         history.outcome if history.outcome["test"]["values"] else None,
         history,
-        "" if done >= recipe.trials else f"{done} of {recipe.trials} seeds are done",
+        _missing(len(history.results), recipe),
         read_json(memory)["peak_bytes"] if memory.is_file() else None,
     )
+
+
+def _missing(done: int, recipe: Recipe) -> str:
+    return "" if done >= recipe.trials else f"{done} of {recipe.trials} seeds are done"
 
 
 def _train(
@@ -184,12 +189,22 @@ def _can_go_on(place: Path, recipe: Recipe) -> bool:
     return True
 
 
-def _compute(cell: Cell, recipe: Recipe, place: Path) -> None:
-    outcome = RIVALS[cell.model](recipe)
+def _compute(cell: Cell, recipe: Recipe, place: Path, until: float | None) -> None:
+    """Seed by seed, each written when it is there."""
+    path = place / "results.json"
     with writing(place):
         place.mkdir(parents=True, exist_ok=True)
-    around = environment(torch.device("cpu"))
-    replace_json(place / "results.json", {**outcome, "environment": around})
+    results = read_json(path)["trials"] if path.is_file() else []
+    with Stop(until).listening() as stop:
+        for number in range(len(results), recipe.trials):
+            if stop.agreed():
+                assert stop.signal is not None
+                raise StoppedError("stopped", stop.signal)
+            one = RIVALS[cell.model](replace(recipe, seed=recipe.seed + number, trials=1))
+            results.append({**one["trials"][0], "trial": number})
+            outcome = summary(results, one["metric"])
+            around = environment(torch.device("cpu"))
+            replace_json(path, {**outcome, "environment": around})
 
 
 def _process_peak() -> int:

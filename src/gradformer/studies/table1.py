@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradformer.studies.rivals import RIVALS
+from gradformer.studies.rivals import BITS, RADIUS, RIVALS, TREES
 from gradformer.studies.study import PRESETS, Cell, Study
 
 TU = ("nci1", "proteins", "mutag", "collab", "imdb-binary")
 RIVAL_NAMES = {"majority": "majority class", "fingerprints": "fingerprints + random forest"}
+RIVAL_TEXT = (
+    f"The forest has {TREES} trees over Morgan fingerprints (radius {RADIUS}, {BITS} bits)."
+)
 RIVAL_DATA = {"majority": TU, "fingerprints": ("molhiv",)}
 
 
@@ -35,7 +38,7 @@ STUDY = Study(
     text="Gradformer in three presets: `authors` (what the authors' code does), `paper` (the "
     "paper's text and table), `tuned` (found by validation score). Where two presets are one "
     "recipe, they share a run. PATTERN and CLUSTER are drawn anew and COLLAB is reconstructed: "
-    "there only models on the same draw compare.",
+    f"there only models on the same draw compare. {RIVAL_TEXT}",
     datasets=(*TU, "pattern", "cluster", "molhiv", "zinc"),
     models=("gradformer", "gcn", "gin", "gatedgcn", "graphgps", *RIVALS),
     cells=cells,
