@@ -1,6 +1,6 @@
 """Decay attention against its peers on one GPU: forward + backward, everything in one run.
 
-    python benchmarks/attention.py [--json results/attention.json] [--tune] [--quick]
+    python benchmarks/attention.py [--json results/attention.json] [--quick]
 
 Peers: the dense padded way (as the authors write it: the decay of every head as a float matrix),
 the same compiled, FlexAttention, and SDPA without any mask (a floor, not the same function). Each
@@ -23,7 +23,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from gradformer.attention import Decay, Layout, decay_attention, fused
+from gradformer.attention import Decay, Layout, decay_attention
 from gradformer.attention.decay import Table
 
 ROTATE, CALLS = 4, 20
@@ -93,10 +93,13 @@ def make_inputs(case: Case, seed: int) -> Inputs:
     q, k, v, grad = (
         torch.randn(shape, generator=g, device=DEVICE).to(case.dtype) for _ in range(4)
     )
-    # Distances as in a graph: most pairs a few hops apart.
+    # Distances as in an undirected graph: most pairs a few hops apart, the same both ways.
     draw = torch.rand(case.pairs, generator=g, device=DEVICE)
-    distance = torch.empty(case.pairs + 8, dtype=torch.uint8, device=DEVICE)[:-8]
-    distance.copy_((draw.sqrt() * case.distances).to(torch.uint8))
+    distance = (draw.sqrt() * case.distances).to(torch.uint8)
+    for block, n in zip(distance.split([n * n for n in case.sizes]), case.sizes):
+        upper = block.view(n, n).triu()
+        block.copy_((upper + upper.triu(1).T).flatten())
+    layout = replace(layout, symmetric=True, diameter=case.distances - 1)
     count, widest = len(case.sizes), max(case.sizes)
     slot, place = layout.graph.long(), layout.rows.index.long()
 
@@ -278,38 +281,6 @@ def ceilings() -> dict[str, float]:
     return found
 
 
-SHAPES = {
-    "large": {
-        "_forward_tiles": [(64, 128, 4), (128, 128, 8)],
-        "_query_tiles": [(64, 128, 4), (64, 256, 4)],
-        "_key_tiles": [(32, 128, 4), (64, 128, 4), (16, 128, 4), (64, 128, 8)],
-    },
-    "small": {
-        "_forward_tiles": [(32, 64, 2), (32, 64, 4), (16, 64, 2)],
-        "_query_tiles": [(32, 64, 2), (32, 128, 4), (16, 64, 2)],
-        "_key_tiles": [(32, 64, 4), (16, 64, 4), (32, 32, 2)],
-    },
-}
-
-
-def tune(numbers: list[int]) -> None:
-    """Print the time of every tile shape that is worth trying; fused.py holds the choice."""
-    for case in [CASES[number] for number in numbers]:
-        sets = [make_inputs(case, seed) for seed in range(2)]
-        for which, shapes in SHAPES["large" if max(case.sizes) > 256 else "small"].items():
-            found = []
-            for shape in shapes:
-                tiles = fused.Tiles(*shape)
-                setattr(fused, which, lambda *_, tiles=tiles: tiles)
-                row = measure(ours(case, "parameters"), sets, slow=False)
-                found.append((row.get("graph", math.inf), shape))
-            best = fused.Tiles(*min(found)[1])
-            setattr(fused, which, lambda *_, tiles=best: tiles)
-            print(case.name, which, [f"{t:.4f} {shape}" for t, shape in sorted(found)])
-            sys.stdout.flush()
-        kernels(ours(case, "parameters"), sets[0])
-
-
 def kernels(call: Call, x: Inputs) -> None:
     """Time of each kernel of one call."""
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
@@ -323,12 +294,8 @@ def kernels(call: Call, x: Inputs) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", help="write the record here")
-    parser.add_argument("--tune", type=int, nargs="*", help="only time tile shapes of these cases")
     parser.add_argument("--quick", action="store_true", help="ours and SDPA only")
     options = parser.parse_args()
-    if options.tune is not None:
-        tune(options.tune)
-        return
     record: dict = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
     record |= {"ceilings": ceilings(), "cases": {}}
     print(record["device"], {k: round(v, 2) for k, v in record["ceilings"].items()})
@@ -351,8 +318,6 @@ def main() -> None:
             for distances in (12, 64):
                 far = replace(case, distances=distances)
                 sets = [make_inputs(far, seed) for seed in range(2)]
-                for x in sets:
-                    x.layout = replace(x.layout, diameter=distances)
                 rows[f"ours + table, {distances} distances"] = measure(
                     ours(case, "table"), sets, False
                 )

@@ -1,7 +1,8 @@
 """The fused engine is the reference engine: outputs, all gradients, draws, bits.
 
 On a machine without a GPU the kernels run in Triton's interpreter, slowly: sizes are small. Graphs
-of up to 64 nodes take the one-tile kernels; a batch with a larger one takes the tiled kernels.
+of up to 64 nodes take the one-tile kernels; a batch with a larger one takes the row kernels (heads
+of up to 8 channels in float32, graphs of up to 256 nodes) or the tiled kernels.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from gradformer.attention.launch import SMALL
 from gradformer.errors import ConfigError
 from tests.attention.problems import Problem, random_problem, solve
 
-TILED = SMALL + 5  # one graph of this size sends the batch to the tiled kernels
+LARGE = SMALL + 5  # one graph of this size sends the batch to the row or the tiled kernels
+NARROW, BROAD = 6, 9  # head widths for these two
 LEARNED = {"learn_decay": True, "slope": 0.1, "spread": 0.6}
 
 
@@ -74,15 +76,37 @@ def test_graphs_of_one_tile(kind: str, dropout: float, device: str) -> None:
     compare(problem, decay_of(KINDS[kind], 2, device), dropout)
 
 
-@pytest.mark.parametrize("kind", ["plain", "start and λ", "weight", "free", "blocked profile"])
-def test_larger_graphs(kind: str, device: str) -> None:
-    problem = random_problem((TILED,), heads=1, width=4, diameter=3).to(device)
+@pytest.mark.parametrize(
+    ("kind", "width"),
+    [
+        *((kind, BROAD) for kind in ("plain", "start and λ", "weight", "free", "blocked profile")),
+        *((kind, NARROW) for kind in ("start and λ", "blocked profile")),
+    ],
+)
+def test_larger_graphs(kind: str, width: int, device: str) -> None:
+    problem = random_problem((LARGE,), heads=1, width=width, diameter=3).to(device)
     compare(problem, decay_of(KINDS[kind], 1, device), dropout=0.2)
 
 
-@pytest.mark.parametrize(("sizes", "heads"), [((20, TILED + 1, 1, 3), 1), ((SMALL, 2), 2)])
-def test_mixed_sizes_in_one_batch(sizes: Sequence[int], heads: int, device: str) -> None:
-    problem = random_problem(sizes, heads=heads, width=8).to(device)
+@pytest.mark.parametrize("width", [NARROW, BROAD])
+def test_symmetric_distances(width: int, device: str) -> None:
+    """The promise changes what is read, not what is found."""
+    problem = random_problem((LARGE, 3), heads=1, width=width)
+    blocks = [b.view(n, n) for b, n in zip(problem.distance.split([LARGE**2, 9]), (LARGE, 3))]
+    distance = torch.cat([torch.minimum(block, block.T).flatten() for block in blocks])
+    layout = replace(problem.layout, symmetric=True)
+    problem = replace(problem, layout=layout, distance=distance).to(device)
+    compare(problem, decay_of(LEARNED, 1, device), dropout=0.2)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "heads", "width"),
+    [((SMALL, 2), 2, 8), ((LARGE, 1, 3), 1, NARROW), ((20, LARGE + 1, 1, 3), 1, BROAD)],
+)
+def test_mixed_sizes_in_one_batch(
+    sizes: Sequence[int], heads: int, width: int, device: str
+) -> None:
+    problem = random_problem(sizes, heads=heads, width=width).to(device)
     compare(problem, decay_of(LEARNED, heads, device), dropout=0.0)
 
 
@@ -93,7 +117,7 @@ def test_head_widths(width: int, device: str) -> None:
 
 
 def test_a_wide_head_in_tiles(device: str) -> None:
-    problem = random_problem((TILED + 2,), heads=1, width=33).to(device)
+    problem = random_problem((LARGE + 2,), heads=1, width=33).to(device)
     compare(problem, decay_of({}, 1, device), dropout=0.0)
 
 
@@ -114,7 +138,7 @@ def test_saturated_and_unreachable_distances(kind: str, device: str) -> None:
         assert found["free"][..., 254].abs().min() > 0.0
 
 
-@pytest.mark.parametrize("sizes", [(5, 1), (TILED, 1)])
+@pytest.mark.parametrize("sizes", [(5, 1), (LARGE, 1)])
 def test_rows_at_minus_infinity(sizes: Sequence[int], device: str) -> None:
     problem = random_problem(sizes, heads=1)
     n = sizes[0]
@@ -144,7 +168,7 @@ def test_a_given_table_gets_its_gradient(device: str) -> None:
         torch.testing.assert_close(fused.double(), exact, atol=2e-5, rtol=2e-5)
 
 
-@pytest.mark.parametrize("n", [16, TILED])
+@pytest.mark.parametrize("n", [16, LARGE])
 def test_dropout_takes_the_same_pairs(n: int, device: str) -> None:
     """Values are unit vectors, so that the output is the matrix of kept weights itself."""
     problem = random_problem((n,), heads=1, width=16 if n == 16 else 128).to(device)
@@ -158,7 +182,7 @@ def test_dropout_takes_the_same_pairs(n: int, device: str) -> None:
     assert 0.5 < kept[0].double().mean() < 0.7
 
 
-@pytest.mark.parametrize("sizes", [(9, 4, 1), (TILED, 3)])
+@pytest.mark.parametrize("sizes", [(9, 4, 1), (LARGE, 3)])
 def test_the_same_bits_twice(sizes: Sequence[int], device: str) -> None:
     problem = random_problem(sizes, heads=1, diameter=3).to(device)
     decay = decay_of(KINDS["free"] if len(sizes) == 2 else LEARNED, 1, device)
@@ -192,7 +216,7 @@ def test_views_of_one_projection(device: str) -> None:
         assert torch.equal(by_strides[number].transpose(1, 2), value)
 
 
-@pytest.mark.parametrize("sizes", [(5, 9, 2), (3, TILED)])
+@pytest.mark.parametrize("sizes", [(5, 9, 2), (3, LARGE)])
 def test_distances_inside_a_larger_array(sizes: Sequence[int], device: str) -> None:
     """Blocks at odd places, in another order, in a slice that ends where its memory ends."""
     problem = random_problem(sizes, heads=1).to(device)
@@ -212,7 +236,7 @@ def test_distances_inside_a_larger_array(sizes: Sequence[int], device: str) -> N
         assert torch.equal(found[name], value), name
 
 
-@pytest.mark.parametrize(("sizes", "largest"), [((5, 1, 3), 11), ((5, 3), TILED)])
+@pytest.mark.parametrize(("sizes", "largest"), [((5, 1, 3), 11), ((5, 3), LARGE)])
 def test_padding_is_zero_and_changes_nothing(
     sizes: Sequence[int], largest: int, device: str
 ) -> None:

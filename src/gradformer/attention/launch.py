@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -16,6 +16,8 @@ from gradformer.attention.availability import interpreting
 from gradformer.attention.draws import threshold
 
 SMALL = 64  # graphs up to this size take one program for each head
+MIDDLE = 256  # up to this size, narrow float32 heads take the row kernels
+OWN = 32  # queries or keys of a program of the row kernels
 WHOLE = 256  # "count" of a table whose every entry has a gradient
 
 
@@ -89,8 +91,12 @@ class Problem:
         return self.node_ptr.numel() - 1
 
     @property
-    def small(self) -> bool:
-        return self.largest <= SMALL
+    def kind(self) -> Literal["small", "rows", "tiled"]:
+        """Which kernels take it."""
+        if self.largest <= SMALL:
+            return "small"
+        narrow = self.q.dtype == torch.float32 and self.q.shape[2] <= 8
+        return "rows" if narrow and self.largest <= MIDDLE else "tiled"
 
     @property
     def wide(self) -> bool:
@@ -100,7 +106,7 @@ class Problem:
 
     def empty(self, *shape: int) -> Tensor:
         """Room for node rows; the tiled kernels leave rows of padding alone."""
-        make = torch.zeros if self.padded and not self.small else torch.empty
+        make = torch.zeros if self.padded and self.kind == "tiled" else torch.empty
         return make(shape, dtype=self.q.dtype, device=self.q.device)
 
     @property
@@ -127,20 +133,28 @@ class Problem:
 
     @property
     def flags(self) -> dict[str, Any]:
-        d = self.q.shape[2]
         return {
-            "D": d,
-            "BLOCK_D": _power(d),
+            "D": self.q.shape[2],
             "HAS_MUL": self.mul is not None,
             "HAS_ADD": self.add is not None,
             "DROPOUT": self.dropout > 0.0,
-            "PRECISION": precision(),
         }
+
+    @property
+    def row_options(self) -> dict[str, Any]:
+        sizes = {"OWN": OWN, "CHUNK": 16, "SYMMETRIC": self.symmetric}
+        return self.flags | sizes | {"num_warps": 4, "num_stages": 1}
+
+    @property
+    def tiled_options(self) -> dict[str, Any]:
+        return self.flags | {"BLOCK_D": _power(self.q.shape[2]), "PRECISION": precision()}
 
     @property
     def small_options(self) -> dict[str, Any]:
         block = _power(self.largest)
         return self.flags | {
+            "BLOCK_D": _power(self.q.shape[2]),
+            "PRECISION": precision(),
             "BLOCK": block,
             "num_warps": 2 if block <= 32 else 8,
             "num_stages": 1,
@@ -160,6 +174,7 @@ def _power(size: int) -> int:
 
 def forward(p: Problem) -> tuple[Tensor, Tensor]:
     """out [nodes, heads, d] and lse [nodes, heads] in base 2."""
+    from gradformer.attention.row_kernels import row_forward_kernel
     from gradformer.attention.small_kernels import small_forward_kernel
     from gradformer.attention.tiled_forward import forward_kernel
 
@@ -171,14 +186,18 @@ def forward(p: Problem) -> tuple[Tensor, Tensor]:
     )  # fmt: skip
     if not p.graphs * p.largest:
         out.zero_()
-    elif p.small:
+    elif p.kind == "small":
         grid = (heads, p.graphs + p.padded)
         small_forward_kernel[grid](*arguments, nodes, p.graphs, **p.small_options)
+    elif p.kind == "rows":
+        tiles = -(-p.largest // OWN)
+        grid = (heads, p.graphs * tiles + p.padded)
+        row_forward_kernel[grid](*arguments, nodes, p.graphs, tiles, **p.row_options)
     else:
         tile = forward_tiles(p.q.dtype, d)
         tiles = -(-p.largest // tile.m)
         forward_kernel[(heads, p.graphs * tiles)](
-            *arguments, p.distance.numel(), tiles, WIDE=p.wide, **tile.options, **p.flags
+            *arguments, p.distance.numel(), tiles, WIDE=p.wide, **tile.options, **p.tiled_options
         )
     return out, lse
 
@@ -194,6 +213,7 @@ def backward(
     add_count: int,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Gradients of q, k, v [nodes, 3 · heads, d], and of the decay as ``count`` says."""
+    from gradformer.attention.row_kernels import row_backward_kernel
     from gradformer.attention.small_kernels import small_backward_kernel
     from gradformer.attention.tiled_backward import key_gradient_kernel, query_gradient_kernel
 
@@ -201,11 +221,12 @@ def backward(
     gradients = p.empty(nodes, 3 * heads, d)
     dq, dk, dv = gradients.chunk(3, dim=1)
     query_tile, key_tile = query_tiles(p.q.dtype, d), key_tiles(p.q.dtype, d)
-    programs = p.graphs * (1 if p.small else -(-p.largest // query_tile.m))
+    tiles = -(-p.largest // {"small": SMALL, "rows": OWN, "tiled": query_tile.m}[p.kind])
+    programs = p.graphs * tiles
 
     def partial(count: int) -> Tensor:
         slots = WHOLE if count == WHOLE else 2
-        size = (heads, slots, programs if count and p.largest else 0)
+        size = (heads, slots, programs if count else 0)
         return torch.empty(size, dtype=torch.float32, device=p.q.device)
 
     partial_mul, partial_add = partial(mul_count), partial(add_count)
@@ -214,11 +235,17 @@ def backward(
     counts = {"MUL_COUNT": mul_count, "ADD_COUNT": add_count}
     if not p.graphs * p.largest:
         gradients.zero_()
-    elif p.small:
+    elif p.kind == "small":
         small_backward_kernel[(heads, p.graphs + p.padded)](
             p.q, p.k, p.v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
             *p.where, *p.tables, *jacobians, p.draws, *strides, *p.numbers,
             nodes, p.graphs, p.diameter, **p.small_options, **counts,
+        )  # fmt: skip
+    elif p.kind == "rows":
+        row_backward_kernel[(heads, programs + p.padded, 2)](
+            p.q, p.k, p.v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
+            *p.where, *p.tables, *jacobians, p.draws, *strides, *p.numbers,
+            nodes, p.graphs, tiles, p.diameter, **p.row_options, **counts,
         )  # fmt: skip
     else:
         pairs = p.distance.numel()
@@ -226,14 +253,15 @@ def backward(
         query_gradient_kernel[(heads, programs)](
             p.q, p.k, p.v, out, lse, grad, stats, dq, partial_mul, partial_add,
             *p.where, *p.tables, *jacobians, p.draws, *strides, *p.numbers,
-            pairs, -(-p.largest // query_tile.m), p.diameter,
-            WIDE=p.wide, **query_tile.options, **p.flags, **counts,
+            pairs, tiles, p.diameter,
+            WIDE=p.wide, **query_tile.options, **p.tiled_options, **counts,
         )  # fmt: skip
         tiles = -(-p.largest // key_tile.n)
         key_gradient_kernel[(heads, p.graphs * tiles)](
             p.q, p.k, p.v, grad, stats, dk, dv,
             *p.where, *p.tables, p.draws, *strides, *p.numbers, pairs, tiles,
-            SYMMETRIC=p.symmetric, WIDE=p.wide and p.symmetric, **key_tile.options, **p.flags,
+            SYMMETRIC=p.symmetric, WIDE=p.wide and p.symmetric,
+            **key_tile.options, **p.tiled_options,
         )  # fmt: skip
     return gradients, _total(partial_mul, mul_count), _total(partial_add, add_count)
 
