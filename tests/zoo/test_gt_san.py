@@ -9,7 +9,7 @@ import torch
 
 from gradformer.errors import ConfigError
 from gradformer.model.base import create_model
-from gradformer.zoo.pairs import complete_edges, unlinked
+from gradformer.zoo.complete_graph import complete_edges, unlinked
 from tests.zoo import toys
 
 SMALL = {"layers": 2, "width": 16, "heads": 2}

@@ -27,12 +27,17 @@ class Needs:
     extras: tuple[str, ...] = ()
 
 
+def option(default: Any, text: str) -> Any:
+    """A field of a config with its help text."""
+    return field(default=default, metadata={"help": text})
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """Base of all model configs: frozen, flat, typed; one field for each option."""
 
-    layers: int = field(default=4, metadata={"help": "number of layers"})
-    width: int = field(default=64, metadata={"help": "channels of a node"})
+    layers: int = option(4, "number of layers")
+    width: int = option(64, "channels of a node")
 
     def __post_init__(self) -> None:
         for name in ("layers", "width", "heads"):
@@ -48,13 +53,16 @@ class GraphModel(nn.Module):
     """A model of packed graphs.
 
     A subclass gives ``Config`` (a :class:`ModelConfig`), ``reference`` (what it was proven
-    against), a constructor that ends with :meth:`finish`, :meth:`states` and :meth:`readout`.
+    against), a constructor that ends with :meth:`finish`, and :meth:`states`. What it has under
+    ``head``, a :class:`gradformer.model.heads.Head` or alike, does the rest, unless it gives
+    :meth:`embedding` and :meth:`readout` too.
     """
 
     Config: ClassVar[type[ModelConfig]]
     reference: ClassVar[str] = ""
     schema: Schema
     config: Any
+    head: Any
     sites: int = 0
 
     def __init__(self, schema: Schema, config: ModelConfig | None, options: dict[str, Any]) -> None:
@@ -98,11 +106,13 @@ class GraphModel(nn.Module):
 
     def embedding(self, states: Tensor, batch: Batch) -> Tensor:
         """What enters the last map: one row for each graph, or each node."""
-        raise NotImplementedError
+        y: Tensor = self.head.embed(states, batch)
+        return y
 
     def readout(self, states: Tensor, batch: Batch) -> Tensor:
         """Predictions (logits or values), [graphs or nodes, outputs]."""
-        raise NotImplementedError
+        y: Tensor = self.head(states, batch)
+        return y
 
     def forward(self, data: Batch | Any) -> Tensor:
         """Predictions for a :class:`Batch` or a PyG ``Batch``, [graphs or nodes, outputs]."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -13,7 +13,7 @@ from gradformer.attention import Decay, Tables, decay_attention
 from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, check_features
-from gradformer.model.base import GraphModel, ModelConfig, Needs, register
+from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import (
     DEGREES,
     EdgeEncoder,
@@ -29,46 +29,42 @@ from gradformer.structure.codebook import FIXED, Codebook
 ENCODINGS = ("rwse", "lap", "none")
 
 
-def _option(default: Any, text: str) -> Any:
-    return field(default=default, metadata={"help": text})
-
-
 @dataclass(frozen=True)
 class GradformerConfig(ModelConfig):
     """Options of :class:`Gradformer`; the defaults are the paper's for ZINC."""
 
-    layers: int = _option(10, "number of layers")
-    width: int = _option(64, "channels of a node")
-    heads: int = _option(4, "attention heads")
-    local: str = _option("gine", "gin, gine, gatedgcn, gcn, gat, none, or a PyG convolution")
-    dropout: float = _option(0.0, "after the local module, the attention, in the feed-forward")
-    attention_dropout: float = _option(0.5, "on the attention weights")
-    drop_path: float = _option(0.0, "stochastic depth")
-    pe: str = _option("rwse", "positional encoding: rwse, lap or none")
-    pe_steps: int = _option(20, "length of the raw encoding")
-    pe_width: int = _option(28, "channels of the encoding when it is concatenated")
-    pe_join: str = _option("concat", "concat or add")
-    pe_norm: bool = _option(True, "batch norm on the raw encoding")
-    flip_signs: bool = _option(True, "draw the signs of lap eigenvectors in every training step")
-    degree: str = _option("onehot", "graphs without features: onehot or normalised degree")
-    pool: str = _option("add", "graph readout: add, mean or max")
-    head: str = _option("mlp", "linear or mlp")
-    decay: float = _option(0.6, "λ")
-    start: float = _option(2.0, "initial start point sp of the decay")
-    spread: float = _option(0.0, "heads start evenly over start ± spread")
-    slope: float = _option(0.0, "slope of the exponent below the start point")
-    decay_shape: str = _option("exponential", "exponential, linear or free")
-    decay_on: str = _option("logit", "the decay acts on the logit or the weight")
-    decay_end: float = _option(10.0, "initial end point of the linear decay")
-    learn_decay: bool = _option(False, "learn λ per head")
-    profile: bool = _option(False, "add a learned profile over distances to the score")
-    per_layer: bool = _option(False, "start points of its own for each layer")
-    unreachable: str = _option("far", "far, full or blocked")
-    index: str = _option("hops", "hops, curvature or similarity")
-    equal_projections: bool = _option(False, "Q, K, V, O of a layer start as copies of one another")
-    double_residual: bool = _option(False, "GatedGCN: add x twice, as the authors' code does")
-    carry_edges: bool = _option(True, "GatedGCN: pass updated edge states on")
-    position_gate: bool = _option(False, "GatedGCN: gate by the distance of encodings")
+    layers: int = option(10, "number of layers")
+    width: int = option(64, "channels of a node")
+    heads: int = option(4, "attention heads")
+    local: str = option("gine", "gin, gine, gatedgcn, gcn, gat, none, or a PyG convolution")
+    dropout: float = option(0.0, "after the local module, the attention, in the feed-forward")
+    attention_dropout: float = option(0.5, "on the attention weights")
+    drop_path: float = option(0.0, "stochastic depth")
+    pe: str = option("rwse", "positional encoding: rwse, lap or none")
+    pe_steps: int = option(20, "length of the raw encoding")
+    pe_width: int = option(28, "channels of the encoding when it is concatenated")
+    pe_join: str = option("concat", "concat or add")
+    pe_norm: bool = option(True, "batch norm on the raw encoding")
+    flip_signs: bool = option(True, "draw the signs of lap eigenvectors in every training step")
+    degree: str = option("onehot", "graphs without features: onehot or normalised degree")
+    pool: str = option("add", "graph readout: add, mean or max")
+    head: str = option("mlp", "linear or mlp")
+    decay: float = option(0.6, "λ")
+    start: float = option(2.0, "initial start point sp of the decay")
+    spread: float = option(0.0, "heads start evenly over start ± spread")
+    slope: float = option(0.0, "slope of the exponent below the start point")
+    decay_shape: str = option("exponential", "exponential, linear or free")
+    decay_on: str = option("logit", "the decay acts on the logit or the weight")
+    decay_end: float = option(10.0, "initial end point of the linear decay")
+    learn_decay: bool = option(False, "learn λ per head")
+    profile: bool = option(False, "add a learned profile over distances to the score")
+    per_layer: bool = option(False, "start points of its own for each layer")
+    unreachable: str = option("far", "far, full or blocked")
+    index: str = option("hops", "hops, curvature or similarity")
+    equal_projections: bool = option(False, "Q, K, V, O of a layer start as copies of one another")
+    double_residual: bool = option(False, "GatedGCN: add x twice, as the authors' code does")
+    carry_edges: bool = option(True, "GatedGCN: pass updated edge states on")
+    position_gate: bool = option(False, "GatedGCN: gate by the distance of encodings")
 
     def needs(self) -> Needs:
         return Needs(
@@ -214,13 +210,6 @@ class Gradformer(GraphModel):
 
     def states(self, batch: Batch) -> Tensor:
         return self.walk(batch)[-1][0]
-
-    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        return self.head.embed(states, batch)
-
-    def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        y: Tensor = self.head(states, batch)
-        return y
 
     @torch.no_grad()
     def attention(self, data: Batch | Any) -> list[LayerAttention]:

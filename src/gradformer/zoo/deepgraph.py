@@ -18,7 +18,7 @@ training step draws one of them, evaluation takes the first.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -30,7 +30,7 @@ from gradformer.attention.draws import Site, row_keys
 from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
-from gradformer.model.base import GraphModel, ModelConfig, Needs, register
+from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.layer import Attention
 from gradformer.model.parts import MLP, Dropout
 from gradformer.structure.codebook import UNREACHABLE
@@ -52,27 +52,22 @@ class DeepGraphConfig(ModelConfig):
     (and hops 0, as their edges have no features).
     """
 
-    layers: int = field(default=12, metadata={"help": "number of layers"})
-    width: int = field(default=80, metadata={"help": "channels of a row"})
-    heads: int = field(default=8, metadata={"help": "attention heads"})
-    inner: int = field(default=80, metadata={"help": "width inside the feed-forward block"})
-    hops: int = field(
-        default=5, metadata={"help": "hops of a path whose edges are looked at; 0: no edge term"}
-    )
-    degrees: int = field(default=64, metadata={"help": "rows of the degree tables"})
-    substructures: str = field(default="shapes", metadata={"help": "candidates: shapes or walks"})
-    members: int = field(default=17, metadata={"help": "most nodes of a substructure"})
-    redundancy: int = field(default=6, metadata={"help": "times that each node is covered"})
-    samples: int = field(default=4, metadata={"help": "samples kept of each graph"})
-    sampling_seed: int = field(default=0, metadata={"help": "seed of the samples"})
-    deepnorm: bool = field(default=True, metadata={"help": "DeepNorm's residual scale and start"})
-    dropout: float = field(default=0.1, metadata={"help": "dropout of input and both halves"})
-    attention_dropout: float = field(default=0.1, metadata={"help": "dropout of the weights"})
-    inner_dropout: float = field(default=0.0, metadata={"help": "dropout inside the blocks"})
-    reference_quirks: bool = field(
-        default=False,
-        metadata={"help": "reproduce the reference's bugs: outputs depend on the batch"},
-    )
+    layers: int = option(12, "number of layers")
+    width: int = option(80, "channels of a row")
+    heads: int = option(8, "attention heads")
+    inner: int = option(80, "width inside the feed-forward block")
+    hops: int = option(5, "hops of a path whose edges are looked at; 0: no edge term")
+    degrees: int = option(64, "rows of the degree tables")
+    substructures: str = option("shapes", "candidates: shapes or walks")
+    members: int = option(17, "most nodes of a substructure")
+    redundancy: int = option(6, "times that each node is covered")
+    samples: int = option(4, "samples kept of each graph")
+    sampling_seed: int = option(0, "seed of the samples")
+    deepnorm: bool = option(True, "DeepNorm's residual scale and start")
+    dropout: float = option(0.1, "dropout of input and both halves")
+    attention_dropout: float = option(0.1, "dropout of the weights")
+    inner_dropout: float = option(0.0, "dropout inside the blocks")
+    reference_quirks: bool = option(False, "with the reference's bugs: outputs depend on the batch")
 
     def sampling(self) -> dict[str, Any]:
         """Options of :func:`gradformer.zoo.substructures.substructures`."""

@@ -22,7 +22,7 @@ as message passing over all pairs.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -34,7 +34,7 @@ from gradformer.attention.layout import Layout
 from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
-from gradformer.model.base import GraphModel, ModelConfig, Needs, register
+from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, SignFlip
 from gradformer.model.parts import Dropout
 from gradformer.model.segments import (
@@ -57,32 +57,25 @@ class EGTConfig(ModelConfig):
     pair_width 64, 32 heads, inner 1, scale_degree, 4 virtual nodes, attention_dropout 0.3.
     """
 
-    layers: int = field(default=10, metadata={"help": "number of layers"})
-    width: int = field(default=64, metadata={"help": "channels of a node"})
-    pair_width: int = field(default=64, metadata={"help": "channels of a pair"})
-    heads: int = field(default=8, metadata={"help": "attention heads"})
-    hops: int = field(default=16, metadata={"help": "distances that are told apart"})
-    svd: int = field(default=8, metadata={"help": "singular vectors added to the input"})
-    flip_signs: bool = field(default=True, metadata={"help": "random signs of singular vectors"})
-    inner: float = field(default=2.0, metadata={"help": "inner width of node blocks over width"})
-    pair_inner: float = field(
-        default=2.0, metadata={"help": "inner width of pair blocks over pair_width"}
-    )
-    clip_low: float = field(default=-5.0, metadata={"help": "least product of query and key"})
-    clip_high: float = field(default=5.0, metadata={"help": "largest product of query and key"})
-    scale_products: bool = field(default=True, metadata={"help": "divide products by √d"})
-    scale_degree: bool = field(default=False, metadata={"help": "scale by the sum of gates"})
-    pair_updates: bool = field(default=True, metadata={"help": "update the pairs in each layer"})
-    virtual_nodes: int = field(default=0, metadata={"help": "virtual nodes in each graph"})
-    head: tuple[float, ...] = field(
-        default=(0.5, 0.25), metadata={"help": "hidden widths of the head over width"}
-    )
-    dropout: float = field(default=0.0, metadata={"help": "dropout after each half of a layer"})
-    attention_dropout: float = field(default=0.0, metadata={"help": "dropout of the weights"})
-    reference_quirks: bool = field(
-        default=False,
-        metadata={"help": "virtual nodes see padding: outputs depend on the batch"},
-    )
+    layers: int = option(10, "number of layers")
+    width: int = option(64, "channels of a node")
+    pair_width: int = option(64, "channels of a pair")
+    heads: int = option(8, "attention heads")
+    hops: int = option(16, "distances that are told apart")
+    svd: int = option(8, "singular vectors added to the input")
+    flip_signs: bool = option(True, "random signs of singular vectors")
+    inner: float = option(2.0, "inner width of node blocks over width")
+    pair_inner: float = option(2.0, "inner width of pair blocks over pair_width")
+    clip_low: float = option(-5.0, "least product of query and key")
+    clip_high: float = option(5.0, "largest product of query and key")
+    scale_products: bool = option(True, "divide products by √d")
+    scale_degree: bool = option(False, "scale by the sum of gates")
+    pair_updates: bool = option(True, "update the pairs in each layer")
+    virtual_nodes: int = option(0, "virtual nodes in each graph")
+    head: tuple[float, ...] = option((0.5, 0.25), "hidden widths of the head over width")
+    dropout: float = option(0.0, "dropout after each half of a layer")
+    attention_dropout: float = option(0.0, "dropout of the weights")
+    reference_quirks: bool = option(False, "virtual nodes see padding: outputs depend on the batch")
 
     def needs(self) -> Needs:
         svd = (SINGULAR.request(count=self.svd),) if self.svd else ()

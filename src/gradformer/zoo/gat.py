@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch import nn
 
 from gradformer.model import local
-from gradformer.model.base import register
+from gradformer.model.base import option, register
 from gradformer.zoo.mpnn import ConvolutionStack, StackConfig
 
 
@@ -15,8 +15,8 @@ from gradformer.zoo.mpnn import ConvolutionStack, StackConfig
 class GATConfig(StackConfig):
     """The defaults are those of Benchmarking GNNs for ZINC (half a million parameters)."""
 
-    width: int = field(default=176, metadata={"help": "channels of a node, all heads together"})
-    heads: int = field(default=8, metadata={"help": "attention heads, but one in the last layer"})
+    width: int = option(176, "channels of a node, all heads together")
+    heads: int = option(8, "attention heads, but one in the last layer")
 
 
 @register("gat")

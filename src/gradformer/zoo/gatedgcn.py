@@ -8,7 +8,7 @@ edges: nothing would read them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor, nn
@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model import local
-from gradformer.model.base import GraphModel, ModelConfig, Needs, register
+from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder
 from gradformer.model.heads import Head
 from gradformer.model.parts import Dropout
@@ -26,13 +26,13 @@ from gradformer.model.parts import Dropout
 class GatedGCNConfig(ModelConfig):
     """The defaults are those of Benchmarking GNNs for ZINC (half a million parameters)."""
 
-    layers: int = field(default=16, metadata={"help": "number of layers"})
-    width: int = field(default=78, metadata={"help": "channels of a node"})
-    last_width: int = field(default=0, metadata={"help": "channels after the last layer; 0: width"})
-    lap: int = field(default=8, metadata={"help": "Laplacian eigenvectors added to the input"})
-    flip_signs: bool = field(default=True, metadata={"help": "random signs of eigenvectors"})
-    dropout: float = field(default=0.0, metadata={"help": "dropout after every layer"})
-    pool: str = field(default="mean", metadata={"help": "add, mean or max of the nodes"})
+    layers: int = option(16, "number of layers")
+    width: int = option(78, "channels of a node")
+    last_width: int = option(0, "channels after the last layer; 0: width")
+    lap: int = option(8, "Laplacian eigenvectors added to the input")
+    flip_signs: bool = option(True, "random signs of eigenvectors")
+    dropout: float = option(0.0, "dropout after every layer")
+    pool: str = option("mean", "add, mean or max of the nodes")
 
     def needs(self) -> Needs:
         return Needs(index=None, lap=self.lap)
@@ -92,10 +92,3 @@ class GatedGCN(GraphModel):
         for layer in self.layers:
             h, e = layer(h, e, batch)
         return h
-
-    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        return self.head.embed(states, batch)
-
-    def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        y: Tensor = self.head(states, batch)
-        return y

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from torch import nn
 
 from gradformer.model import local
-from gradformer.model.base import register
+from gradformer.model.base import option, register
 from gradformer.zoo.mpnn import ConvolutionStack, StackConfig
 
 
@@ -15,7 +15,7 @@ from gradformer.zoo.mpnn import ConvolutionStack, StackConfig
 class GCNConfig(StackConfig):
     """The defaults are those of Benchmarking GNNs for ZINC (half a million parameters)."""
 
-    width: int = field(default=172, metadata={"help": "channels of a node"})
+    width: int = option(172, "channels of a node")
 
 
 @register("gcn")

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from gradformer.graphs.batch import Batch
-from gradformer.model.base import register
+from gradformer.model.base import option, register
 from gradformer.model.local import Local
 from gradformer.model.parts import NormMLP
 from gradformer.model.segments import from_source, sum_to_target
@@ -32,7 +32,7 @@ class Convolution(nn.Module):
 class GINConfig(StackConfig):
     """The defaults are those of Benchmarking GNNs for ZINC (half a million parameters)."""
 
-    width: int = field(default=124, metadata={"help": "channels of a node"})
+    width: int = option(124, "channels of a node")
 
 
 @register("gin")

@@ -13,7 +13,7 @@ with a ReLU and scaled to unit length, then the last map.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,7 +23,7 @@ from torch.nn.functional import normalize
 from gradformer.errors import ConfigError, choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
-from gradformer.model.base import GraphModel, ModelConfig, Needs, register
+from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, SignFlip
 from gradformer.model.heads import Head
 from gradformer.model.layer import GradformerLayer
@@ -40,19 +40,19 @@ ENCODINGS = ("rwse", "lap", "none")
 class GraphGPSConfig(ModelConfig):
     """The defaults are the paper's for ZINC (0.42 million parameters)."""
 
-    layers: int = field(default=10, metadata={"help": "number of layers"})
-    width: int = field(default=64, metadata={"help": "channels of a node"})
-    heads: int = field(default=4, metadata={"help": "attention heads"})
-    local: str = field(default="gine", metadata={"help": "gine, gin, gatedgcn, gcn or none"})
-    pe: str = field(default="rwse", metadata={"help": "positional encoding: rwse, lap or none"})
-    pe_steps: int = field(default=20, metadata={"help": "steps of the walk, or eigenpairs"})
-    pe_width: int = field(default=28, metadata={"help": "channels of the encoding"})
-    pe_norm: bool = field(default=True, metadata={"help": "batch norm on rwse"})
-    flip_signs: bool = field(default=True, metadata={"help": "random signs of eigenvectors"})
-    dropout: float = field(default=0.0, metadata={"help": "dropout on all branches"})
-    attention_dropout: float = field(default=0.5, metadata={"help": "on the attention weights"})
-    pool: str = field(default="add", metadata={"help": "add, mean or max of the nodes"})
-    node_head_layers: int = field(default=3, metadata={"help": "linear maps of the node readout"})
+    layers: int = option(10, "number of layers")
+    width: int = option(64, "channels of a node")
+    heads: int = option(4, "attention heads")
+    local: str = option("gine", "gine, gin, gatedgcn, gcn or none")
+    pe: str = option("rwse", "positional encoding: rwse, lap or none")
+    pe_steps: int = option(20, "steps of the walk, or eigenpairs")
+    pe_width: int = option(28, "channels of the encoding")
+    pe_norm: bool = option(True, "batch norm on rwse")
+    flip_signs: bool = option(True, "random signs of eigenvectors")
+    dropout: float = option(0.0, "dropout on all branches")
+    attention_dropout: float = option(0.5, "on the attention weights")
+    pool: str = option("add", "add, mean or max of the nodes")
+    node_head_layers: int = option(3, "linear maps of the node readout")
 
     def needs(self) -> Needs:
         lap = (eigenpairs.PLAIN.request(count=self.pe_steps),) if self.pe == "lap" else ()
@@ -167,10 +167,3 @@ class GraphGPS(GraphModel):
         for layer in self.layers:
             h, e = layer(h, e, PLAIN, batch)
         return h
-
-    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        return self.head.embed(states, batch)
-
-    def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        y: Tensor = self.head(states, batch)
-        return y

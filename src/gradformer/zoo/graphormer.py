@@ -15,7 +15,7 @@ prediction for a graph; at node level, which the reference does not have, the no
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from gradformer.attention import Tables
 from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
-from gradformer.model.base import GraphModel, ModelConfig, Needs, register
+from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import FeatureEncoder
 from gradformer.model.layer import Attention
 from gradformer.model.parts import Dropout
@@ -40,25 +40,18 @@ from gradformer.zoo.tokens import TOKEN, Tokens, add_tokens
 class GraphormerConfig(ModelConfig):
     """The defaults are the reference's "slim" setting for ZINC (0.48 million parameters)."""
 
-    layers: int = field(default=12, metadata={"help": "number of layers"})
-    width: int = field(default=80, metadata={"help": "channels of a node"})
-    heads: int = field(default=8, metadata={"help": "attention heads"})
-    inner: int = field(default=80, metadata={"help": "width inside the feed-forward block"})
-    hops: int = field(
-        default=20, metadata={"help": "hops of a path whose edges are looked at; 0: no edge term"}
-    )
-    edge_term: str = field(default="paths", metadata={"help": "edges: paths or adjacent"})
-    reach: int = field(
-        default=20, metadata={"help": "nodes as far or farther do not attend; 0: all do"}
-    )
-    degrees: int = field(default=64, metadata={"help": "rows of the degree tables"})
-    dropout: float = field(default=0.1, metadata={"help": "dropout after both halves of a layer"})
-    attention_dropout: float = field(default=0.1, metadata={"help": "dropout of the weights"})
-    input_dropout: float = field(default=0.0, metadata={"help": "dropout of the input"})
-    reference_quirks: bool = field(
-        default=False,
-        metadata={"help": "reproduce the reference's bugs: outputs depend on the batch"},
-    )
+    layers: int = option(12, "number of layers")
+    width: int = option(80, "channels of a node")
+    heads: int = option(8, "attention heads")
+    inner: int = option(80, "width inside the feed-forward block")
+    hops: int = option(20, "hops of a path whose edges are looked at; 0: no edge term")
+    edge_term: str = option("paths", "edges: paths or adjacent")
+    reach: int = option(20, "nodes as far or farther do not attend; 0: all do")
+    degrees: int = option(64, "rows of the degree tables")
+    dropout: float = option(0.1, "dropout after both halves of a layer")
+    attention_dropout: float = option(0.1, "dropout of the weights")
+    input_dropout: float = option(0.0, "dropout of the input")
+    reference_quirks: bool = option(False, "with the reference's bugs: outputs depend on the batch")
 
     def needs(self) -> Needs:
         return Needs(index="hops", extras=(FIRST_EDGE.request(),) if self.hops else ())

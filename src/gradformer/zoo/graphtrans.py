@@ -2,7 +2,7 @@ r"""GraphTrans: a message-passing network, then a transformer over its nodes (Ne
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from gradformer.attention import Layout
 from gradformer.errors import choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
-from gradformer.model.base import GraphModel, ModelConfig, register
+from gradformer.model.base import GraphModel, ModelConfig, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder
 from gradformer.model.local import Local
 from gradformer.model.parts import BatchNorm, Dropout, NormMLP
@@ -25,29 +25,25 @@ GNNS = ("gcn", "gin")
 JOINS = ("last", "cat", "sum")
 
 
-def _option(default: Any, text: str) -> Any:
-    return field(default=default, metadata={"help": text})
-
-
 @dataclass(frozen=True)
 class GraphTransConfig(ModelConfig):
     """Options of :class:`GraphTrans`; the defaults give half a million parameters on ZINC."""
 
-    layers: int = _option(3, "transformer layers")
-    width: int = _option(128, "channels of the transformer")
-    heads: int = _option(4, "attention heads")
-    inner: int = _option(256, "width inside the feed-forward block")
-    dropout: float = _option(0.1, "in the transformer layers and on the attention weights")
-    norm_input: bool = _option(True, "layer norm before the first transformer layer")
-    max_nodes: int = _option(1000, "graph tasks: the transformer sees at most this many last nodes")
-    gnn: str = _option("gcn", "convolution: gcn or gin")
-    gnn_layers: int = _option(4, "convolutions")
-    gnn_width: int = _option(128, "channels of the message-passing network")
-    gnn_dropout: float = _option(0.1, "after each convolution")
-    gnn_residual: bool = _option(False, "residual around each convolution")
-    virtual_node: bool = _option(False, "a node joined to all others of its graph")
-    join: str = _option("last", "what the transformer gets: last, cat (first and last) or sum")
-    reference_quirks: bool = _option(False, "sum: leave out the last layer, as the reference does")
+    layers: int = option(3, "transformer layers")
+    width: int = option(128, "channels of the transformer")
+    heads: int = option(4, "attention heads")
+    inner: int = option(256, "width inside the feed-forward block")
+    dropout: float = option(0.1, "in the transformer layers and on the attention weights")
+    norm_input: bool = option(True, "layer norm before the first transformer layer")
+    max_nodes: int = option(1000, "graph tasks: the transformer sees at most this many last nodes")
+    gnn: str = option("gcn", "convolution: gcn or gin")
+    gnn_layers: int = option(4, "convolutions")
+    gnn_width: int = option(128, "channels of the message-passing network")
+    gnn_dropout: float = option(0.1, "after each convolution")
+    gnn_residual: bool = option(False, "residual around each convolution")
+    virtual_node: bool = option(False, "a node joined to all others of its graph")
+    join: str = option("last", "what the transformer gets: last, cat (first and last) or sum")
+    reference_quirks: bool = option(False, "sum: leave out the last layer, as the reference does")
 
 
 class NormGINE(nn.Module):

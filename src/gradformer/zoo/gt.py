@@ -17,14 +17,14 @@ zero message; the reference gives NaN for it in the variant without edge feature
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor, nn
 
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
-from gradformer.model.base import GraphModel, ModelConfig, Needs, register
+from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder
 from gradformer.model.heads import Head
 from gradformer.zoo.clamped import (
@@ -34,7 +34,7 @@ from gradformer.zoo.clamped import (
     clamped_weights,
     weighted_sums,
 )
-from gradformer.zoo.pairs import complete_edges
+from gradformer.zoo.complete_graph import complete_edges
 
 
 @dataclass(frozen=True)
@@ -43,17 +43,17 @@ class GTConfig(ModelConfig):
     ``width`` 80, ``edge_features`` off and 2 and 10 eigenvectors (0.52 million) there.
     """
 
-    layers: int = field(default=10, metadata={"help": "number of layers"})
-    width: int = field(default=64, metadata={"help": "channels of a node"})
-    heads: int = field(default=8, metadata={"help": "attention heads"})
-    lap: int = field(default=8, metadata={"help": "Laplacian eigenvectors added to the input"})
-    flip_signs: bool = field(default=True, metadata={"help": "random signs of eigenvectors"})
-    edge_features: bool = field(default=True, metadata={"help": "let edges take part"})
-    full_graph: bool = field(default=False, metadata={"help": "attend to all nodes of the graph"})
-    layer_norm: bool = field(default=False, metadata={"help": "layer norm in every block"})
-    batch_norm: bool = field(default=True, metadata={"help": "batch norm in every block"})
-    dropout: float = field(default=0.0, metadata={"help": "dropout in every block"})
-    pool: str = field(default="mean", metadata={"help": "add, mean or max of the nodes"})
+    layers: int = option(10, "number of layers")
+    width: int = option(64, "channels of a node")
+    heads: int = option(8, "attention heads")
+    lap: int = option(8, "Laplacian eigenvectors added to the input")
+    flip_signs: bool = option(True, "random signs of eigenvectors")
+    edge_features: bool = option(True, "let edges take part")
+    full_graph: bool = option(False, "attend to all nodes of the graph")
+    layer_norm: bool = option(False, "layer norm in every block")
+    batch_norm: bool = option(True, "batch norm in every block")
+    dropout: float = option(0.0, "dropout in every block")
+    pool: str = option("mean", "add, mean or max of the nodes")
 
     def needs(self) -> Needs:
         return Needs(index=None, lap=self.lap)
@@ -128,10 +128,3 @@ class GT(GraphModel):
         for layer in self.layers:
             h, e = layer(h, e, batch)
         return h
-
-    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        return self.head.embed(states, batch)
-
-    def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        y: Tensor = self.head(states, batch)
-        return y

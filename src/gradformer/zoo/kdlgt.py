@@ -24,7 +24,7 @@ What is our reading, that is all of the following:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ from torch import Tensor, nn
 from gradformer.errors import choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
-from gradformer.model.base import GraphModel, ModelConfig, Needs, register
+from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder
 from gradformer.model.heads import Head
 from gradformer.model.layer import FeedForward
@@ -51,18 +51,18 @@ POSITIONS = ("product", "anchors", "none")
 class KDLGTConfig(ModelConfig):
     """Half a million parameters on ZINC."""
 
-    layers: int = field(default=7, metadata={"help": "number of layers"})
-    width: int = field(default=64, metadata={"help": "channels of a node"})
-    heads: int = field(default=4, metadata={"help": "attention heads"})
-    features: int = field(default=64, metadata={"help": "random features of a head"})
-    positions: str = field(default="product", metadata={"help": "product, anchors or none"})
-    hops: int = field(default=2, metadata={"help": "convolutions before query and key"})
-    position_width: int = field(default=4, metadata={"help": "product: channels for each head"})
-    anchors: int = field(default=8, metadata={"help": "anchors of a graph"})
-    levels: int = field(default=32, metadata={"help": "anchors: distances told apart"})
-    rwse: int = field(default=20, metadata={"help": "steps of the random-walk encoding"})
-    dropout: float = field(default=0.0, metadata={"help": "dropout on all branches"})
-    pool: str = field(default="add", metadata={"help": "add, mean or max of the nodes"})
+    layers: int = option(7, "number of layers")
+    width: int = option(64, "channels of a node")
+    heads: int = option(4, "attention heads")
+    features: int = option(64, "random features of a head")
+    positions: str = option("product", "product, anchors or none")
+    hops: int = option(2, "convolutions before query and key")
+    position_width: int = option(4, "product: channels for each head")
+    anchors: int = option(8, "anchors of a graph")
+    levels: int = option(32, "anchors: distances told apart")
+    rwse: int = option(20, "steps of the random-walk encoding")
+    dropout: float = option(0.0, "dropout on all branches")
+    pool: str = option("add", "add, mean or max of the nodes")
 
     def needs(self) -> Needs:
         anchors = (ANCHORS.request(count=self.anchors),) if self.positions == "anchors" else ()
@@ -202,10 +202,3 @@ class KDLGT(GraphModel):
         for layer in self.layers:
             x = layer(x, e, position, anchors, batch)
         return x
-
-    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        return self.head.embed(states, batch)
-
-    def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        y: Tensor = self.head(states, batch)
-        return y

@@ -2,7 +2,7 @@ r"""LGI-GT: one local convolution and one transformer layer in turn (IJCAI 2023)
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -12,29 +12,24 @@ from gradformer.attention.draws import Site, drop
 from gradformer.errors import ConfigError, choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
-from gradformer.model.base import GraphModel, ModelConfig, Needs, register
+from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder
 from gradformer.model.local import GINE, Local
 from gradformer.model.parts import MLP, BatchNorm, Dropout
 from gradformer.model.segments import (
     from_source,
     from_target,
-    pool,
     softmax_to_target,
     sum_to_target,
 )
 from gradformer.zoo.convs import EdgeGCN
-from gradformer.zoo.postnorm import PostNormLayer, attend_over
+from gradformer.zoo.postnorm import PostNormLayer, attend_over, rows_to_read
 from gradformer.zoo.tokens import Tokens, add_tokens
 
 CONVS = ("gin", "gcn", "eela")
 MIDDLES = ("residual", "mlp", "none")
 SKIPS = ("none", "long", "short")
 POOLS = ("add", "mean", "cls")
-
-
-def _option(default: Any, text: str) -> Any:
-    return field(default=default, metadata={"help": text})
 
 
 @dataclass(frozen=True)
@@ -47,24 +42,24 @@ class LGIGTConfig(ModelConfig):
     none, pool cls, norm layer, no encoding.
     """
 
-    layers: int = _option(10, "number of blocks")
-    width: int = _option(64, "channels of a node")
-    heads: int = _option(4, "attention heads")
-    inner: int = _option(2, "width inside the feed-forward block, in multiples of the width")
-    conv: str = _option("gin", "local convolution: gin, gcn or eela")
-    middle: str = _option("residual", "between convolution and attention: residual, mlp or none")
-    skip: str = _option("short", "skip connection between blocks: none, long or short")
-    norm: str = _option("batch", "norm of the transformer layers: batch or layer")
-    conv_dropout: float = _option(0.0, "after the convolution's feed-forward (eela) and in mlp")
-    conv_attention_dropout: float = _option(0.0, "on the convolution's attention weights (eela)")
-    dropout: float = _option(0.0, "in the transformer layers")
-    attention_dropout: float = _option(0.5, "on the attention weights")
-    pe: str = _option("rwse", "positional encoding: rwse, lap or none")
-    pe_steps: int = _option(20, "length of the raw encoding")
-    pe_width: int = _option(28, "channels of the encoding")
-    pool: str = _option("add", "graph readout: add, mean or cls")
-    head_layers: int = _option(3, "linear layers of the head")
-    head_inner: int = _option(8, "width inside the head, in multiples of the width")
+    layers: int = option(10, "number of blocks")
+    width: int = option(64, "channels of a node")
+    heads: int = option(4, "attention heads")
+    inner: int = option(2, "width inside the feed-forward block, in multiples of the width")
+    conv: str = option("gin", "local convolution: gin, gcn or eela")
+    middle: str = option("residual", "between convolution and attention: residual, mlp or none")
+    skip: str = option("short", "skip connection between blocks: none, long or short")
+    norm: str = option("batch", "norm of the transformer layers: batch or layer")
+    conv_dropout: float = option(0.0, "after the convolution's feed-forward (eela) and in mlp")
+    conv_attention_dropout: float = option(0.0, "on the convolution's attention weights (eela)")
+    dropout: float = option(0.0, "in the transformer layers")
+    attention_dropout: float = option(0.5, "on the attention weights")
+    pe: str = option("rwse", "positional encoding: rwse, lap or none")
+    pe_steps: int = option(20, "length of the raw encoding")
+    pe_width: int = option(28, "channels of the encoding")
+    pool: str = option("add", "graph readout: add, mean or cls")
+    head_layers: int = option(3, "linear layers of the head")
+    head_inner: int = option(8, "width inside the head, in multiples of the width")
 
     def needs(self) -> Needs:
         return Needs(
@@ -246,11 +241,7 @@ class LGIGT(GraphModel):
         return state.total if state.token is None else torch.cat([state.total, state.token])
 
     def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        if self.schema.level == "node":
-            return states
-        if self.token is not None:
-            return states[batch.num_nodes :]
-        return pool(states, batch.layout.node_ptr, self.config.pool)
+        return rows_to_read(states, batch, self.schema.level, self.config.pool)
 
     def readout(self, states: Tensor, batch: Batch) -> Tensor:
         y: Tensor = self.head(self.embedding(states, batch))

@@ -10,7 +10,7 @@ nodes, an MLP. Edge features are not used.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
-from gradformer.model.base import GraphModel, ModelConfig
+from gradformer.model.base import GraphModel, ModelConfig, option
 from gradformer.model.encoders import FeatureEncoder
 from gradformer.model.heads import Head
 from gradformer.model.parts import BatchNorm, Dropout
@@ -28,10 +28,10 @@ from gradformer.model.parts import BatchNorm, Dropout
 class StackConfig(ModelConfig):
     """What the three have in common."""
 
-    layers: int = field(default=16, metadata={"help": "number of layers"})
-    last_width: int = field(default=0, metadata={"help": "channels after the last layer; 0: width"})
-    dropout: float = field(default=0.0, metadata={"help": "dropout after every layer"})
-    pool: str = field(default="mean", metadata={"help": "add, mean or max of the nodes"})
+    layers: int = option(16, "number of layers")
+    last_width: int = option(0, "channels after the last layer; 0: width")
+    dropout: float = option(0.0, "dropout after every layer")
+    pool: str = option("mean", "add, mean or max of the nodes")
 
 
 class StackLayer(nn.Module):
@@ -83,10 +83,3 @@ class ConvolutionStack(GraphModel):
         for layer in self.layers:
             h = layer(h, batch)
         return h
-
-    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        return self.head.embed(states, batch)
-
-    def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        y: Tensor = self.head(states, batch)
-        return y

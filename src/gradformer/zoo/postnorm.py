@@ -12,6 +12,7 @@ from gradformer.errors import choice
 from gradformer.graphs.batch import Batch
 from gradformer.model.layer import Attention, FeedForward
 from gradformer.model.parts import BatchNorm, Dropout
+from gradformer.model.segments import pool
 
 PLAIN = Tables(mul=None, add=None)
 NORMS = ("batch", "layer")
@@ -37,6 +38,16 @@ def attend_over(batch: Batch, layout: Layout) -> Batch:
     distance = torch.zeros(layout.largest**2, dtype=torch.uint8, device=layout.device)
     layout = replace(layout, pair_ptr=torch.zeros_like(layout.pair_ptr))
     return replace(batch, layout=layout, distance=distance)
+
+
+def rows_to_read(states: Tensor, batch: Batch, level: str, how: str) -> Tensor:
+    """What a head reads of states [nodes, c], or [nodes + graphs, c] with the tokens at the end:
+    the nodes, the tokens (``how`` is cls), or the nodes of each graph pooled."""
+    if level == "node":
+        return states
+    if how == "cls":
+        return states[batch.num_nodes :]
+    return pool(states, batch.layout.node_ptr, how)
 
 
 class PostNormLayer(nn.Module):

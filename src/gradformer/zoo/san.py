@@ -25,7 +25,7 @@ ZINC and the SBM data but does not apply them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -33,7 +33,7 @@ from torch import Tensor, nn
 
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
-from gradformer.model.base import GraphModel, ModelConfig, Needs, register
+from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, SignFlip
 from gradformer.model.heads import Head
 from gradformer.model.parts import Dropout
@@ -44,30 +44,30 @@ from gradformer.zoo.clamped import (
     clamped_weights,
     weighted_sums,
 )
+from gradformer.zoo.complete_graph import complete_edges, unlinked
 from gradformer.zoo.eigenpairs import NORMALISED, real_slots
-from gradformer.zoo.pairs import complete_edges, unlinked
 
 
 @dataclass(frozen=True)
 class SANConfig(ModelConfig):
     """Half a million parameters on ZINC."""
 
-    layers: int = field(default=6, metadata={"help": "number of layers"})
-    width: int = field(default=64, metadata={"help": "channels of a node"})
-    heads: int = field(default=8, metadata={"help": "attention heads"})
-    gamma: float = field(default=1e-5, metadata={"help": "weight of pairs that no edge joins"})
-    full_graph: bool = field(default=True, metadata={"help": "attend to all nodes of the graph"})
-    eigenpairs: int = field(default=10, metadata={"help": "eigenpairs that a node reads"})
-    lpe_width: int = field(default=16, metadata={"help": "channels of the learned encoding"})
-    lpe_heads: int = field(default=4, metadata={"help": "heads over the eigenpairs"})
-    lpe_layers: int = field(default=3, metadata={"help": "layers over the eigenpairs"})
-    lpe_inner: int = field(default=2048, metadata={"help": "inner width over the eigenpairs"})
-    lpe_dropout: float = field(default=0.1, metadata={"help": "dropout over the eigenpairs"})
-    flip_signs: bool = field(default=True, metadata={"help": "random signs of eigenvectors"})
-    layer_norm: bool = field(default=False, metadata={"help": "layer norm in every block"})
-    batch_norm: bool = field(default=True, metadata={"help": "batch norm in every block"})
-    dropout: float = field(default=0.0, metadata={"help": "dropout in every block"})
-    pool: str = field(default="mean", metadata={"help": "add, mean or max of the nodes"})
+    layers: int = option(6, "number of layers")
+    width: int = option(64, "channels of a node")
+    heads: int = option(8, "attention heads")
+    gamma: float = option(1e-5, "weight of pairs that no edge joins")
+    full_graph: bool = option(True, "attend to all nodes of the graph")
+    eigenpairs: int = option(10, "eigenpairs that a node reads")
+    lpe_width: int = option(16, "channels of the learned encoding")
+    lpe_heads: int = option(4, "heads over the eigenpairs")
+    lpe_layers: int = option(3, "layers over the eigenpairs")
+    lpe_inner: int = option(2048, "inner width over the eigenpairs")
+    lpe_dropout: float = option(0.1, "dropout over the eigenpairs")
+    flip_signs: bool = option(True, "random signs of eigenvectors")
+    layer_norm: bool = option(False, "layer norm in every block")
+    batch_norm: bool = option(True, "batch norm in every block")
+    dropout: float = option(0.0, "dropout in every block")
+    pool: str = option("mean", "add, mean or max of the nodes")
 
     def needs(self) -> Needs:
         return Needs(index=None, extras=(NORMALISED.request(count=self.eigenpairs),))
@@ -207,10 +207,3 @@ class SAN(GraphModel):
         for layer in self.layers:
             h = layer(h, e, self.other, batch, others)
         return h
-
-    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        return self.head.embed(states, batch)
-
-    def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        y: Tensor = self.head(states, batch)
-        return y

@@ -2,7 +2,7 @@ r"""SAT: a transformer whose queries and keys come from each node's neighbourhoo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,15 +11,15 @@ from torch import Tensor, nn
 from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
-from gradformer.model.base import GraphModel, ModelConfig, Needs, register
+from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder
 from gradformer.model.layer import Attention, FeedForward
 from gradformer.model.local import GCN, GIN, GINE
 from gradformer.model.parts import MLP, BatchNorm, Dropout
-from gradformer.model.segments import from_source, in_degree, out_degree, pool, sum_to_target
+from gradformer.model.segments import from_source, in_degree, out_degree, sum_to_target
 from gradformer.structure.codebook import UNREACHABLE
 from gradformer.zoo.convs import PNA, EdgeGCN, GraphConv
-from gradformer.zoo.postnorm import PLAIN, attend_over, make_norm
+from gradformer.zoo.postnorm import PLAIN, attend_over, make_norm, rows_to_read
 from gradformer.zoo.subgraphs import Subgraphs, neighbourhoods
 from gradformer.zoo.tokens import Tokens, add_tokens
 
@@ -37,10 +37,6 @@ EXTRACTORS = ("subtree", "subgraph")
 POOLS = ("mean", "add", "cls")
 
 
-def _option(default: Any, text: str) -> Any:
-    return field(default=default, metadata={"help": text})
-
-
 @dataclass(frozen=True)
 class SATConfig(ModelConfig):
     """Options of :class:`SAT`; the defaults are the paper's for ZINC (525 thousand parameters).
@@ -48,22 +44,22 @@ class SATConfig(ModelConfig):
     With ``pe_steps=3`` they have 494 thousand on PATTERN and CLUSTER.
     """
 
-    layers: int = _option(6, "number of layers")
-    width: int = _option(64, "channels of a node")
-    heads: int = _option(8, "attention heads")
-    inner: int = _option(128, "width inside the feed-forward block")
-    extractor: str = _option("subtree", "where queries and keys come from: subtree or subgraph")
-    hops: int = _option(3, "k: layers of the extractor, and radius of a subgraph")
-    gnn: str = _option("pna2", "convolution of the extractor: " + ", ".join(GNNS))
-    edge_width: int = _option(32, "channels of an edge; 0 leaves edge features out")
-    norm: str = _option("batch", "batch or layer")
-    pre_norm: bool = _option(False, "normalise before attention and feed-forward, not after")
-    degree_scaling: bool = _option(True, "scale the attention by 1/√(1 + degree); not with cls")
-    dropout: float = _option(0.2, "on attention weights, attention and feed-forward")
-    pe: str = _option("rwse", "positional encoding added to the features: rwse, lap or none")
-    pe_steps: int = _option(20, "length of the encoding")
-    pool: str = _option("mean", "graph readout: mean, add or cls")
-    mean_log_degree: float = _option(1.1, "pna: mean of log(degree + 1) over the training nodes")
+    layers: int = option(6, "number of layers")
+    width: int = option(64, "channels of a node")
+    heads: int = option(8, "attention heads")
+    inner: int = option(128, "width inside the feed-forward block")
+    extractor: str = option("subtree", "where queries and keys come from: subtree or subgraph")
+    hops: int = option(3, "k: layers of the extractor, and radius of a subgraph")
+    gnn: str = option("pna2", "convolution of the extractor: " + ", ".join(GNNS))
+    edge_width: int = option(32, "channels of an edge; 0 leaves edge features out")
+    norm: str = option("batch", "batch or layer")
+    pre_norm: bool = option(False, "normalise before attention and feed-forward, not after")
+    degree_scaling: bool = option(True, "scale the attention by 1/√(1 + degree); not with cls")
+    dropout: float = option(0.2, "on attention weights, attention and feed-forward")
+    pe: str = option("rwse", "positional encoding added to the features: rwse, lap or none")
+    pe_steps: int = option(20, "length of the encoding")
+    pool: str = option("mean", "graph readout: mean, add or cls")
+    mean_log_degree: float = option(1.1, "pna: mean of log(degree + 1) over the training nodes")
 
     def needs(self) -> Needs:
         return Needs(
@@ -253,11 +249,7 @@ class SAT(GraphModel):
         return neighbourhoods(layout, edges, distance, self.config.hops)
 
     def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        if self.schema.level == "node":
-            return states
-        if self.token is not None:
-            return states[batch.num_nodes :]
-        return pool(states, batch.layout.node_ptr, self.config.pool)
+        return rows_to_read(states, batch, self.schema.level, self.config.pool)
 
     def readout(self, states: Tensor, batch: Batch) -> Tensor:
         y: Tensor = self.head(self.embedding(states, batch))
