@@ -90,7 +90,7 @@ def test_gradients_in_pieces(device: str) -> None:
             y, _ = encode_nodes(*modules, batch)  # type: ignore[arg-type]
         grads = torch.autograd.grad(y.square().sum(), weights.parameters, allow_unused=True)
         weights.set_grad(grads, pieces)
-    assert sum(grad is None for grad in grads) == 3  # a table, W and b
+    assert all(grad is None for grad in grads)
     found = list(weights.views(weights.grad).values())
     same([found, list(expected)])
 

@@ -1,20 +1,28 @@
-"""Batch norm with a residual before it and a ReLU after it, in two Triton kernels each way.
+"""Batch norm with dropout and residual before it, ReLU, dropout and a sum after it, in kernels.
 
-The plain version beside it is :class:`gradformer.model.parts.BatchNorm`. Saved for the backward
-pass: the sum that was normalised, and three numbers for each channel.
+One kernel each way for up to some thousand rows, two for more; so also for the sum of two norms.
+The plain versions are :class:`~gradformer.model.parts.BatchNorm` and
+:func:`~gradformer.model.parts.norm_pair`. Saved for the backward pass: what entered, and three
+numbers for each channel.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
+from gradformer.attention.draws import threshold
 from gradformer.attention.layout import Rows
-from gradformer.errors import ConfigError
+from gradformer.model.once import Gradients, once
+from gradformer.model.pieces import Claim, claim
 
+if TYPE_CHECKING:
+    from gradformer.model.parts import Draw
+
+MOST_WHOLE_ROWS = 4096  # up to which a program holds all rows of some channels
 MOST_CHUNKS = 128  # every program of the second kernel reads the sums of all chunks
 
 
@@ -22,20 +30,35 @@ MOST_CHUNKS = 128  # every program of the second kernel reads the sums of all ch
 class Grid:
     """How rows and channels are shared out: it follows from the shape alone, never from timing."""
 
-    shape: tuple[int, int]
+    shape: tuple[int, ...]
     chunk: int
     blocks: dict[str, int]
 
     @classmethod
     def of(cls, rows: int, channels: int) -> Grid:
-        block_c = min(32, max(4, 1 << (channels - 1).bit_length()))
+        wide = 1 << (channels - 1).bit_length()
+        if rows <= MOST_WHOLE_ROWS:
+            block_r = max(16, 1 << (rows - 1).bit_length())
+            block_c = min(8 if block_r <= 2048 else 4, wide)
+            warps = min(max(block_r * block_c // 1024, 1), 16)
+            return cls(
+                (-(-channels // block_c),),
+                rows,
+                {"C": channels, "BLOCK_R": block_r, "BLOCK_C": block_c, "num_warps": warps},
+            )
+        block_c = min(32, max(4, wide))
         large = rows * block_c > MOST_CHUNKS * 1024
         block_r = (4096 if large else 1024) // block_c
         chunk = -(-rows // (MOST_CHUNKS * block_r)) * block_r
-        shape = (-(-rows // chunk), -(-channels // block_c))
         return cls(
-            shape, chunk, {"BLOCK_R": block_r, "BLOCK_C": block_c, "num_warps": 8 if large else 4}
+            (-(-rows // chunk), -(-channels // block_c)),
+            chunk,
+            {"C": channels, "BLOCK_R": block_r, "BLOCK_C": block_c, "num_warps": 8 if large else 4},
         )
+
+    @property
+    def whole(self) -> bool:
+        return len(self.shape) == 1
 
     @property
     def merging(self) -> dict[str, int]:
@@ -43,82 +66,168 @@ class Grid:
         return {"BLOCK_P": max(16, 1 << (self.shape[0] - 1).bit_length())}
 
 
-def _bytes(mask: Tensor | None, x: Tensor) -> Tensor:
-    """The mask as bytes; ``x`` stands in for an absent one."""
-    return x if mask is None else mask.contiguous().view(torch.uint8)
+@dataclass(frozen=True)
+class Norms:
+    """One norm or two whose sum is wanted, and what stands around them.
+
+    Attributes:
+        norms: of the one or two inputs x.
+        before: the dropout of each input.
+        adds: whether the residual is added to each.
+        relu, after: what follows the norm.
+        room: where gradients of weights and biases go in pieces.
+    """
+
+    norms: tuple[nn.BatchNorm1d, ...]
+    before: tuple[Draw | None, ...]
+    adds: tuple[bool, ...]
+    rows: Rows
+    relu: bool = False
+    after: Draw | None = None
+    room: Claim | None = None
+
+    @property
+    def pair(self) -> bool:
+        return len(self.norms) == 2
+
+    @property
+    def draws(self) -> tuple[Draw | None, Draw | None, Draw | None]:
+        return self.before[0], self.before[-1], self.after
+
+    def seeds(self, dummy: Tensor) -> list[Tensor]:
+        return [dummy if draw is None else draw.seed for draw in self.draws]
+
+    @property
+    def numbers(self) -> list[float]:
+        """Factor and threshold of each dropout."""
+        shares = [0.0 if draw is None else draw.p for draw in self.draws]
+        return [number for p in shares for number in (1.0 / (1.0 - p), threshold(p))]
+
+    @property
+    def entering(self) -> dict[str, bool]:
+        return {
+            "MASK": self.rows.mask is not None,
+            "PAIR": self.pair,
+            "DROP1": self.before[0] is not None,
+            "DROP2": self.pair and self.before[-1] is not None,
+            "ADD1": self.adds[0],
+            "ADD2": self.pair and self.adds[-1],
+        }
+
+    @property
+    def leaving(self) -> dict[str, bool]:
+        return {"RELU": self.relu, "AFTER": self.after is not None}
+
+    def where(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Mask as bytes (``x`` if there is none), and what keys the draws of each row."""
+        mask = self.rows.mask
+        real = x if mask is None else mask.contiguous().view(torch.uint8)
+        return real, self.rows.graph_id, self.rows.index
 
 
 class _Norm(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, add: Tensor | None, weight: Tensor, bias: Tensor,
-        norm: nn.BatchNorm1d, mask: Tensor | None, relu: bool,
+        ctx: Any, around: Norms, x1: Tensor, x2: Tensor | None, add: Tensor | None,
+        plus: Tensor | None, *parameters: Tensor,
     ) -> Tensor:  # fmt: skip
-        from gradformer.model.part_kernels import normalise_kernel, statistics_kernel
+        from gradformer.model.norm_kernels import normalise_kernel, statistics_kernel, whole_kernel
 
-        x, has_add, has_mask = x.contiguous(), add is not None, mask is not None
-        add = x if add is None else add.contiguous()
-        rows, channels = x.shape
-        grid = Grid.of(rows, channels)
-        y = x.new_empty(x.shape, dtype=torch.promote_types(x.dtype, add.dtype))
-        z = torch.empty_like(y) if has_add else x
-        stats = weight.new_empty(3, channels)
-        partial = weight.new_empty(grid.shape[0], 2 * channels + 1)
-        real = _bytes(mask, x)
-        size = (rows, grid.chunk, channels)
-        if norm.training:
+        x1 = x1.contiguous()
+        x2, add, plus = (None if t is None else t.contiguous() for t in (x2, add, plus))
+        ctx.save_for_backward(x1, x2, add, *parameters)
+        ctx.around, ctx.plus = around, plus is not None
+        norm, training = around.norms[0], around.norms[0].training
+        kind = x1.dtype
+        for other in (x2, add, plus):
+            kind = kind if other is None else torch.promote_types(kind, other.dtype)
+        y = torch.empty_like(x1, dtype=kind)
+        flags = {"PLUS": plus is not None, "TRAINING": training, **around.leaving}
+        entered = (x1, x1 if x2 is None else x2, x1 if add is None else add)
+        learned = [t for n in (around.norms[0], around.norms[-1])
+                   for t in (n.weight, n.bias, n.running_mean, n.running_var)]  # fmt: skip
+        where, seeds = around.where(x1), around.seeds(x1)
+        grid = Grid.of(*x1.shape)
+        channels = x1.shape[1]
+        ctx.stats = norm.weight.new_empty(len(around.norms), 3, channels)
+        out = (x1 if plus is None else plus, y)
+        settings = (norm.momentum or 0.0, norm.eps, *around.numbers)
+        if grid.whole:
+            whole_kernel[grid.shape](
+                *entered, *out, *where, *learned, *seeds, ctx.stats, len(x1), *settings,
+                **flags, **around.entering, **grid.blocks,
+            )  # fmt: skip
+            return y
+        partial = ctx.stats.new_empty(len(around.norms), grid.shape[0], 3, channels)
+        if training:
             statistics_kernel[grid.shape](
-                x, add, z, real, partial, *size, HAS_ADD=has_add, HAS_MASK=has_mask, **grid.blocks
-            )
-            x = z
+                *entered, *where, *seeds[:2], partial, len(x1), grid.chunk,
+                *around.numbers[:4], **around.entering, **grid.blocks,
+            )  # fmt: skip
         normalise_kernel[grid.shape](
-            x, add, z, y, real, weight, bias, norm.running_mean, norm.running_var,
-            partial, stats, *size, norm.momentum or 0.0, norm.eps,
-            TRAINING=norm.training, HAS_ADD=has_add and not norm.training, HAS_MASK=has_mask,
-            RELU=relu, **grid.blocks, **grid.merging,
+            *entered, *out, *where, *learned, *seeds, partial, ctx.stats, len(x1), grid.chunk,
+            *settings, **flags, **around.entering, **grid.blocks, **grid.merging,
         )  # fmt: skip
-        ctx.save_for_backward(z, weight, bias, stats, mask)
-        ctx.relu, ctx.has_add = relu, has_add
         return y
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        dz, dparameters = _NormGradient.apply(grad, *ctx.saved_tensors, ctx.relu)
-        return dz, dz if ctx.has_add else None, *dparameters.unbind(), None, None, None
+    @once("batch norm")
+    def backward(ctx: Any, grad: Tensor) -> Gradients:
+        from gradformer.model.norm_kernels import (
+            gradient_sums_kernel,
+            input_gradient_kernel,
+            whole_gradient_kernel,
+        )
 
-
-class _NormGradient(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, grad: Tensor, z: Tensor, weight: Tensor, bias: Tensor, stats: Tensor,
-        mask: Tensor | None, relu: bool,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        from gradformer.model.part_kernels import gradient_sums_kernel, input_gradient_kernel
-
-        rows, channels = z.shape
+        x1, x2, add, *parameters = ctx.saved_tensors
+        around, grad = ctx.around, grad.contiguous()
+        flags = {**around.entering, **around.leaving}
+        dx1, dx2 = torch.empty_like(x1), x1 if x2 is None else torch.empty_like(x2)
+        apart = add is not None and (flags["DROP1"] or flags["ADD2"] or add.dtype != x1.dtype)
+        dadd = torch.empty_like(add) if apart else dx1
+        (rows, channels), stats = x1.shape, ctx.stats
+        if around.room is None:
+            rooms = list(stats.new_empty(len(parameters), channels))
+        else:
+            rooms = around.room.open(x1.device)
+        entered = (grad, x1, x1 if x2 is None else x2, x1 if add is None else add)
+        where, seeds = around.where(x1), around.seeds(x1)
+        made = (dx1, dx2, dadd)
+        learned = (*parameters[:2], *parameters[-2:])
+        slopes = (*rooms[:2], *rooms[-2:])
         grid = Grid.of(rows, channels)
-        known = (grad.contiguous(), z, _bytes(mask, z), weight, bias, stats)
-        flags = {"HAS_MASK": mask is not None, "RELU": relu}
-        size = (rows, grid.chunk, channels)
-        partial = weight.new_empty(grid.shape[0], 2 * channels)
-        gradient_sums_kernel[grid.shape](*known, partial, *size, **flags, **grid.blocks)
-        dz, dparameters = torch.empty_like(z), weight.new_empty(2, channels)
-        input_gradient_kernel[grid.shape](
-            *known, partial, dz, dparameters, *size, **flags, **grid.blocks, **grid.merging
+        if grid.whole:
+            whole_gradient_kernel[grid.shape](
+                *entered, *made, *where, *learned, *slopes, *seeds, stats,
+                rows, *around.numbers, DADD=apart, **flags, **grid.blocks,
+            )  # fmt: skip
+        else:
+            partial = stats.new_empty(len(around.norms), grid.shape[0], 2, channels)
+            size = (rows, grid.chunk, *around.numbers)
+            gradient_sums_kernel[grid.shape](
+                *entered, *where, *learned, *seeds, stats, partial, *size, **flags, **grid.blocks
+            )
+            input_gradient_kernel[grid.shape](
+                *entered, *made, *where, *learned, *slopes, *seeds, stats, partial, *size,
+                DADD=apart, **flags, **grid.blocks, **grid.merging,
+            )  # fmt: skip
+        given = rooms if around.room is None else [None] * len(parameters)
+        return (
+            None,
+            dx1,
+            None if x2 is None else dx2,
+            None if add is None else dadd,
+            grad if ctx.plus else None,
+            *given,
         )
-        return dz, dparameters
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> None:
-        raise ConfigError(
-            "the fused batch norm has no second derivative; use the reference engine for it: "
-            "with gradformer.use_engine('reference'): …"
-        )
 
 
-def fused_batch_norm(
-    x: Tensor, add: Tensor | None, relu: bool, norm: nn.BatchNorm1d, rows: Rows
+def fused_norms(
+    xs: tuple[Tensor, ...], add: Tensor | None, plus: Tensor | None, around: Norms
 ) -> Tensor:
-    """[ReLU] of the batch norm of x [+ add] [rows, c] over the real rows; padded rows give zero."""
-    y: Tensor = _Norm.apply(x, add, norm.weight, norm.bias, norm, rows.mask, relu)
+    """One norm, or the sum of two, of inputs [rows, c]; padded rows give zero (or ``plus``)."""
+    parameters = [p for norm in around.norms for p in (norm.weight, norm.bias)]
+    around = replace(around, room=claim(1, *parameters))
+    second = xs[1] if around.pair else None
+    y: Tensor = _Norm.apply(around, xs[0], second, add, plus, *parameters)
     return y

@@ -2,6 +2,9 @@ r"""One Gradformer layer: message passing beside decayed attention, then a feed-
 
 from __future__ import annotations
 
+from typing import Any
+
+import torch
 from torch import Tensor, nn
 
 from gradformer.attention import Tables, decay_attention
@@ -9,9 +12,27 @@ from gradformer.attention.draws import Site, share
 from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.batch import Batch
 from gradformer.model.local import GatedGCN
-from gradformer.model.parts import BatchNorm, Dropout, DropPath, linear
+from gradformer.model.parts import BatchNorm, Branch, Dropout, DropPath, linear, norm_pair
 
 Projected = tuple[Tensor, Tensor, Tensor]
+
+
+class _Split(torch.autograd.Function):
+    """Thirds of [nodes, 3 · heads, d]; gradients that lie side by side are not copied together."""
+
+    @staticmethod
+    def forward(ctx: Any, joint: Tensor) -> tuple[Tensor, ...]:
+        return joint.chunk(3, dim=1)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:  # type: ignore[override]
+        joint = grads[0]._base
+        if joint is not None and all(grad._base is joint for grad in grads):
+            found = [(grad.shape, grad.stride(), grad.storage_offset()) for grad in grads]
+            thirds = joint.chunk(3, dim=1)
+            if found == [(part.shape, part.stride(), part.storage_offset()) for part in thirds]:
+                return joint
+        return torch.cat(grads, dim=1)
 
 
 class Attention(Site):
@@ -41,8 +62,8 @@ class Attention(Site):
         return self._attend(self._heads(joint), tables, batch), x
 
     def _heads(self, joint: Tensor) -> Projected:
-        q, k, v = joint.view(joint.shape[0], 3, self.heads, -1).unbind(1)
-        return q, k, v
+        found: Projected = _Split.apply(joint.view(joint.shape[0], 3 * self.heads, -1))
+        return found
 
     def _attend(
         self, projected: Projected, tables: Tables, batch: Batch, bias: Tensor | None = None
@@ -76,8 +97,13 @@ class FeedForward(nn.Module):
         self.inner_dropout, self.dropout = Dropout(dropout), Dropout(dropout)
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
-        y = self.inner_dropout(linear(x, self.first, relu=True), batch.nodes, batch.seeds)
-        return self.dropout(linear(y, self.second), batch.nodes, batch.seeds)
+        return self.dropout(self.pass_on(x, batch)[0], batch.nodes, batch.seeds)
+
+    def pass_on(self, x: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        """What enters the last dropout, and x: see :func:`linear`."""
+        draw = self.inner_dropout.draw(batch.nodes, batch.seeds)
+        y, x = linear(x, self.first, relu=True, draw=draw, pass_on=True)
+        return linear(y, self.second), x
 
 
 class GradformerLayer(nn.Module):
@@ -133,14 +159,19 @@ class GradformerLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None]:
         nodes, seeds = batch.nodes, batch.seeds
         y, x = self.attention.pass_on(x, tables, batch)
-        y = self.attention_out_dropout(y, nodes, seeds)
-        y = self.attention_norm(self.attention_path(y, nodes, seeds), nodes, add=x)
-        if self.local is not None and self.local_norm is not None:
+        y = self.attention_path(y, nodes, seeds)
+        attention = Branch(self.attention_norm, y, self.attention_out_dropout)
+        if self.local is None or self.local_norm is None:
+            norm, y, dropout, _ = attention
+            s = norm(y, nodes, seeds, before=dropout, add=x)
+        else:
             z, e, x = self._messages(x, e, batch, position)
-            z = self.local_path(self.local_dropout(z, nodes, seeds), nodes, seeds)
-            y = y + self.local_norm(z, nodes, add=x if self.add_residual else None)
-        change = self.path(self.feed_forward(y, batch), nodes, seeds)
-        return self.norm(change, nodes, add=y), e
+            z = self.local_path(z, nodes, seeds)
+            local = Branch(self.local_norm, z, self.local_dropout, self.add_residual)
+            s = norm_pair(attention, local, x, nodes, seeds)
+        change, s = self.feed_forward.pass_on(s, batch)
+        change = self.path(change, nodes, seeds)
+        return self.norm(change, nodes, seeds, before=self.feed_forward.dropout, add=s), e
 
     def _messages(
         self, x: Tensor, e: Tensor | None, batch: Batch, position: Tensor | None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 from numbers import Integral, Real
-from typing import Any, Literal, get_type_hints, overload
+from typing import Any, Literal, NamedTuple, get_type_hints, overload
 
 import torch
 from torch import Tensor, nn
@@ -46,17 +46,23 @@ class BatchNorm(nn.BatchNorm1d):
 
         ``before`` and ``after`` are dropouts, drawn from ``seeds``; kernels do all at once.
         """
-        x = x if before is None else before(x, rows, seeds)
-        alone = not (self.training and is_shared())
-        if alone and runs_kernels(x) and self.weight.dtype == torch.float32:
-            from gradformer.model.fused_norm import fused_batch_norm
+        if self.runs_kernels(x):
+            from gradformer.model.fused_norm import Norms, fused_norms
 
-            y = fused_batch_norm(x, add, relu, self, rows)
-        else:
-            y = self._plain(x if add is None else add + x, rows)
-            y = y.relu() if relu else y
+            x, early = _inside(x, before, rows, seeds)
+            late = None if after is None else after.draw(rows, seeds)
+            around = Norms((self,), (early,), (add is not None,), rows, relu, late)
+            return fused_norms((x,), add, plus, around)
+        x = x if before is None else before(x, rows, seeds)
+        y = self._plain(x if add is None else add + x, rows)
+        y = y.relu() if relu else y
         y = y if after is None else after(y, rows, seeds)
         return y if plus is None else plus + y
+
+    def runs_kernels(self, x: Tensor) -> bool:
+        """Whether kernels take ``x``; their places in it are 32-bit numbers."""
+        alone = not (self.training and is_shared()) and x.numel() < 1 << 31
+        return alone and runs_kernels(x) and self.weight.dtype == torch.float32
 
     def _plain(self, x: Tensor, rows: Rows) -> Tensor:
         if self.training and (rows.mask is not None or is_shared()):
@@ -145,6 +151,42 @@ class DropPath(Dropout):
     """Stochastic depth: the branch is left out for whole graphs at a time."""
 
     whole_graphs = True
+
+
+def _inside(
+    x: Tensor, dropout: Dropout | None, rows: Rows, seeds: Tensor | None
+) -> tuple[Tensor, Draw | None]:
+    """A dropout that a norm's kernel shall draw; stochastic depth is done at once."""
+    draw = None if dropout is None else dropout.draw(rows, seeds)
+    return (draw(x), None) if draw is not None and draw.whole_graphs else (x, draw)
+
+
+class Branch(NamedTuple):
+    """norm(before(x) + add), the last where there is a ``residual``."""
+
+    norm: BatchNorm
+    x: Tensor
+    before: Dropout
+    residual: bool = True
+
+
+def norm_pair(
+    first: Branch, second: Branch, add: Tensor, rows: Rows, seeds: Tensor | None
+) -> Tensor:
+    """The sum of two norms, with the same residual ``add`` [rows, c]; kernels do all at once."""
+    norms = first.norm, second.norm
+    alike = len({(norm.training, norm.momentum, norm.eps) for norm in norms}) == 1
+    if alike and all(branch.norm.runs_kernels(branch.x) for branch in (first, second)):
+        from gradformer.model.fused_norm import Norms, fused_norms
+
+        xs, draws = zip(*(_inside(b.x, b.before, rows, seeds) for b in (first, second)))
+        residuals = (first.residual, second.residual)
+        return fused_norms(xs, add, None, Norms(norms, draws, residuals, rows))
+    y, z = (
+        b.norm(b.x, rows, seeds, before=b.before, add=add if b.residual else None)
+        for b in (first, second)
+    )
+    return y + z
 
 
 @overload

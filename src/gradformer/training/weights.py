@@ -92,19 +92,16 @@ class Weights:
 
         None, and no piece, is the gradient of one that took no part.
         """
-        given = [number for number, grad in enumerate(grads) if grad is not None]
-        views = [self._grads[number] for number in given]
-        if views:
-            torch._foreach_copy_(views, [grads[number] for number in given])
+        given = [(p, view, grad) for p, view, grad in
+                 zip(self.parameters, self._grads, grads) if grad is not None]  # fmt: skip
+        if given:
+            torch._foreach_copy_([view for _, view, _ in given], [grad for _, _, grad in given])
         if pieces is not None and pieces.written:
-            pieces.add_up(self.grad, [self._piece_span(number) for number in given])
-        else:
-            for view in [view for view, grad in zip(self._grads, grads) if grad is None]:
-                view.zero_()
-
-    def _piece_span(self, number: int) -> tuple[int, int]:
-        parameter = self.parameters[number]
-        return self._piece_places[id(parameter)], parameter.numel()
+            spans = [(self._piece_places[id(p)], p.numel()) for p, _, _ in given]
+            pieces.add_up(self.grad, spans)
+            return
+        for view in [view for view, grad in zip(self._grads, grads) if grad is None]:
+            view.zero_()
 
 
 def without_weight_decay(model: nn.Module) -> list[nn.Parameter]:
