@@ -70,7 +70,7 @@ class _Exponential(torch.autograd.Function):
         jacobian = value.new_empty(sets, 1 if raw is None else 2, heads, 256)
         decay_kernel[(sets * heads,)](
             psi, start.contiguous(), start if raw is None else raw.contiguous(), value, jacobian,
-            decay, math.log(decay) if decay > 0.0 else 0.0, slope, heads,
+            float(decay), math.log(decay) if decay > 0.0 else 0.0, float(slope), heads,
             LEARN=raw is not None, LOGIT=logit, ZERO=decay == 0.0, FAR=far,
         )  # fmt: skip
         ctx.save_for_backward(jacobian)

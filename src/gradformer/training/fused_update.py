@@ -119,7 +119,9 @@ class FusedUpdate:
         ema: float,
         device: torch.device,
     ) -> None:
-        self.optimizer, self.schedule, self.clip, self.ema = optimizer, schedule, clip, ema
+        self.optimizer, self.schedule = optimizer, schedule
+        # A whole number in a recipe would be an integer to the kernel.
+        self.clip, self.ema, self.weight_decay = map(float, (clip, ema, optimizer.weight_decay))
         cosine_steps = max(schedule.steps - schedule.warmup, 1)
         self.constants = torch.tensor(
             [schedule.rate, schedule.lowest, schedule.warmup, cosine_steps]
@@ -142,7 +144,7 @@ class FusedUpdate:
         update_kernel[(-(-len(vector) // BLOCK),)](
             vector, grad, adam.mean, adam.square, vector if average is None else average,
             pieces, numbers, programs, len(vector), parameters, adam.decayed,
-            self.clip, adam.weight_decay, 1.0 - first, 1.0 - second, adam.epsilon, CLIP_EPS,
+            self.clip, self.weight_decay, 1.0 - first, 1.0 - second, adam.epsilon, CLIP_EPS,
             PIECES=1 << (programs - 1).bit_length(), CLIP=self.clip > 0.0,
             ADAMW=adam.kind == "adamw", AVERAGE=average is not None, BLOCK=BLOCK,
         )  # fmt: skip
