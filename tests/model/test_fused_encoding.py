@@ -5,10 +5,13 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import Tensor, nn
+from torch_geometric.data import Data
 
 from gradformer.attention import Rows, use_engine
 from gradformer.attention.draws import site_seeds
+from gradformer.errors import InputError
 from gradformer.graphs.batch import Batch
+from gradformer.model.base import create_model
 from gradformer.model.encoders import (
     CategoryEncoder,
     DegreeEncoder,
@@ -116,3 +119,17 @@ def test_signs(device: str) -> None:
             found.append(flip(vectors, rows, seeds))
     assert torch.equal(*found)
     assert not torch.equal(found[0], vectors)
+
+
+def test_a_category_that_the_kernel_would_not_see_is_refused(device: str) -> None:
+    model = create_model("gradformer", toys.toy_schema(), layers=1, width=8, pe="none").to(device)
+    graph = Data(
+        x=torch.tensor([[0], [7]]),
+        edge_index=torch.tensor([[0, 1], [1, 0]]),
+        edge_attr=torch.tensor([[1], [1]]),
+    )
+    with (
+        use_engine("fused"),
+        pytest.raises(InputError, match="x: category 7 in row 1, column 0, expected 0 to 6"),
+    ):
+        model(graph.to(device))
