@@ -49,19 +49,19 @@ class Tiles:
 
 def forward_tiles(dtype: torch.dtype, d: int) -> Tiles:
     if dtype == torch.float32:
-        return Tiles(32, 64, warps=2)
+        return Tiles(32, 32)
     return Tiles(64, 128, registers=168) if d <= 32 else Tiles(64, 64)
 
 
 def query_tiles(dtype: torch.dtype, d: int) -> Tiles:
     if dtype == torch.float32:
-        return Tiles(32, 64, warps=2)
+        return Tiles(32, 32)
     return Tiles(64, 64, registers=168 if d <= 64 else None)
 
 
 def key_tiles(dtype: torch.dtype, d: int) -> Tiles:
     if dtype == torch.float32:
-        return Tiles(32, 64)
+        return Tiles(32, 32)
     return Tiles(64, 64, registers=168 if d <= 32 else None)
 
 
