@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradformer.errors import ConfigError
 from tests.conftest import SHARED
 from tests.golden.check import Verdict, check_file
 
@@ -121,6 +122,83 @@ def test_gatedgcn_without_positions(tmp_path: Path) -> None:
     absent = check_changed("gatedgcn/case_a", tmp_path / "absent", without)
     assert _errors(absent, "out")
     assert _errors(absent, "out") == _errors(zero, "out")
+
+
+def test_gt_without_bond_types_on_the_complete_graph(tmp_path: Path) -> None:
+    # All pairs have type 0 there, so that W·1 + b can take the place of the table's row 0.
+    def change(arrays: Arrays, config: dict[str, Any]) -> None:
+        config["net_params"]["edge_feat"] = False
+        row, grad = (arrays[f"{start}/embedding_e.weight"][0] for start in ("param", "grad"))
+        arrays["param/embedding_e.weight"] = 0.25 * row[:, None]
+        arrays["param/embedding_e.bias"] = 0.75 * row
+        arrays["grad/embedding_e.weight"], arrays["grad/embedding_e.bias"] = grad[:, None], grad
+
+    verdict = check_changed("gt/case_b", tmp_path, change)
+    assert not verdict.problems, verdict.problems[:5]
+
+
+def test_deepgraph_codes_may_reach_into_the_next_column(tmp_path: Path) -> None:
+    def change(arrays: Arrays, config: dict[str, Any]) -> None:
+        arrays["x"] = arrays["x"].copy()
+        used = np.unique(arrays["x"][:, 0]) + 2
+        arrays["x"][:, 0] += 40
+        table = "encoder.graph_encoder.graph_node_feature.atom_encoder.weight"
+        for name in (f"param/{table}", f"grad/{table}"):
+            arrays[name] = arrays[name].copy()
+            arrays[name][used + 40] = arrays[name][used]
+        arrays[f"grad/{table}"][used] = 0.0
+
+    verdict = check_changed("deepgraph/case_b", tmp_path, change)
+    assert not verdict.problems, verdict.problems[:5]
+
+
+def test_egt_with_singular_vectors_that_nothing_maps(tmp_path: Path) -> None:
+    def change(arrays: Arrays, config: dict[str, Any]) -> None:
+        config["hparams"]["svd_encodings"] = 3
+        width = config["hparams"]["node_width"]
+        arrays["param/svd_embed.weight"] = np.zeros((width, 6), np.float32)
+        arrays["param/svd_embed.bias"] = np.zeros(width, np.float32)
+
+    verdict = check_changed("egt/case_a", tmp_path, change)
+    assert not verdict.problems, verdict.problems[:5]
+
+
+def test_sat_with_a_token_and_no_list_of_pairs(tmp_path: Path) -> None:
+    def change(arrays: Arrays, config: dict[str, Any]) -> None:
+        for key in [key for key in arrays if key.startswith(("attn/", "pre/"))]:
+            del arrays[key]
+
+    verdict = check_changed("sat/case_b", tmp_path, change)
+    assert not verdict.problems, verdict.problems[:5]
+
+
+@pytest.mark.parametrize(
+    ("name", "section", "option", "value"),
+    [
+        ("graphtrans/case_a", "args", "transformer_prenorm", True),
+        ("deepgraph/case_a", "args", "reattention", True),
+        ("gt/case_a", "net_params", "residual", False),
+        ("egt/case_a", "hparams", "activation", "gelu"),
+    ],
+)
+def test_refuses_what_is_not_built(
+    name: str, section: str, option: str, value: object, tmp_path: Path
+) -> None:
+    def change(arrays: Arrays, config: dict[str, Any]) -> None:
+        config[section][option] = value
+
+    with pytest.raises(ConfigError, match=f"{option}: {value!r} is not built, only"):
+        check_changed(name, tmp_path, change)
+
+
+def test_names_the_options_that_it_did_not_read(tmp_path: Path) -> None:
+    def change(arrays: Arrays, config: dict[str, Any]) -> None:
+        config["hparams"]["new_idea"] = 3
+        arrays["out"] = arrays["out"] + 1.0
+
+    verdict = check_changed("lgi_gt/case_a", tmp_path, change)
+    assert _errors(verdict, "out")
+    assert "new_idea=3" in verdict.hints[0]
 
 
 def _errors(verdict: Verdict, name: str) -> list[str]:

@@ -109,7 +109,9 @@ def test_anchor_factors_multiply_out():
 def test_anchor_distances_are_hops_to_the_busiest_nodes():
     arrays = toys.toy_graphs(toys.toy_schema())
     graphs = (arrays.node_ptr, arrays.edge_ptr, arrays.edge_index)
-    found, hops = anchor_distances(*graphs, 3), hop_distances(*graphs)
+    seen: list[int] = []
+    found, hops = anchor_distances(*graphs, 3, seen.append), hop_distances(*graphs)
+    assert sum(seen) == len(toys.SIZES)
     start = 0
     for graph, n in enumerate(toys.SIZES):
         square = hops[start : start + n * n].reshape(n, n)

@@ -8,8 +8,8 @@ from torch import Tensor
 from torch.nn.functional import l1_loss
 
 from gradformer.graphs.arrays import Schema
-from gradformer.zoo.gt import GT
 from gradformer.zoo.complete_graph import complete_edges
+from gradformer.zoo.gt import GT
 from tests.golden.case import Case, Ref, Subject
 from tests.golden.mapping import match, places, stored_batch, watch, weighted_cross_entropy
 
