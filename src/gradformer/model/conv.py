@@ -15,7 +15,7 @@ from gradformer.attention.draws import number_sites
 from gradformer.errors import ConfigError, InputError, suggest
 from gradformer.graphs.batch import Batch, batch_distances, check_distance, sort_edges
 from gradformer.model.layer import Attention, FeedForward
-from gradformer.model.parts import BatchNorm, Dropout
+from gradformer.model.parts import BatchNorm, Branch, Dropout, norm_pair
 
 _seen: Any = WeakTensorKeyDictionary()  # edge_index → (its version, batch vector, Batch)
 
@@ -131,12 +131,14 @@ class GradformerConv(nn.Module):
             packed = packed.with_seed(seed, self.sites)
         nodes, seeds = packed.nodes, packed.seeds
         tables = self.decay()[0]
-        y = self.dropout2(self.attention(x, tables, packed), nodes, seeds)
-        y = self.norm2(y, nodes, add=x)
+        y, x = self.attention.pass_on(x, tables, packed)
         if self.conv is not None and self.norm1 is not None:
-            z = self.dropout1(self.conv(x, edge_index, **kwargs), nodes, seeds)
-            y = y + self.norm1(z, nodes, add=x)
-        return self.norm3(self.mlp(y, packed), nodes, add=y)
+            local = Branch(self.norm1, self.conv(x, edge_index, **kwargs), self.dropout1)
+            s = norm_pair(local, Branch(self.norm2, y, self.dropout2), x, nodes, seeds)
+        else:
+            s = self.norm2(y, nodes, seeds, before=self.dropout2, add=x)
+        change, s = self.mlp.pass_on(s, packed)
+        return self.norm3(change, nodes, seeds, before=self.mlp.dropout, add=s)
 
     def __repr__(self) -> str:
         return f"GradformerConv({self.channels}, conv={self.conv}, heads={self.heads})"
