@@ -7,11 +7,13 @@ from contextlib import nullcontext
 
 import pytest
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from gradformer import use_engine
-from gradformer.model import local, segments
-from gradformer.model.fused_gated import gated
+from gradformer.attention.draws import number_sites
+from gradformer.graphs.batch import Batch
+from gradformer.model import fused_norm, local, segments
+from gradformer.model.fused_gated import gated, updates
 from gradformer.training.weights import Weights
 from tests.model.test_fused_messages import graphs, states, weighted
 
@@ -36,6 +38,50 @@ def test_gradients_in_pieces_are_those_of_autograd() -> None:
     torch.testing.assert_close(*found)
 
 
+class Stack(nn.Module):
+    """Two layers whose edge states go on, and are asked for."""
+
+    def __init__(self, width: int, dropout: float) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(local.GatedGCN(width, dropout=dropout) for _ in range(2))
+        number_sites(self)
+
+    def forward(self, x: Tensor, e: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
+        for layer in self.layers:
+            x, e = layer(x, e, batch)
+        return x, e
+
+
+@pytest.mark.parametrize("padding", [None, (2, 40)])
+@pytest.mark.parametrize(("training", "dropout"), [(True, 0.4), (True, 0.0), (False, 0.4)])
+def test_the_edge_norm_inside(
+    padding: tuple[int, int] | None,
+    training: bool,
+    dropout: float,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As for more edges than fit into one kernel of the norm; running statistics included."""
+    monkeypatch.setattr(fused_norm, "MOST_WHOLE_ROWS", 16)
+    torch.manual_seed(0)
+    batch = graphs(padding).with_seed(torch.tensor([3, 5]), 4)
+    module = Stack(6, dropout).train(training)
+    x, e = states(batch, 6)
+    assert updates(module.layers[0].C, len(e))
+    found = {}
+    for engine, dtype in (("fused", torch.float32), ("reference", torch.float64)):
+        one = copy.deepcopy(module).to(dtype)
+        given = [t.detach().to(dtype, copy=True).requires_grad_() for t in (x, e)]
+        with use_engine(engine):
+            y, f = one(*given, batch)
+            (weighted(batch.nodes.zero_padding(y)) + weighted(f)).backward()
+        found[engine] = {"x": y.detach(), "e": f.detach(), "dx": given[0].grad, "de": given[1].grad}
+        found[engine] |= {name: p.grad for name, p in one.named_parameters()}
+        found[engine] |= {name: b for name, b in one.named_buffers() if b.is_floating_point()}
+    for name, want in found["reference"].items():
+        gap = (found["fused"][name].double() - want).abs().max()
+        assert gap <= 5e-5 * max(float(want.abs().max()), 1.0), name
+
+
 @pytest.mark.gpu
 @pytest.mark.parametrize("width", [48, 64])
 def test_products_on_tensor_cores_keep_float32_precision(width: int, device: str) -> None:
@@ -45,7 +91,7 @@ def test_products_on_tensor_cores_keep_float32_precision(width: int, device: str
     layer = nn.Linear(width, width).to(device)
     found = {}
     for dtype in (torch.float32, torch.float64):
-        given, plain = e.to(dtype).requires_grad_(), copy.deepcopy(layer).to(dtype)
+        given, plain = e.to(dtype, copy=True).requires_grad_(), copy.deepcopy(layer).to(dtype)
         terms = x.to(dtype).repeat(1, 4)
         if dtype == torch.float32:
             u, _, _ = gated(terms, given, plain, None, batch.edges)

@@ -125,49 +125,57 @@ class Norms:
         return real, self.rows.graph_id, self.rows.index
 
 
+def normalise(
+    around: Norms, x1: Tensor, x2: Tensor | None, add: Tensor | None, plus: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """The result of :func:`fused_norms` without its gradient, and stats [norms, 3, c]."""
+    from gradformer.model.norm_kernels import normalise_kernel, statistics_kernel, whole_kernel
+
+    norm, training = around.norms[0], around.norms[0].training
+    kind = x1.dtype
+    for other in (x2, add, plus):
+        kind = kind if other is None else torch.promote_types(kind, other.dtype)
+    y = torch.empty_like(x1, dtype=kind)
+    flags = {"PLUS": plus is not None, "TRAINING": training, **around.leaving}
+    entered = (x1, x1 if x2 is None else x2, x1 if add is None else add)
+    learned = [t for n in (around.norms[0], around.norms[-1])
+               for t in (n.weight, n.bias, n.running_mean, n.running_var)]  # fmt: skip
+    where, seeds = around.where(x1), around.seeds(x1)
+    grid = Grid.of(*x1.shape)
+    channels = x1.shape[1]
+    stats = norm.weight.new_empty(len(around.norms), 3, channels)
+    out = (x1 if plus is None else plus, y)
+    settings = (norm.momentum or 0.0, norm.eps, *around.numbers)
+    if grid.whole:
+        whole_kernel[grid.shape](
+            *entered, *out, *where, *learned, *seeds, stats, len(x1), *settings,
+            **flags, **around.entering, **grid.blocks,
+        )  # fmt: skip
+        return y, stats
+    partial = stats.new_empty(len(around.norms), grid.shape[0], 3, channels)
+    if training:
+        statistics_kernel[grid.shape](
+            *entered, *where, *seeds[:2], partial, len(x1), grid.chunk,
+            *around.numbers[:4], **around.entering, **grid.blocks,
+        )  # fmt: skip
+    normalise_kernel[grid.shape](
+        *entered, *out, *where, *learned, *seeds, partial, stats, len(x1), grid.chunk,
+        *settings, **flags, **around.entering, **grid.blocks, **grid.merging,
+    )  # fmt: skip
+    return y, stats
+
+
 class _Norm(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, around: Norms, x1: Tensor, x2: Tensor | None, add: Tensor | None,
         plus: Tensor | None, *parameters: Tensor,
     ) -> Tensor:  # fmt: skip
-        from gradformer.model.norm_kernels import normalise_kernel, statistics_kernel, whole_kernel
-
         x1 = x1.contiguous()
         x2, add, plus = (None if t is None else t.contiguous() for t in (x2, add, plus))
+        y, ctx.stats = normalise(around, x1, x2, add, plus)
         ctx.save_for_backward(x1, x2, add, *parameters)
         ctx.around, ctx.plus = around, plus is not None
-        norm, training = around.norms[0], around.norms[0].training
-        kind = x1.dtype
-        for other in (x2, add, plus):
-            kind = kind if other is None else torch.promote_types(kind, other.dtype)
-        y = torch.empty_like(x1, dtype=kind)
-        flags = {"PLUS": plus is not None, "TRAINING": training, **around.leaving}
-        entered = (x1, x1 if x2 is None else x2, x1 if add is None else add)
-        learned = [t for n in (around.norms[0], around.norms[-1])
-                   for t in (n.weight, n.bias, n.running_mean, n.running_var)]  # fmt: skip
-        where, seeds = around.where(x1), around.seeds(x1)
-        grid = Grid.of(*x1.shape)
-        channels = x1.shape[1]
-        ctx.stats = norm.weight.new_empty(len(around.norms), 3, channels)
-        out = (x1 if plus is None else plus, y)
-        settings = (norm.momentum or 0.0, norm.eps, *around.numbers)
-        if grid.whole:
-            whole_kernel[grid.shape](
-                *entered, *out, *where, *learned, *seeds, ctx.stats, len(x1), *settings,
-                **flags, **around.entering, **grid.blocks,
-            )  # fmt: skip
-            return y
-        partial = ctx.stats.new_empty(len(around.norms), grid.shape[0], 3, channels)
-        if training:
-            statistics_kernel[grid.shape](
-                *entered, *where, *seeds[:2], partial, len(x1), grid.chunk,
-                *around.numbers[:4], **around.entering, **grid.blocks,
-            )  # fmt: skip
-        normalise_kernel[grid.shape](
-            *entered, *out, *where, *learned, *seeds, partial, ctx.stats, len(x1), grid.chunk,
-            *settings, **flags, **around.entering, **grid.blocks, **grid.merging,
-        )  # fmt: skip
         return y
 
     @staticmethod

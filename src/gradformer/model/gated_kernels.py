@@ -12,9 +12,11 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from gradformer.attention.draw_kernels import _keep, _row_keys
 from gradformer.model.message_kernels import write_rest
 
 GATE_EPS = tl.constexpr(1e-6)
+NUMBERS = ["nodes", "edges", "chunk", "threshold"]  # all batches share one compiled kernel
 
 
 @triton.jit(do_not_specialize=["nodes", "edges"])
@@ -97,14 +99,91 @@ def node_kernel(
     tl.store(h + here, found.to(h.dtype.element_ty), wide)
 
 
-@triton.jit(do_not_specialize=["nodes", "edges"])
+# --- the edge norm: e' = e + drop(ReLU(γ ẑ + β)) with ẑ = (u − mean) rstd -------------------------
+
+
+@triton.jit
+def _norm_of(norm, channel, C: tl.constexpr):
+    """Mean, rstd, γ, β of some channels."""
+    gamma, beta, stats = norm
+    wide = channel < C
+    return (
+        tl.load(stats + channel, wide, other=0.0),
+        tl.load(stats + C + channel, wide, other=0.0),
+        tl.load(gamma + channel, wide, other=0.0),
+        tl.load(beta + channel, wide, other=0.0),
+    )
+
+
+@triton.jit
+def _slope(grad, value, at, edge, channel, inside, learned, draw, DROP: tl.constexpr):
+    """ẑ, and dy: what arrives at γ ẑ + β of that at e'."""
+    mean, rstd, gamma, beta = learned
+    normed = (value - mean[None, :]) * rstd[None, :]
+    slope = tl.load(grad + at, inside, other=0.0).to(tl.float32)
+    if DROP:
+        graph_id, index, seed, scale, threshold, edges = draw
+        graph = tl.load(graph_id + edge, edge < edges, other=0)
+        place = tl.load(index + edge, edge < edges, other=0)
+        keys = _row_keys(seed, graph, place * 0, place)
+        slope = tl.where(_keep(keys[:, None], channel[None, :], threshold), slope * scale, 0.0)
+    return normed, tl.where(normed * gamma[None, :] + beta[None, :] > 0.0, slope, 0.0)
+
+
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
+def slope_kernel(
+    e_grad, u, gamma, beta, stats, partial, ptr, nodes, edges, chunk,
+    graph_id, index, seed, scale, threshold,
+    C: tl.constexpr, BLOCK_C: tl.constexpr, ROWS: tl.constexpr, DROP: tl.constexpr,
+):  # fmt: skip
+    """partial [chunks, 2, C]: Σ dy ẑ and Σ dy of ``chunk`` edge rows; grid (chunks,)."""
+    channel = tl.arange(0, BLOCK_C)
+    wide = channel < C
+    learned = _norm_of((gamma, beta, stats), channel, C)
+    draw = (graph_id, index, seed, scale, threshold, edges)
+    along = tl.zeros([ROWS, BLOCK_C], tl.float32)
+    total = tl.zeros([ROWS, BLOCK_C], tl.float32)
+    last = tl.load(ptr + nodes)
+    begin = tl.program_id(0).to(tl.int64) * chunk
+    for first in range(begin, tl.minimum(begin + chunk, last), ROWS):
+        edge = first + tl.arange(0, ROWS)
+        inside = (edge < last)[:, None] & wide[None, :]
+        at = edge[:, None] * C + channel
+        value = tl.load(u + at, inside, other=0.0).to(tl.float32)
+        normed, slope = _slope(e_grad, value, at, edge, channel, inside, learned, draw, DROP)
+        along += slope * normed
+        total += slope
+    partial += tl.program_id(0) * 2 * C + channel
+    tl.store(partial, tl.sum(along, 0), wide)
+    tl.store(partial + C, tl.sum(total, 0), wide)
+
+
+@triton.jit
+def slope_sums_kernel(
+    partial, dgamma, dbeta, chunks,
+    C: tl.constexpr, BLOCK_P: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """dγ = Σ dy ẑ and dβ = Σ dy over all chunks; grid (channels / BLOCK_C,)."""
+    channel = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
+    chunk = tl.arange(0, BLOCK_P)
+    listed = (chunk < chunks)[:, None] & (channel < C)[None, :]
+    at = partial + chunk[:, None] * (2 * C) + channel
+    tl.store(dgamma + channel, tl.sum(tl.load(at, listed, other=0.0), 0), channel < C)
+    tl.store(dbeta + channel, tl.sum(tl.load(at + C, listed, other=0.0), 0), channel < C)
+
+
+# --- backward -------------------------------------------------------------------------------------
+
+
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
 def target_gradient_kernel(
-    dh, u_grad, terms, r, u, mean, inverse, d_terms, du, dr, source, ptr, nodes, edges,
+    dh, out_grad, terms, r, u, mean, inverse, d_terms, du, dr, source, ptr, nodes, edges,
+    gamma, beta, stats, dgamma, dbeta, graph_id, index, seed, scale, threshold,
     C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr,
-    POSITION: tl.constexpr, U_GRAD: tl.constexpr,
+    POSITION: tl.constexpr, OUT_GRAD: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """By target: dg = dh_t inverse_t (B_s − mean_t), dr = Σ_c dg σ(u), du = dg r σ'(u) (+ what
-    arrives at u), dA = dh, dD = Σ du; grid (nodes,)."""
+    arrives at u, directly or with NORM through e'), dA = dh, dD = Σ du; grid (nodes,)."""
     node = tl.program_id(0)
     channel = tl.arange(0, BLOCK_C)
     wide = channel < C
@@ -112,6 +191,12 @@ def target_gradient_kernel(
     grad = tl.load(dh + here, wide, other=0.0).to(tl.float32)
     own_mean = tl.load(mean + here, wide, other=0.0)
     share = grad * tl.load(inverse + here, wide, other=0.0)
+    if NORM:
+        learned = _norm_of((gamma, beta, stats), channel, C)
+        draw = (graph_id, index, seed, scale, threshold, edges)
+        one = tl.load(stats + 2 * C + channel, wide, other=0.0)  # 1 / rows
+        along = tl.load(dgamma + channel, wide, other=0.0) * one
+        total = tl.load(dbeta + channel, wide, other=0.0) * one
     d_d = tl.zeros([CHUNK, BLOCK_C], tl.float32)
     end = tl.load(ptr + node + 1)
     for start in range(tl.load(ptr + node), end, CHUNK):
@@ -122,14 +207,19 @@ def target_gradient_kernel(
         b = terms + other[:, None] * (4 * C) + 2 * C + channel
         b = tl.load(b, inside, other=0.0).to(tl.float32)
         at = edge[:, None] * C + channel
-        gate = tl.sigmoid(tl.load(u + at, inside, other=0.0).to(tl.float32))
+        value = tl.load(u + at, inside, other=0.0).to(tl.float32)
+        gate = tl.sigmoid(value)
         change = tl.where(inside, share[None, :] * (b - own_mean[None, :]) * gate, 0.0)
         if POSITION:
             tl.store(dr + edge, tl.sum(change, 1).to(dr.dtype.element_ty), real)
             change *= tl.load(r + edge, real, other=0.0).to(tl.float32)[:, None]
         change *= 1.0 - gate
-        if U_GRAD:
-            change += tl.load(u_grad + at, inside, other=0.0).to(tl.float32)
+        if OUT_GRAD and NORM:
+            normed, slope = _slope(out_grad, value, at, edge, channel, inside, learned, draw, DROP)
+            slope -= total[None, :] + normed * along[None, :]
+            change += tl.where(inside, slope * (learned[1] * learned[2])[None, :], 0.0)
+        elif OUT_GRAD:
+            change += tl.load(out_grad + at, inside, other=0.0).to(tl.float32)
         tl.store(du + at, change.to(du.dtype.element_ty), inside)
         d_d += change
     own = d_terms + node.to(tl.int64) * (4 * C) + channel

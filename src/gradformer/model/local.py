@@ -19,7 +19,8 @@ from gradformer.attention.availability import runs_kernels
 from gradformer.errors import ConfigError, suggest
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model import fused_messages
-from gradformer.model.fused_gated import gated
+from gradformer.model.fused_gated import gated, updates
+from gradformer.model.fused_norm import Norms
 from gradformer.model.parts import MLP, BatchNorm, Dropout, linear
 from gradformer.model.segments import (
     from_source,
@@ -133,16 +134,28 @@ class GatedGCN(nn.Module):
             apart = from_target(position, edges) - from_source(position, edges)
             r = self.gate(apart.square().sum(1, keepdim=True)).sigmoid()
         terms, x = linear(x, self.ADBE, pass_on=True)
-        if runs_kernels(terms):
-            u, h, e = gated(terms, e, self.C, r, edges)
-        else:
-            u, h = self._plain(terms, e, r, edges)
+        h, e = self._messages(terms, e, r, edges, seeds)
         plus = x if self.residual else None
         y = self.norm(h, batch.nodes, seeds, relu=True, after=self.dropout, plus=plus)
-        if self.edge_norm is not None:
-            drop = self.edge_dropout
-            e = self.edge_norm(u, edges.rows, seeds, relu=True, after=drop, plus=e)
         return y, e, x
+
+    def _messages(
+        self, terms: Tensor, e: Tensor, r: Tensor | None, edges: Edges, seeds: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """What is normalised [nodes, out], and the edge states that go on."""
+        norm, drop = self.edge_norm, self.edge_dropout
+        if not runs_kernels(terms):
+            u, h = self._plain(terms, e, r, edges)
+        elif norm is not None and norm.runs_kernels(e) and updates(self.C, len(e)):
+            after = drop.draw(edges.rows, seeds)
+            update = Norms((norm,), (None,), (False,), edges.rows, relu=True, after=after)
+            e, h, _ = gated(terms, e, self.C, r, edges, update)
+            return h, e
+        else:
+            u, h, e = gated(terms, e, self.C, r, edges)
+        if norm is not None:
+            e = norm(u, edges.rows, seeds, relu=True, after=drop, plus=e)
+        return h, e
 
     def _plain(
         self, terms: Tensor, e: Tensor, r: Tensor | None, edges: Edges
