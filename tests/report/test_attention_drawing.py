@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from itertools import combinations
 
 import networkx as nx
 import numpy as np
@@ -11,7 +12,15 @@ import pytest
 
 from gradformer.errors import InputError
 from gradformer.report import write_explanation
-from gradformer.report.attention import Sketch, draw_graph, draw_matrix, focus, lay_out, sketch
+from gradformer.report.attention import (
+    Sketch,
+    contrast,
+    draw_graph,
+    draw_matrix,
+    focus,
+    lay_out,
+    sketch,
+)
 from gradformer.report.curves import decay_tables
 from gradformer.report.history import open_histories
 from gradformer.report.patterns import kind_of, pair_attention
@@ -57,11 +66,56 @@ def test_focus_counts_nodes_and_hops():
 def test_even_attention_draws_no_link_and_a_strong_one_is_drawn():
     graph = Sketch(lay_out(4, [(0, 1), (1, 2), (2, 3)]), [(0, 1), (1, 2), (2, 3)], None)
     even = np.full((4, 4), 0.25)
-    assert 'class="link"' not in draw_graph("t", graph, even)
+    low, full = contrast(even)
+    assert 'class="link"' not in draw_graph("t", graph, even, full)
+    assert set(re.findall(r"level l(\d+)", draw_matrix("t", even, low, full))) == {"5"}
     sharp = even.copy()
     sharp[0] = [0.0, 0.0, 0.0, 1.0]
-    assert draw_graph("t", graph, sharp).count('class="link"') == 1
-    assert "level" in draw_matrix("t", sharp)
+    low, full = contrast(sharp)
+    assert draw_graph("t", graph, sharp, full).count('class="link"') == 1
+    assert {"10", "4"} <= set(re.findall(r"level l(\d+)", draw_matrix("t", sharp, low, full)))
+
+
+def test_one_large_weight_does_not_hide_the_others():
+    """Ten nodes look at their own half, a little; one pair stands far out."""
+    weight = np.kron(np.eye(2), np.full((5, 5), 0.13)) + np.kron(
+        1 - np.eye(2), np.full((5, 5), 0.07)
+    )
+    weight[3, 4] = 0.9
+    drawn = draw_matrix("t", weight, *contrast(weight))
+    levels = {int(level) for level in re.findall(r"level l(\d+)", drawn)}
+    assert max(levels) == 10
+    assert len(levels) >= 3
+    assert min(levels) <= 4
+
+
+def test_layout_finds_the_drawing_without_crossings():
+    """Fused rings with three side groups, on which springs that begin on a circle get stuck."""
+    rings = [(0, 1), (1, 2), (2, 7), (7, 8), (8, 9), (9, 0), (2, 3), (3, 4), (4, 5), (5, 6), (6, 7)]
+    rings += [(9, 10), (10, 11), (11, 12), (12, 13), (13, 8), (13, 14), (14, 15), (15, 6)]
+    groups = [(hub, k) for hub in (16, 19, 22, 25) for k in (hub + 1, hub + 2)]
+    bonds = rings + groups + [(12, 16), (10, 19), (5, 22), (3, 25)]
+    stuck = np.array([*nx.kamada_kawai_layout(_graph(28, bonds)).values()])
+    assert crossings(stuck, bonds) > 0
+    assert crossings(lay_out(28, bonds), bonds) == 0
+
+
+def _graph(nodes, bonds):
+    graph = nx.empty_graph(nodes)
+    graph.add_edges_from(bonds)
+    return graph
+
+
+def crossings(places, bonds):
+    def side(a, b, c):
+        (x, y), (u, v) = places[b] - places[a], places[c] - places[a]
+        return np.sign(x * v - y * u)
+
+    return sum(
+        side(a, b, c) != side(a, b, d) and side(c, d, a) != side(c, d, b)
+        for (a, b), (c, d) in combinations(bonds, 2)
+        if len({a, b, c, d}) == 4
+    )
 
 
 def test_examples_come_from_the_test_part(classes):

@@ -54,7 +54,7 @@ def sketch(store: Store, graph: int) -> Sketch:
 
 
 def lay_out(nodes: int, bonds: list[tuple[int, int]]) -> Array:
-    """Places [n, 2], as wide as 1: Kamada–Kawai for each component, components side by side."""
+    """Places [n, 2], as wide as 1: each component by its distances, components side by side."""
     graph = nx.Graph()
     graph.add_nodes_from(range(nodes))
     graph.add_edges_from(bonds)
@@ -62,7 +62,7 @@ def lay_out(nodes: int, bonds: list[tuple[int, int]]) -> Array:
     right = 0.0
     for part in sorted(nx.connected_components(graph), key=lambda c: (-len(c), min(c))):
         members = sorted(part)
-        own = np.array([*nx.kamada_kawai_layout(graph.subgraph(members)).values()])
+        own = _spread_out(graph.subgraph(members))
         own = _turned(own - own.mean(axis=0))
         own = own / max(np.ptp(own, axis=0).max(), 1e-9) * np.sqrt(len(members) - 0.9)
         own -= own.min(axis=0)
@@ -71,14 +71,13 @@ def lay_out(nodes: int, bonds: list[tuple[int, int]]) -> Array:
     return places / max(float(places.max()), 1e-9)
 
 
-def draw_graph(title: str, graph: Sketch, weight: Array, full: float | None = None) -> Markup:
+def draw_graph(title: str, graph: Sketch, weight: Array, full: float) -> Markup:
     """The graph; nodes filled by the attention they receive, arcs for the strongest links.
 
     ``weight`` [n, n] has a row for each query. A link is drawn by how far it is above the even
     share 1/n, up to ``full``: the same for pictures that are to be compared.
     """
     at = _EDGE + graph.places * (SIZE - 2 * _EDGE)
-    full = full_weight(weight) if full is None else full
     lines = "".join(_straight(at[i], at[j]) for i, j in graph.bonds)
     thin = min(1.6, 4.0 * graph.nodes / max(len(graph.bonds), 1))
     parts = [tag("path", d=lines, class_="bond", stroke_width=f"{thin:.2f}")]
@@ -94,10 +93,9 @@ def draw_graph(title: str, graph: Sketch, weight: Array, full: float | None = No
     return svg(title, *parts, width=SIZE, height=float(at[:, 1].max()) + _EDGE)
 
 
-def draw_matrix(title: str, values: Array, low: float = 0.0, high: float | None = None) -> Markup:
+def draw_matrix(title: str, values: Array, low: float, high: float) -> Markup:
     """All pairs [n, n] as a matrix, query by row; ``low`` is blank and ``high`` full colour."""
-    top = full_weight(values) if high is None else high
-    share = (values - low) / max(top - low, 1e-12)
+    share = (values - low) / max(high - low, 1e-12)
     size = (SIZE - 4) / len(values)
     border = f"M2 2H{place(SIZE - 2)}V{place(SIZE - 2)}H2Z"
     return svg(
@@ -120,9 +118,12 @@ def focus(weight: Array, hops: Array | None) -> str:
     return f"{text}, {reach:.1f} hops away"
 
 
-def full_weight(*weights: Array) -> float:
-    """The weight shown in full: the largest, or three even shares 1/n where all are nearly even."""
-    return max(max(float(w.max()), _FULL / len(w)) for w in weights)
+def contrast(*weights: Array) -> tuple[float, float]:
+    """The weights shown blank and in full colour: all but the 2 % at either end, and at least from
+    a half to one and a half even shares 1/n, so that what is nearly even looks even."""
+    even = 1.0 / len(weights[0])
+    low, high = np.quantile(np.stack(weights), [0.02, 0.98])
+    return min(float(low), 0.5 * even), max(float(high), 1.5 * even)
 
 
 def _links(graph: Sketch, at: Array, weight: Array, full: float) -> list[Markup]:
@@ -158,6 +159,33 @@ def _arc(a: Array, b: Array) -> str:
     turn = np.clip(middle, 0.0, SIZE)
     begin, bend, end = (f"{place(p[0])} {place(p[1])}" for p in (a, turn, b))
     return f"M{begin}Q{bend} {end}"
+
+
+def _spread_out(graph: nx.Graph) -> Array:
+    """Places [n, 2] of a connected graph by Kamada and Kawai, whose springs rest at the distances.
+
+    They can get stuck with crossed edges, so they begin twice: on a circle, and where two axes keep
+    the distances best (classical scaling). The less strained drawing is taken.
+    """
+    nodes = len(graph)
+    if nodes < 3:
+        return np.eye(nodes, 2)
+    hops = nx.floyd_warshall_numpy(graph)
+    centre = np.eye(nodes) - 1.0 / nodes
+    value, axes = np.linalg.eigh(-0.5 * centre @ hops**2 @ centre)
+    apart = np.cos(np.arange(nodes)[:, None] + np.array([0.0, 1.57]))  # twins must not coincide
+    scaled = axes[:, :-3:-1] * np.sqrt(np.maximum(value[:-3:-1], 0.0)) + 0.01 * apart
+    starts = (None, dict(zip(graph, scaled)))
+    drawn = [np.array([*nx.kamada_kawai_layout(graph, pos=p).values()]) for p in starts]
+    return min(drawn, key=lambda places: round(_strain(places, hops), 3))
+
+
+def _strain(places: Array, hops: Array) -> float:
+    """Mean squared relative error of the distances of a drawing, at its best size."""
+    pairs = np.triu_indices(len(places), 1)
+    ratio = np.linalg.norm(places[:, None] - places[None], axis=2)[pairs] / hops[pairs]
+    size = ratio.sum() / (ratio**2).sum()
+    return float(np.square(size * ratio - 1.0).mean())
 
 
 def _turned(places: Array) -> Array:

@@ -61,6 +61,7 @@ def _line(place: int, history: History, curve: Curve, path: Sequence[str], singl
         high=[] if alone else curve.high.tolist(),
         faint=curve.trials if single and not alone else [],  # type: ignore[arg-type]
         marks=marks,
+        dash=place % 3,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradformer.errors import InputError
-from gradformer.report.attention import Sketch, draw_graph, draw_matrix, focus, sketch
+from gradformer.report.attention import Sketch, contrast, draw_graph, draw_matrix, focus, sketch
 from gradformer.report.markup import Content, Markup, figure, join, note, tag
 from gradformer.report.page import page
 from gradformer.report.patterns import PairAttention, pair_attention, shows_attention
@@ -107,13 +107,14 @@ def _heads(found: PairAttention, graph: Sketch, layer: int | None) -> Markup:
     score, decay, weight = (
         part[chosen].mean(axis=0) for part in (found.score, found.decay, found.weight)
     )
+    faint, full = contrast(*weight)
     rows = []
     for head in range(len(weight)):
         name = f"head {head + 1}"
         low, high = float(score[head].min()), float(score[head].max())
         pictures = [
             figure(
-                draw_graph(f"Attention of {name} on the graph", graph, weight[head]),
+                draw_graph(f"Attention of {name} on the graph", graph, weight[head], full),
                 focus(weight[head], graph.hops),
             ),
             figure(
@@ -126,8 +127,9 @@ def _heads(found: PairAttention, graph: Sketch, layer: int | None) -> Markup:
                 f"{number(float(decay[head].max()), 2)}",
             ),
             figure(
-                draw_matrix(f"Weight of {name}", weight[head]),
-                f"weight up to {number(float(np.max(weight[head])), 2)}",
+                draw_matrix(f"Weight of {name}", weight[head], faint, full),
+                f"weight from {number(float(weight[head].min()), 2)} to "
+                f"{number(float(weight[head].max()), 2)}",
             ),
         ]
         rows += [tag("h3", name.capitalize()), tag("div", *pictures, class_="patterns")]

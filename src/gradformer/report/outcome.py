@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from gradformer.graphs.cards import find_card
 from gradformer.report.history import History
 from gradformer.report.markup import (
     Content,
@@ -204,7 +205,7 @@ def protocol(history: History) -> tuple[tuple[str, str], ...]:
     chosen = metric_name(history.metric if recipe.train.select == "auto" else recipe.train.select)
     rows = [
         ("data", dataset_name(history)),
-        ("task", f"{history.run.schema.task} of a {history.run.schema.level}"),
+        ("task", f"{history.run.schema.level} {history.run.schema.task}"),
         ("benchmark protocol", about.get("protocol")),
         ("data exactness", about.get("exactness")),
         ("split", _split(history)),
@@ -218,9 +219,14 @@ def protocol(history: History) -> tuple[tuple[str, str], ...]:
 
 
 def _split(history: History) -> str:
+    """How the parts were made, and for the benchmark's own split how large they are."""
     kind = history.run.recipe.data.split
-    if kind != "auto":
-        return kind
     if history.run.origin["kind"] == "benchmark":
-        return "that of the benchmark"
-    return "the data's own column, else random by seed"
+        card = find_card(history.run.recipe.dataset)
+        if kind in ("auto", card.split):
+            way = "by the benchmark" if card.split == "fixed" else f"{card.split} by seed"
+            return f"{way}: {' / '.join(f'{size:,}' for size in card.sizes)}"
+    elif kind == "auto":
+        classes = history.run.schema.task in ("binary", "multiclass")
+        return f"the data's own column, else {'stratified' if classes else 'random'} by seed"
+    return kind

@@ -13,10 +13,10 @@ from numpy.typing import NDArray
 from gradformer.graphs.store import Store
 from gradformer.report.attention import (
     Sketch,
+    contrast,
     draw_graph,
     draw_matrix,
     focus,
-    full_weight,
     sketch,
 )
 from gradformer.report.history import History
@@ -96,8 +96,9 @@ def patterns_section(histories: Sequence[History]) -> Markup:
                 "First trial, mean over all layers (and over the heads, unless one is named). "
                 "Drawing: the bluer a node, the more attention it receives; orange links get more "
                 "than an even share and are bent where there is no edge. Matrix: the weight of "
-                "every pair, a row for each node that looks. Full colour is the largest weight "
-                "beside each other, or three even shares where all are smaller."
+                "every pair, a row for each node that looks. From blank to full colour lie all "
+                "weights beside each other but the 2 % at either end; where these are nearly even, "
+                "half to one and a half even shares."
             )
         )
     if silent:
@@ -117,18 +118,19 @@ def _side_by_side(row: Sequence[tuple[History, PairAttention, Sketch]]) -> Marku
         kind = kind_of(history)
         if len(row) == 1 and kind == "decay":
             columns.append(("same weights, decay off", found.without_decay.mean(axis=(0, 1))))
-        name = kind if len(row) == 1 else f"{kind}: {history.label}"
+        alone = len(row) == 1 or history.label.lower() == kind.lower()
+        name = kind if alone else f"{kind}: {history.label}"
         columns.append((name, found.weight.mean(axis=(0, 1))))
         if len(row) == 1:
             heads = found.weight.mean(axis=0)[:_MOST_HEADS]
             columns += [(f"head {k + 1}", weight) for k, weight in enumerate(heads)]
     graph = row[0][2]
-    full = full_weight(*(weight for _, weight in columns))
+    low, full = contrast(*(weight for _, weight in columns))
     figures = []
     for name, weight in columns:
         pictures = [
             draw_graph(f"Graph with attention, {name}", graph, weight, full),
-            draw_matrix(f"Attention of all pairs, {name}", weight, high=full),
+            draw_matrix(f"Attention of all pairs, {name}", weight, low, full),
         ]
         caption = join([tag("b", name), f": {focus(weight, graph.hops)}"])
         figures.append(figure(join(pictures), caption))

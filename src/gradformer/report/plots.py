@@ -27,7 +27,8 @@ LEVELS = 10
 class Line:
     """A curve; ``low`` and ``high`` are the edges of its band, ``faint`` other curves behind it.
 
-    ``colour`` numbers the palette; the ninth curve begins it again with dashes.
+    ``colour`` numbers the palette; the ninth curve begins it again with dashes. ``dash`` tells
+    curves apart that may lie on each other.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Line:
     faint: Sequence[tuple[Sequence[float], Sequence[float]]] = ()
     marks: Sequence[tuple[float, float]] = ()
     dots: bool = False
+    dash: int = 0
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,7 @@ def line_plot(title: str, lines: Sequence[Line], axes: Axes) -> Markup:
                 tag("path", d=_path([*zip(x, y)], x_scale, y_scale), class_=f"faint {style}")
             )
         points = [*zip(line.x, line.y)]
-        front.append(tag("path", d=_path(points, x_scale, y_scale), class_=f"line {style}"))
+        front.append(tag("path", d=_path(points, x_scale, y_scale), class_=_stroke(line)))
         if line.dots:
             front.append(tag("path", d=_dots(points, x_scale, y_scale), class_=f"dots {style}"))
         if line.marks:
@@ -88,7 +90,7 @@ def legend(lines: Sequence[Line]) -> Markup:
     """Names beside a piece of each line; in HTML, so that it wraps."""
     entries = []
     for line in lines:
-        stroke = tag("path", d="M1 5H23", class_=f"line {_style(line.colour)}")
+        stroke = tag("path", d="M1 5H23", class_=_stroke(line))
         swatch = tag("svg", stroke, viewBox="0 0 24 10", class_="swatch", aria_hidden="true")
         entries.append(tag("li", swatch, line.name))
     return tag("ul", *entries, class_="legend")
@@ -237,6 +239,10 @@ def _turned(words: str, x: float, y: float) -> Markup:
 def _style(colour: int) -> str:
     style = f"c{colour % COLOURS}"
     return style if colour < COLOURS else f"{style} dash{min(colour // COLOURS, 2)}"
+
+
+def _stroke(line: Line) -> str:
+    return f"line {_style(line.colour)}" + (f" dash{line.dash}" if line.dash else "")
 
 
 def _path(points: Sequence[tuple[float, float]], x: Scale, y: Scale) -> str:
