@@ -17,7 +17,7 @@ def models(
         typer.Argument(help="Show this model and its options.", autocompletion=model_names),
     ] = None,
 ) -> None:
-    """List the models, with their parameters by default on ZINC; or the options of one.
+    """List the models: parameters by default on ZINC, what each was proven against. Or one in full.
 
     Below them are the trained models that come with the package, for predict, evaluate and embed.
 
@@ -32,12 +32,17 @@ def models(
         return
     model_class("gradformer")  # fills the registry
     numbers = ("parameters", "layers", "width")
-    table = plain_table("model", *numbers, "about", right=numbers)
+    table = plain_table("model", *numbers, "about", "proven against", right=numbers)
     for known in sorted(MODELS, key=lambda model: (model != "gradformer", model)):
         made = _made(known)
         config = made.config
         table.add_row(
-            known, f"{_size(made):,}", str(config.layers), str(config.width), _about(made)
+            known,
+            f"{_size(made):,}",
+            str(config.layers),
+            str(config.width),
+            _about(made),
+            made.reference,
         )
     show(table)
     _show_trained()
