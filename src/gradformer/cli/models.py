@@ -32,18 +32,11 @@ def models(
         return
     model_class("gradformer")  # fills the registry
     numbers = ("parameters", "layers", "width")
-    table = plain_table("model", *numbers, "about", "proven against", right=numbers)
+    table = plain_table("model", *numbers, "about; proven against", right=numbers)
     for known in sorted(MODELS, key=lambda model: (model != "gradformer", model)):
         made = _made(known)
-        config = made.config
-        table.add_row(
-            known,
-            f"{_size(made):,}",
-            str(config.layers),
-            str(config.width),
-            _about(made),
-            made.reference,
-        )
+        sizes = f"{_size(made):,}", str(made.config.layers), str(made.config.width)
+        table.add_row(known, *sizes, f"{_about(made)}; {made.reference}")
     show(table)
     _show_trained()
 
