@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention import Tables, decay_attention
+from gradformer.attention.availability import runs_kernels
 from gradformer.attention.draws import Site, share
 from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.batch import Batch
@@ -62,8 +63,9 @@ class Attention(Site):
         return self._attend(self._heads(joint), tables, batch), x
 
     def _heads(self, joint: Tensor) -> Projected:
-        found: Projected = _Split.apply(joint.view(joint.shape[0], 3 * self.heads, -1))
-        return found
+        joint = joint.view(joint.shape[0], 3 * self.heads, -1)
+        q, k, v = _Split.apply(joint) if runs_kernels(joint) else joint.chunk(3, dim=1)
+        return q, k, v
 
     def _attend(
         self, projected: Projected, tables: Tables, batch: Batch, bias: Tensor | None = None

@@ -1,0 +1,70 @@
+"""The layer: its split of queries, keys and values, and both of its halves in kernels."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradformer.attention import Decay, Layout, use_engine
+from gradformer.attention.draws import number_sites
+from gradformer.graphs.batch import Batch, batch_distances, sort_edges
+from gradformer.model.layer import GradformerLayer, _Split
+from gradformer.model.local import make_local
+
+WIDTH = 8
+
+
+def test_gradients_that_lie_side_by_side_are_not_copied() -> None:
+    joint = torch.randn(5, 6, 2, requires_grad=True)
+    thirds = _Split.apply(joint)
+    gradient = torch.randn(5, 6, 2)
+    (found,) = torch.autograd.grad(thirds, joint, gradient.chunk(3, dim=1), retain_graph=True)
+    assert found.data_ptr() == gradient.data_ptr()
+    for apart in (
+        [part.clone() for part in gradient.chunk(3, dim=1)],
+        gradient.chunk(3, dim=1)[::-1],
+    ):
+        (found,) = torch.autograd.grad(thirds, joint, apart, retain_graph=True)
+        torch.testing.assert_close(found, torch.cat(list(apart), dim=1))
+        assert found.data_ptr() != gradient.data_ptr()
+
+
+def _batch(device: str) -> Batch:
+    layout = Layout.from_sizes([4, 3, 5], device=device)
+    index = torch.tensor(
+        [[0, 1, 1, 2, 4, 5, 7, 8, 9, 10, 8], [1, 0, 2, 1, 5, 4, 8, 7, 10, 9, 11]], device=device
+    )
+    batch = Batch(layout, sort_edges(index, layout)[0], distance=batch_distances(index, layout))
+    return batch.with_seed(torch.tensor([5, 6], device=device), 10)
+
+
+@pytest.mark.parametrize(("name", "p"), [("gine", 0.3), ("gatedgcn", 0.3), ("none", 0.0)])
+def test_kernels_follow_the_plain_layer(name: str, p: float, device: str) -> None:
+    pytest.importorskip("triton")
+    torch.manual_seed(0)
+    options = {"dropout": p} if name == "gatedgcn" else {}
+    layer = GradformerLayer(
+        WIDTH, 2, make_local(name, WIDTH, **options), dropout=p, attention_dropout=p, drop_path=p
+    )
+    number_sites(layer)
+    batch = _batch(device)
+    nodes, edges = batch.num_nodes, len(batch.edges.source)
+    inputs = [torch.randn(rows, WIDTH) for rows in (nodes, edges)]
+
+    def run(engine: str, kind: torch.dtype) -> dict[str, Tensor]:
+        ours, tables = copy.deepcopy(layer).to(device, kind), Decay(2).to(device, kind)()[0]
+        x, e = (value.clone().to(device, kind).requires_grad_() for value in inputs)
+        with use_engine(engine):
+            y, f = ours(x, e, tables, batch)
+            assert f is not None
+            (y.square().sum() + f.sin().sum()).backward()
+        found = {"y": y.detach(), "e": f.detach(), "dx": x.grad, "de": e.grad}
+        return found | {name: parameter.grad for name, parameter in ours.named_parameters()}
+
+    plain = run("reference", torch.float64)
+    for key, value in run("fused", torch.float32).items():
+        if plain[key] is not None:
+            torch.testing.assert_close(value.double(), plain[key], rtol=1e-3, atol=1e-4, msg=key)
