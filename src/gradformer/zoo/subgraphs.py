@@ -1,4 +1,9 @@
-"""The k-hop neighbourhood of every node as a graph of its own, found from the distance bytes."""
+"""The k-hop neighbourhood of every node as a graph of its own, found from the distance bytes.
+
+What a store keeps for it are the distances, one byte a pair. The neighbourhoods themselves would be
+up to n copies of all e edges of a graph: where three hops reach everything, as in the block models,
+half a million edges for a graph of 117 nodes. They are cheap to find, and are found in each step.
+"""
 
 from __future__ import annotations
 
