@@ -1,10 +1,11 @@
 """A linear map with its ReLU and dropout whose backward pass is one kernel.
 
-cuBLAS makes the forward product well; backward it takes three or four launches for every map of a
-few hundred rows (two products, a sum over split rows, the bias), which cost more than the work in
-them. Here one launch makes them all: some programs own tiles of dx, the others tiles of dW with its
-share of db, each over some rows; the pieces are added later: see :mod:`gradformer.model.pieces`.
-The plain version beside it is :func:`gradformer.model.parts.linear` of the reference engine.
+cuBLAS makes the forward product well, but cannot draw: with dropout a kernel of our own does both.
+Backward it takes three or four launches for every map of a few hundred rows (two products, a sum
+over split rows, the bias), which cost more than the work in them. Here one launch makes them all:
+some programs own tiles of dx, the others tiles of dW with its share of db, each over some rows; the
+pieces are added later: see :mod:`gradformer.model.pieces`. The plain version beside it is
+:func:`gradformer.model.parts.linear` of the reference engine.
 
 Precision is the recipe's choice. For ``float32`` a product is the sum of three of tf32, which
 tensor cores make with errors as small as those of float32 sums; for ``tf32`` it is one of them.
@@ -22,6 +23,8 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
+from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.draws import threshold
 from gradformer.attention.fused import precision
 from gradformer.model.once import Gradients, once
 from gradformer.model.pieces import Claim, claim
@@ -59,6 +62,33 @@ class Tiles:
     def options(self) -> dict[str, int]:
         names = {"ROWS": self.rows, "COLS": self.cols, "OUTS": self.outs}
         return {**names, "PIECE": self.piece, "STEP": self.step, "num_warps": 4, "num_stages": 3}
+
+
+@triton.jit(do_not_specialize=["count", "threshold"], do_not_specialize_on_alignment=["seed"])
+def forward_kernel(
+    x, w, b, y, graph_id, index, seed, count, scale, threshold,
+    IN: tl.constexpr, OUT: tl.constexpr, BIAS: tl.constexpr, PRECISION: tl.constexpr,
+    ROWS: tl.constexpr, COLS: tl.constexpr, STEP: tl.constexpr,
+):  # fmt: skip
+    """y = drop(ReLU(x Wᵀ + b)), a tile of it; grid (row tiles, column tiles)."""
+    rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    cols = tl.program_id(1) * COLS + tl.arange(0, COLS)
+    graph = tl.load(graph_id + rows, rows < count, other=0)
+    inner = tl.load(index + rows, rows < count, other=0)
+    acc = tl.zeros([ROWS, COLS], tl.float32)
+    for start in range(0, IN, STEP):
+        ins = start + tl.arange(0, STEP)
+        known = (rows < count)[:, None] & (ins < IN)[None, :]
+        given = tl.load(x + rows[:, None] * IN + ins[None, :], known, other=0.0)
+        known = (cols < OUT)[:, None] & (ins < IN)[None, :]
+        weight = tl.load(w + cols[:, None] * IN + ins[None, :], known, other=0.0)
+        acc = tl.dot(given, tl.trans(weight), acc, input_precision=PRECISION)
+    if BIAS:
+        acc += tl.load(b + cols, cols < OUT, other=0.0)[None, :]
+    acc = tl.where(acc <= 0.0, 0.0, acc * scale)  # NaN stays NaN
+    kept = _keep(_row_keys(seed, graph, rows * 0, inner)[:, None], cols[None, :], threshold)
+    inside = (rows < count)[:, None] & (cols < OUT)[None, :]
+    tl.store(y + rows[:, None] * OUT + cols[None, :], tl.where(kept, acc, 0.0), inside)
 
 
 @triton.jit
@@ -152,19 +182,38 @@ def backward_kernel(
         )  # fmt: skip
 
 
+def _precision() -> str:
+    return FLOAT32 if precision() == "ieee" else precision()
+
+
+def _forward_with_draw(
+    x: Tensor, weight: Tensor, bias: Tensor | None, draw: Draw, tiles: Tiles
+) -> Tensor:
+    (count, width), out = x.shape, len(weight)
+    y = x.new_empty(count, out)
+    cols = 32 if out <= 32 else 64
+    forward_kernel[(-(-count // tiles.rows), -(-out // cols))](
+        x, weight, x if bias is None else bias, y, draw.rows.graph_id, draw.rows.index, draw.seed,
+        count, draw.scale, threshold(draw.p),
+        IN=width, OUT=out, BIAS=bias is not None, PRECISION=_precision(),
+        ROWS=tiles.rows, COLS=cols, STEP=tiles.step, num_warps=4, num_stages=3,
+    )  # fmt: skip
+    return y
+
+
 class _Linear(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, draw: Draw | None,
         tiles: Tiles, room: Claim | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        if relu and bias is not None and x.is_cuda:  # the product's own epilogue
+        if draw is not None:
+            y = _forward_with_draw(x.contiguous(), weight.contiguous(), bias, draw, tiles)
+        elif relu and bias is not None and x.is_cuda:  # the product's own epilogue
             y = torch._addmm_activation(bias, x, weight.t())
         else:
             y = nn.functional.linear(x, weight, bias)
             y = y.relu_() if relu else y
-        if draw is not None:
-            y = draw(y)
         ctx.tiles, ctx.room, ctx.scale = tiles, room, 1.0 if draw is None else draw.scale
         ctx.save_for_backward(x, weight, bias, y if relu else None)
         ctx.set_materialize_grads(False)
@@ -196,7 +245,7 @@ class _Linear(torch.autograd.Function):
             x if passed is None else passed.contiguous(), x if dx is None else dx, dw, db,
             count, dx_programs, ctx.scale, dw.stride(0), db.stride(0),
             IN=width, OUT=out, BIAS=bias is not None, RELU=y is not None, PASSED=passed is not None,
-            PRECISION=FLOAT32 if precision() == "ieee" else precision(), **tiles.options,
+            PRECISION=_precision(), **tiles.options,
         )  # fmt: skip
         if ctx.room is not None:
             return dx, None, None, *none

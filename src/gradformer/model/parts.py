@@ -217,9 +217,9 @@ def linear(
     """[ReLU and dropout] of a linear map of x [rows, in]; backward is one kernel on a GPU.
 
     With ``pass_on`` also x itself: what is done with it later sends its gradient through this
-    map's kernel, which adds it to its own. Dropout comes after a ReLU only.
+    map's kernel, which adds it to its own. Dropout, of single entries, comes after a ReLU only.
     """
-    assert relu or draw is None
+    assert draw is None or (relu and not draw.whole_graphs)
     fused = x.dtype == layer.weight.dtype == torch.float32
     fused = fused and torch.is_grad_enabled() and len(x) <= MOST_LINEAR_ROWS and runs_kernels(x)
     if fused and not torch.is_autocast_enabled(x.device.type):
