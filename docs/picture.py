@@ -19,6 +19,7 @@ SIDE, GAP, TOP = 260, 36, 46
 STARTS, LAMBDA, QUERY = (0.0, 1.0, 2.0, 4.0), 0.6, 9
 STYLE = """
 text { font: 14px system-ui, sans-serif; fill: #24292f; }
+.head { font-weight: 600; }
 .small { font-size: 12px; fill: #57606a; }
 .bond { stroke: #8c959f; stroke-width: 1.6; }
 .node { fill: #ffffff; stroke: #57606a; stroke-width: 1.2; }
@@ -26,12 +27,14 @@ text { font: 14px system-ui, sans-serif; fill: #24292f; }
 .query { fill: none; stroke: #c2410c; stroke-width: 2.6; }
 .axis { stroke: #8c959f; fill: none; }
 .curve { fill: none; stroke-width: 2.2; }
+.k0 { stroke: #0b5fa5; } .k1 { stroke: #c2410c; } .k2 { stroke: #0f766e; } .k3 { stroke: #9d1fa8; }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3; } .small { fill: #9da7b3; }
   .node { fill: #161b22; stroke: #9da7b3; } .heat { fill: #6cb6ff; } .query { stroke: #ff9b5e; }
+  .k0 { stroke: #6cb6ff; } .k1 { stroke: #ff9b5e; }
+  .k2 { stroke: #4fd1c5; } .k3 { stroke: #e58fee; }
 }
 """
-COLOURS = ("#0b5fa5", "#c2410c", "#0f766e", "#9d1fa8")
 
 
 def graph() -> nx.Graph:
@@ -57,7 +60,7 @@ def weights(hops: np.ndarray, decay: float) -> np.ndarray:
 
 
 def panel(left: float, title: str, note: str, places: np.ndarray, weight: np.ndarray) -> str:
-    at = places * (SIDE - 40) + np.array([left + 20, TOP + 10])
+    at = places * (SIDE - 24) + np.array([left + 12, TOP - 6])
     full = max(weight.max(), 1e-9)
     parts = [_heading(left, title, note)]
     parts += [
@@ -78,7 +81,7 @@ def curves(left: float) -> str:
     right, bottom, top = left + SIDE - 16, TOP + SIDE - 44, TOP + 16
     parts = [_heading(left, "What the heads learn", "decay M over distance ψ, four start points")]
     parts.append(f'<path class="axis" d="M{left + 24} {top}V{bottom}H{right}"/>')
-    for start, colour in zip(STARTS, COLOURS):
+    for head, start in enumerate(STARTS):
         (tables,) = Decay(heads=1, decay=LAMBDA, start=start)()
         assert tables.mul is not None
         factor = tables.mul.value[0, :11].detach().numpy()
@@ -87,7 +90,7 @@ def curves(left: float) -> str:
             f"{left + 24 + psi * step:.1f} {bottom - m * (bottom - top):.1f}"
             for psi, m in enumerate(factor)
         ]
-        parts.append(f'<path class="curve" stroke="{colour}" d="M{"L".join(points)}"/>')
+        parts.append(f'<path class="curve k{head}" d="M{"L".join(points)}"/>')
     for psi in (0, 5, 10):
         x = left + 24 + psi * (right - left - 24) / 10
         parts.append(
@@ -95,16 +98,16 @@ def curves(left: float) -> str:
         )
     for value, y in ((1, top + 5), (0, bottom + 4)):
         parts.append(f'<text class="small" x="{left + 8}" y="{y}">{value}</text>')
-    for row, (start, colour) in enumerate(zip(STARTS, COLOURS)):
-        y = top + 12 + 18 * row
-        parts.append(f'<path class="curve" stroke="{colour}" d="M{right - 66} {y - 4}h16"/>')
+    for head, start in enumerate(STARTS):
+        y = top + 12 + 18 * head
+        parts.append(f'<path class="curve k{head}" d="M{right - 66} {y - 4}h16"/>')
         parts.append(f'<text class="small" x="{right - 44}" y="{y}">sp = {start:g}</text>')
     return "\n".join(parts)
 
 
 def _heading(left: float, title: str, note: str) -> str:
     return (
-        f'<text x="{left}" y="18" font-weight="600">{title}</text>'
+        f'<text class="head" x="{left}" y="18">{title}</text>'
         f'<text class="small" x="{left}" y="36">{note}</text>'
     )
 
@@ -116,7 +119,7 @@ def picture() -> str:
     hops = np.array([[lengths[i][j] for j in range(n)] for i in range(n)])
     places = lay_out(n, [(min(e), max(e)) for e in drawn.edges])
     places = places - places.mean(axis=0) + 0.5
-    width, height = 3 * SIDE + 2 * GAP, TOP + SIDE
+    width, height = 3 * SIDE + 2 * GAP, TOP + SIDE - 18
     lefts = [k * (SIDE + GAP) for k in range(3)]
     parts = [
         panel(

@@ -1,7 +1,7 @@
 """Every command and every Python block of the README and the docs is run, in their order.
 
 ``gradformer`` commands run with GRADFORMER_SMOKE=1; of ``make`` and ``pip`` it is checked that the
-target and the extras exist.
+target and the extras exist, of commands inside a sentence that the verb and the options do.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from types import ModuleType
 import networkx as nx
 import pytest
 import torch
+import typer
 from torch_geometric.data import Data
 from typer.testing import CliRunner
 
@@ -38,16 +39,36 @@ def commands(block: str) -> list[str]:
     return [line[2:].split("  #")[0].strip() for line in block.splitlines() if line[:2] == "$ "]
 
 
-def test_no_page_hides_a_command() -> None:
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_no_page_hides_a_command(page: Path) -> None:
     """Commands stand in console blocks behind a prompt, so that they are found here."""
-    for page in PAGES:
-        for kind, text in re.findall(
-            r"^```(\w*)\n(.*?)^```$", page.read_text(), re.DOTALL | re.MULTILINE
-        ):
-            hidden = [
-                line for line in text.splitlines() if re.match(r"(gradformer|make|pip) ", line)
-            ]
-            assert not hidden, f"{page.name}: {kind or 'plain'} block has {hidden[0]!r}"
+    text = page.read_text(encoding="utf-8")
+    lines = re.findall(
+        r"^\s*(?:\$ )?((?:gradformer|make|pip|python|mkdocs) .*)", text, re.MULTILINE
+    )
+    written = [line.split("  #")[0].strip() for line in lines]
+    found = [
+        command for kind, block in blocks(page) if kind == "console" for command in commands(block)
+    ]
+    assert sorted(written) == sorted(found)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_commands_in_sentences_exist(page: Path) -> None:
+    """``gradformer VERB …`` between backticks: the verb, its options and the options of all."""
+    root = typer.main.get_command(app)
+    text = re.sub(BLOCK, "", page.read_text(encoding="utf-8"))
+    for span in re.findall(r"`gradformer ([^`]+)`", text):
+        command = root
+        for word in span.split():
+            verbs = getattr(command, "commands", {})
+            if word in verbs:
+                command = verbs[word]
+            elif word.startswith("-"):
+                known = {o for p in command.params for o in (*p.opts, *p.secondary_opts)}
+                assert word in known | {"--help", "-h"}, f"{page.name}: gradformer {span}"
+            else:
+                assert not verbs or word.isupper(), f"{page.name}: gradformer {span}"
 
 
 @pytest.mark.slow

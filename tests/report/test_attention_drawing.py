@@ -87,6 +87,11 @@ def test_one_large_weight_does_not_hide_the_others():
     assert max(levels) == 10
     assert len(levels) >= 3
     assert min(levels) <= 4
+    graph = Sketch(lay_out(10, [(k, k + 1) for k in range(9)]), [], None)
+    widths = re.findall(
+        r'class="link"[^>]*stroke-width="([\d.]+)"', draw_graph("t", graph, weight, 0.2)
+    )
+    assert 0 < max(map(float, widths)) <= 7, "a link is never wider than a node"
 
 
 def test_layout_finds_the_drawing_without_crossings():

@@ -83,7 +83,7 @@ def draw_graph(title: str, graph: Sketch, weight: Array, full: float) -> Markup:
     parts = [tag("path", d=lines, class_="bond", stroke_width=f"{thin:.2f}")]
     parts += _links(graph, at, weight, full)
     received = np.minimum(weight.mean(axis=0) * graph.nodes / _FULL, 1.0)
-    circle = {"r": place(float(np.clip(26.0 / np.sqrt(graph.nodes), 2.2, 7.0)))}
+    circle = {"r": place(_radius(graph.nodes))}
     for (x, y), share in zip(at, received):
         centre = {"cx": place(x), "cy": place(y), **circle}
         parts.append(tag("circle", class_="node", **centre))
@@ -126,14 +126,19 @@ def contrast(*weights: Array) -> tuple[float, float]:
     return min(float(low), 0.5 * even), max(float(high), 1.5 * even)
 
 
+def _radius(nodes: int) -> float:
+    return float(np.clip(26.0 / np.sqrt(nodes), 2.2, 7.0))
+
+
 def _links(graph: Sketch, at: Array, weight: Array, full: float) -> list[Markup]:
+    radius = _radius(graph.nodes)
     i, j = np.triu_indices(graph.nodes, 1)
     strength = ((weight + weight.T) / 2)[i, j] - 1.0 / graph.nodes
     strongest = np.argsort(-strength, kind="stable")[: round(_LINKS_PER_NODE * graph.nodes)]
     bonds = set(graph.bonds)
     parts = []
     for k in strongest[::-1]:
-        share = float(strength[k]) / (full - 1.0 / graph.nodes)
+        share = min(float(strength[k]) / (full - 1.0 / graph.nodes), 1.0)
         if share < 0.02:
             continue
         a, b = int(i[k]), int(j[k])
@@ -143,7 +148,7 @@ def _links(graph: Sketch, at: Array, weight: Array, full: float) -> list[Markup]
                 d=_straight(at[a], at[b]) if (a, b) in bonds else _arc(at[a], at[b]),
                 class_="link",
                 opacity=f"{0.15 + 0.75 * share:.2f}",
-                stroke_width=f"{0.6 + 4.4 * share:.1f}",
+                stroke_width=f"{0.6 + 0.63 * radius * share:.1f}",
             )
         )
     return parts

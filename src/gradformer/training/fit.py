@@ -53,15 +53,17 @@ def fit(
         data: a benchmark or recipe by name; the path of a table, a JSON-lines file or a TU folder;
             a list of PyG ``Data``, NetworkX graphs or SMILES; or :class:`TrainingData`.
         recipe: a complete recipe, or a YAML file with one in place of the package's for this data.
-        model, preset, settings: changes to a recipe that is read, see :func:`load_recipe`;
-            ``settings`` (``a.b=c``) also to a complete one.
+        model: another model for the recipe that is read, see :func:`load_recipe`.
+        preset: one of its presets.
+        settings: changes to the recipe, ``a.b=c``.
         trials: number of seeds.
         out: the folder to make; ``runs/<dataset>-<model>-<time>`` if not given.
         overwrite: replace a run that is there.
         mirror: folder with raw files of benchmarks, else ``GRADFORMER_DATA``.
         device: ``auto``, ``cpu``, ``cuda``.
         save_every: seconds between checkpoints.
-        tensorboard, quiet: write TensorBoard files; show no progress.
+        tensorboard: write TensorBoard files.
+        quiet: show no progress.
         until: when to stop and save (:class:`StoppedError`), on the monotonic clock.
         reading: how to read ``data``: ``smiles``, ``target``, ``y``, ``task``, ``skip_invalid`` …
     """
