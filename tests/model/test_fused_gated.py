@@ -52,18 +52,21 @@ class Stack(nn.Module):
         return x, e
 
 
-@pytest.mark.parametrize("padding", [None, (2, 40)])
-@pytest.mark.parametrize(("training", "dropout"), [(True, 0.4), (True, 0.0), (False, 0.4)])
+@pytest.mark.parametrize(
+    ("padding", "few", "training", "dropout"),
+    [((2, 40), False, True, 0.4), (None, True, True, 0.0), ((2, 40), True, False, 0.4)],
+)
 def test_the_edge_norm_inside(
     padding: tuple[int, int] | None,
+    few: bool,
     training: bool,
     dropout: float,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """As for more edges than fit into one kernel of the norm; running statistics included."""
-    monkeypatch.setattr(fused_norm, "MOST_WHOLE_ROWS", 16)
+    monkeypatch.setattr(fused_norm, "MOST_WHOLE_ROWS", 4)
     torch.manual_seed(0)
-    batch = graphs(padding).with_seed(torch.tensor([3, 5]), 4)
+    batch = graphs(padding, few).with_seed(torch.tensor([3, 5]), 4)
     module = Stack(6, dropout).train(training)
     x, e = states(batch, 6)
     assert updates(module.layers[0].C, len(e))
