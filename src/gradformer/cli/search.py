@@ -104,9 +104,10 @@ def search(
     def tell(attempt: Attempt) -> None:
         name = metric_label(attempt.metric)
         value = "diverged" if attempt.val is None else f"{name} {attempt.val:.4f}"
+        drawn = [s for s in attempt.settings if len(plan.space[s.partition("=")[0]]) > 1]
         console.print(
             f"rung {attempt.rung}  {count(attempt.epochs, 'epoch')}  validation {value}  "
-            f"{' '.join(attempt.settings)}",
+            f"{' '.join(drawn)}",
             highlight=False,
             soft_wrap=True,
         )
