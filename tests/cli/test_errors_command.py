@@ -25,6 +25,8 @@ from tests.cli.conftest import Program
         (("train", "mutag", "--smiles", "s"), "smiles: not an option of the benchmark"),
         (("train", "nothing.csv"), "nothing.csv does not exist"),
         (("train", "some/folder"), "some/folder does not exist"),
+        (("train", "--recipe", "mine.toml"), "mine.toml: not a recipe, whose name ends in .yaml"),
+        (("train", "--recipe", "mine.yaml"), "mine.yaml: not a readable recipe: No such file"),
         (("train", "qqq"), "known: actor, citeseer, cluster, collab, cora, imdb-binary"),
         (("evaluate", "nowhere"), "not a run"),
         (("train", "--device", "gpu"), "use auto, cpu, cuda"),

@@ -18,9 +18,13 @@ def dataset_names() -> list[tuple[str, str]]:
 
 
 def data_names(incomplete: str) -> list[tuple[str, str]]:
-    """What can be trained on: datasets, recipes with a name of their own, files and folders."""
+    """What can be trained on: datasets, recipes with a name of their own, files and folders.
+
+    A recipe for one model on a dataset is chosen by ``--model``.
+    """
     known = dict(dataset_names())
-    recipes = [(name, "a recipe") for name in recipe_names() if name not in known]
+    of_models = {f"{name}-{model}" for name in known for model in model_names()}
+    recipes = [(name, "a recipe") for name in recipe_names() if name not in {*known, *of_models}]
     return [*known.items(), *recipes, *((path, "") for path in _paths(incomplete))]
 
 

@@ -213,6 +213,8 @@ def _raw(name: str) -> dict[str, Any]:
         values = _read(Path(name).read_text, name)
     else:
         if name not in recipe_names():
+            if Path(name).suffix:
+                raise ConfigError(f"{name}: not a recipe, whose name ends in .yaml")
             raise ConfigError(
                 f"recipe: there is none for {name!r}; {suggest(name, recipe_names())}"
             )
