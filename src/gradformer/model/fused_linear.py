@@ -1,7 +1,6 @@
-"""A linear map with its ReLU and dropout whose backward pass is one kernel.
+"""A linear map with its ReLU and dropout: one kernel forward and one backward.
 
-cuBLAS makes the forward product well, but cannot draw: with dropout a kernel of our own does both.
-Backward it takes three or four launches for every map of a few hundred rows (two products, a sum
+For a map of a few hundred rows cuBLAS takes three or four launches backward (two products, a sum
 over split rows, the bias), which cost more than the work in them. Here one launch makes them all:
 some programs own tiles of dx, the others tiles of dW with its share of db, each over some rows; the
 pieces are added later: see :mod:`gradformer.model.pieces`. The plain version beside it is
@@ -67,14 +66,13 @@ class Tiles:
 @triton.jit(do_not_specialize=["count", "threshold"], do_not_specialize_on_alignment=["seed"])
 def forward_kernel(
     x, w, b, y, graph_id, index, seed, count, scale, threshold,
-    IN: tl.constexpr, OUT: tl.constexpr, BIAS: tl.constexpr, PRECISION: tl.constexpr,
+    IN: tl.constexpr, OUT: tl.constexpr, BIAS: tl.constexpr, RELU: tl.constexpr,
+    DRAW: tl.constexpr, PRECISION: tl.constexpr,
     ROWS: tl.constexpr, COLS: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """y = drop(ReLU(x Wᵀ + b)), a tile of it; grid (row tiles, column tiles)."""
+    """y = [drop]([ReLU](x Wᵀ + b)), a tile of it; grid (row tiles, column tiles)."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     cols = tl.program_id(1) * COLS + tl.arange(0, COLS)
-    graph = tl.load(graph_id + rows, rows < count, other=0)
-    inner = tl.load(index + rows, rows < count, other=0)
     acc = tl.zeros([ROWS, COLS], tl.float32)
     for start in range(0, IN, STEP):
         ins = start + tl.arange(0, STEP)
@@ -85,10 +83,15 @@ def forward_kernel(
         acc = tl.dot(given, tl.trans(weight), acc, input_precision=PRECISION)
     if BIAS:
         acc += tl.load(b + cols, cols < OUT, other=0.0)[None, :]
-    acc = tl.where(acc <= 0.0, 0.0, acc * scale)  # NaN stays NaN
-    kept = _keep(_row_keys(seed, graph, rows * 0, inner)[:, None], cols[None, :], threshold)
+    if RELU:
+        acc = tl.where(acc <= 0.0, 0.0, acc)  # NaN stays NaN
+    if DRAW:
+        graph = tl.load(graph_id + rows, rows < count, other=0)
+        inner = tl.load(index + rows, rows < count, other=0)
+        kept = _keep(_row_keys(seed, graph, rows * 0, inner)[:, None], cols[None, :], threshold)
+        acc = tl.where(kept, acc * scale, 0.0)
     inside = (rows < count)[:, None] & (cols < OUT)[None, :]
-    tl.store(y + rows[:, None] * OUT + cols[None, :], tl.where(kept, acc, 0.0), inside)
+    tl.store(y + rows[:, None] * OUT + cols[None, :], acc, inside)
 
 
 @triton.jit
@@ -186,16 +189,18 @@ def _precision() -> str:
     return FLOAT32 if precision() == "ieee" else precision()
 
 
-def _forward_with_draw(
-    x: Tensor, weight: Tensor, bias: Tensor | None, draw: Draw, tiles: Tiles
+def _forward(
+    x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, draw: Draw | None, tiles: Tiles
 ) -> Tensor:
     (count, width), out = x.shape, len(weight)
     y = x.new_empty(count, out)
     cols = 32 if out <= 32 else 64
+    keys = (x, x, x) if draw is None else (draw.rows.graph_id, draw.rows.index, draw.seed)
+    scale, bar = (1.0, 0) if draw is None else (draw.scale, threshold(draw.p))
     forward_kernel[(-(-count // tiles.rows), -(-out // cols))](
-        x, weight, x if bias is None else bias, y, draw.rows.graph_id, draw.rows.index, draw.seed,
-        count, draw.scale, threshold(draw.p),
-        IN=width, OUT=out, BIAS=bias is not None, PRECISION=_precision(),
+        x, weight, x if bias is None else bias, y, *keys, count, scale, bar,
+        IN=width, OUT=out, BIAS=bias is not None, RELU=relu, DRAW=draw is not None,
+        PRECISION=_precision(),
         ROWS=tiles.rows, COLS=cols, STEP=tiles.step, num_warps=4, num_stages=3,
     )  # fmt: skip
     return y
@@ -207,13 +212,7 @@ class _Linear(torch.autograd.Function):
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, draw: Draw | None,
         tiles: Tiles, room: Claim | None,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        if draw is not None:
-            y = _forward_with_draw(x.contiguous(), weight.contiguous(), bias, draw, tiles)
-        elif relu and bias is not None and x.is_cuda:  # the product's own epilogue
-            y = torch._addmm_activation(bias, x, weight.t())
-        else:
-            y = nn.functional.linear(x, weight, bias)
-            y = y.relu_() if relu else y
+        y = _forward(x.contiguous(), weight.contiguous(), bias, relu, draw, tiles)
         ctx.tiles, ctx.room, ctx.scale = tiles, room, 1.0 if draw is None else draw.scale
         ctx.save_for_backward(x, weight, bias, y if relu else None)
         ctx.set_materialize_grads(False)
