@@ -162,6 +162,22 @@ def test_an_exported_model_predicts_the_same_elsewhere(
     assert "exists already" in program("export", molecule_run, "-o", out, code=1).stderr
 
 
+def test_what_cannot_be_a_program_leaves_nothing_behind(
+    program: Program, files: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    program(
+        *("train", files / "graphs.jsonl", "--model", "graphormer", "-o", tmp_path / "run", "-q"),
+        *("--set", "train.epochs=1", "--set", "model.layers=1", "--no-report", "--no-tensorboard"),
+    )
+    out = tmp_path / "given"
+    said = program("export", tmp_path / "run", "-o", out, "--program", code=1).stderr
+    assert "cannot trace graphormer" in said
+    assert len(said.strip().split("\n")) == 1
+    assert capfd.readouterr() == ("", "")
+    assert not out.exists()
+    program("export", tmp_path / "run", "-o", out)
+
+
 def test_an_exported_model_says_that_it_has_no_data(
     program: Program, molecule_run: Path, tmp_path: Path
 ) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gradformer.cli.options import RunFolder
+from gradformer.errors import GradformerError
 
 
 def export(
@@ -45,5 +47,9 @@ def export(
     if program:
         from gradformer.training.program import export_program
 
-        export_program(given, given.folder / "program.pt2")
+        try:
+            export_program(given, given.folder / "program.pt2")
+        except GradformerError:  # all or nothing
+            shutil.rmtree(given.folder)
+            raise
     typer.echo(given.folder)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import io
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 
 import numpy as np
@@ -90,7 +94,7 @@ def export_program(run: Run, path: str | Path, trial: int = 0) -> ExportedProgra
     inputs = example_inputs(run)
     shapes = {name: _DYNAMIC[name] for name in inputs}
     try:
-        with use_engine("reference"), torch.no_grad():
+        with use_engine("reference"), torch.no_grad(), _silent():
             program = torch.export.export(
                 OneGraph(model, **scale).eval(), (), inputs, dynamic_shapes=shapes, strict=False
             )
@@ -104,6 +108,18 @@ def export_program(run: Run, path: str | Path, trial: int = 0) -> ExportedProgra
     with writing(Path(path)):
         torch.export.save(program, str(path))
     return program
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """Keep torch from printing and logging a whole graph where it fails: the error says enough."""
+    before = logging.root.manager.disable
+    logging.disable()
+    try:
+        with redirect_stderr(io.StringIO()):
+            yield
+    finally:
+        logging.disable(before)
 
 
 def graph_inputs(store: Store, graph: int) -> dict[str, Tensor]:
