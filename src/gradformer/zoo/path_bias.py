@@ -109,11 +109,10 @@ class PathBias(nn.Module):
         hops = batch.distance[pairs.place].long()
         values, edges = self._values(batch), self._walk(batch, pairs)
         if self.mix is None:
-            empty = torch.full_like(hops, len(values) - 1)
-            return values[torch.where(hops == 1, next(edges), empty)]
+            return _rows(values, torch.where(hops == 1, next(edges), len(values) - 1), pairs)
         total = values.new_zeros(len(hops), self.heads)
         for k, edge in enumerate(edges):
-            hop = (values @ self.mix[k])[edge]
+            hop = _rows(values @ self.mix[k], edge, pairs)
             if self.padding is not None:
                 hop = hop * (k < self._longest(hops, pairs))
             total = total + hop
@@ -170,3 +169,15 @@ class PathBias(nn.Module):
                 edge = torch.where(inside, left_out, edge)
                 node = torch.where(inside, follow(node)[1], node)
             yield edge
+
+
+def _rows(values: Tensor, edge: Tensor, pairs: Pairs) -> Tensor:
+    """values[edge], [pairs, heads], for many pairs without an edge: those with the last row.
+
+    The gradients that meet in one row of an indexed tensor are added one after another. So the
+    pairs without an edge read rows of any edges, evenly, and leave no gradient there.
+    """
+    last = len(values) - 1
+    real = edge != last if pairs.rows.mask is None else (edge != last) & pairs.rows.mask
+    other = torch.arange(len(edge), device=edge.device) % max(last - 1, 1)
+    return torch.where(real[:, None], values[torch.where(real, edge, other)], values[-1:])
