@@ -99,7 +99,7 @@ def test_nodes_of_one_pyg_graph(tmp_path: Path) -> None:
     y = torch.from_numpy(rng.integers(0, 3, 60))
     edges = torch.from_numpy(np.argwhere(rng.random((60, 60)) < 0.1).T)
     graph = Data(x=torch.nn.functional.one_hot(y, 3).float(), edge_index=edges, y=y)
-    settings = [*SMALL, "train.epochs=20", "train.lr=0.03", "model.local=gcn"]
+    settings = [*SMALL, "model.width=32", "train.epochs=20", "train.lr=0.01", "model.local=gcn"]
     run = fit([graph], level="node", settings=settings, out=tmp_path / "run", **toy.QUIET)
     assert run.results["test"]["mean"] > 0.5
     assert run.predict([graph]).value.shape == (60, 3)
@@ -112,10 +112,35 @@ def test_wrong_names_and_options_are_named(tmp_path: Path) -> None:
         fit("pattern-sample", smiles="x", out=tmp_path / "run")
     with pytest.raises(InputError, match="expected PyG Data"):
         fit([3.0], out=tmp_path / "run")
+    with pytest.raises(InputError, match="data: got NoneType, expected a path"):
+        fit(None, out=tmp_path / "run")
+    with pytest.raises(InputError, match=r"nothing\.csv does not exist"):
+        fit(Path("nothing.csv"), out=tmp_path / "run")
+    with pytest.raises(ConfigError, match="modle: no option for these graphs"):
+        fit(some_graphs(), y=range(30), modle="gin", out=tmp_path / "run")
     graphs, scaffold = some_graphs(), ["data.split=scaffold"]
     with pytest.raises(ConfigError, match="scaffold needs molecules"):
         fit(graphs, y=range(30), settings=scaffold, out=tmp_path / "run")
     assert not (tmp_path / "run").exists()
+
+
+def test_a_recipe_file_and_a_single_setting(tmp_path: Path) -> None:
+    recipe = tmp_path / "mine.yaml"
+    recipe.write_text("base: own\nmodel: {layers: 1, width: 32}\n")
+    run = fit(
+        some_graphs(),
+        y=["a", "b", "c"] * 10,
+        recipe=recipe,
+        settings="train.epochs=1",
+        out=tmp_path / "run",
+        **toy.QUIET,
+    )
+    assert (run.recipe.model.config.width, run.recipe.train.epochs) == (32, 1)
+    assert repr(run) == f"<Run {tmp_path / 'run'}: gradformer on own, 1 of 1 trials>"
+    with pytest.raises(InputError, match="batch_size: got 0"):
+        run.predict(some_graphs(), batch_size=0)
+    with pytest.raises(ConfigError, match="did you mean 'val'"):
+        run.evaluate(some_graphs(), part="vl")
 
 
 def trained(console: Console, epochs: int = 3) -> Trial:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ class Predictions:
     """
 
     trials: NDArray[np.float64]
-    data: UserData | None = None
+    data: UserData | None = field(default=None, repr=False)
 
     @property
     def value(self) -> NDArray[np.float64]:
@@ -56,7 +56,7 @@ class Predictions:
         return std
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """A run on disk.
 
@@ -71,6 +71,10 @@ class Run:
     structure: Structure
     codebook: Codebook
     origin: dict[str, Any]
+
+    def __repr__(self) -> str:
+        done = f"{len(self.trials)} of {self.recipe.trials} trials"
+        return f"<Run {self.folder}: {self.recipe.model.name} on {self.recipe.dataset}, {done}>"
 
     @classmethod
     def load(cls, folder: str | Path) -> Run:
