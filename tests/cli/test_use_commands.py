@@ -94,6 +94,25 @@ def test_a_file_has_no_parts_and_a_benchmark_has(
     assert "val part of" in program("evaluate", molecule_run, "--part", "val").stdout
 
 
+def test_a_score_that_is_not_defined_is_left_open(
+    program: Program, files: Path, tmp_path: Path
+) -> None:
+    """One class has no ROC curve."""
+    lines = (files / "graphs.jsonl").read_text().splitlines()
+    two, one = tmp_path / "two.jsonl", tmp_path / "one.jsonl"
+    two.write_text("\n".join(line for line in lines if '"star"' not in line))
+    one.write_text(next(line for line in lines if '"ring"' in line))
+    program(
+        *("train", two, "-o", tmp_path / "run", "-q", "--no-report", "--no-tensorboard"),
+        *("--set", "train.epochs=1", "--set", "model.layers=1"),
+    )
+    text = program("evaluate", tmp_path / "run", "--on", one).stdout
+    assert re.search(r"AUROC ↑ +│ +– ", text)
+    assert re.search(r"accuracy ↑ +│ +[\d.]+ ", text)
+    (found,) = json.loads(program("evaluate", tmp_path / "run", "--on", one, "--json").stdout)
+    assert found["auroc"] is None
+
+
 def test_a_file_without_targets_cannot_be_scored(
     program: Program, molecule_run: Path, files: Path, tmp_path: Path
 ) -> None:

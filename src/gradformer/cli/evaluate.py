@@ -47,6 +47,7 @@ def evaluate(
 
     from gradformer.report.scales import spread
     from gradformer.training.distributed import find_device
+    from gradformer.training.files import plain
     from gradformer.training.run import Run
 
     run = Run.load(folder)
@@ -59,7 +60,7 @@ def evaluate(
         **({"skip_invalid": True} if skip_invalid else {}),
     )
     if as_json:
-        typer.echo(json.dumps(found))
+        typer.echo(json.dumps(plain(found)))
         return
     whole = on is not None and Path(on).exists()
     where = on if whole else f"{part} part of {on or run.recipe.dataset}"

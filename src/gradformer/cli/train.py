@@ -50,7 +50,8 @@ def train(
     preset: Annotated[
         str | None,
         typer.Option(
-            help="A variant that the recipe names: paper, authors.", autocompletion=preset_names
+            help="A variant that the recipe names: paper, authors, tuned.",
+            autocompletion=preset_names,
         ),
     ] = None,
     recipe: RecipeFile = None,

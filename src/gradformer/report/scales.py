@@ -109,12 +109,12 @@ def plus_minus(mean: float | None, std: float | None) -> str:
 
 
 def spread(values: Sequence[float | None]) -> str:
-    """Mean ± standard deviation of the sample; None, where there is no value, does not count.
+    """Mean ± standard deviation of the sample; None and NaN, where there is no value, do not count.
 
-    >>> spread([0.5, 0.7, None]), spread([0.5]), spread([])
+    >>> spread([0.5, 0.7, None]), spread([0.5]), spread([math.nan])
     ('0.60 ± 0.14', '0.5000', '–')
     """
-    known = [v for v in values if v is not None]
+    known = [v for v in values if v is not None and math.isfinite(v)]
     return plus_minus(fmean(known), stdev(known) if len(known) > 1 else None) if known else "–"
 
 

@@ -7,7 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from gradformer.training.metrics import metric_name
 from gradformer.training.trial import Trial
@@ -40,6 +47,7 @@ class Display:
             BarColumn(bar_width=20),
             MofNCompleteColumn(),
             TextColumn("{task.fields[text]}"),
+            TimeElapsedColumn(),  # the first epoch may last
             TimeRemainingColumn(),
             console=self._console,
         )
