@@ -3,8 +3,9 @@
 Forward a kernel over edge rows makes u, the map of the edge states inside it, and one over nodes
 makes the sums. Backward one makes du and all that is summed by target, one what is summed by
 source, and one the gradients of the map. For many edges, where the norm of u takes several kernels,
-du is made straight from what arrives at the new edge states, so that the gradient between norm and
-convolution is never stored. Two edge tensors are kept: the edge states and u.
+its moments are made with u, and du straight from what arrives at the new edge states, so that the
+gradient between norm and convolution is never stored. Two edge tensors are kept: the edge states
+and u.
 """
 
 from __future__ import annotations
@@ -18,15 +19,15 @@ from torch import Tensor, nn
 from gradformer.attention.fused import precision
 from gradformer.graphs.batch import Edges
 from gradformer.model import fused_norm
-from gradformer.model.fused_linear import FLOAT32
+from gradformer.model.fused_edge_norm import moments_of, slopes_of, updated
 from gradformer.model.fused_messages import edge_rows, tile
-from gradformer.model.fused_norm import Norms, normalise
+from gradformer.model.fused_norm import Norms
 from gradformer.model.once import Gradients, once
 from gradformer.model.parts import linear
 from gradformer.model.pieces import Claim, claim
 
-PIECES = 132  # at most, that gradients of the map are summed in: a program on each core
-ROWS = 64  # of a tile
+PIECES = 132  # at most, that gradients of the map are summed in: one on each core
+ROWS = 32  # of a tile of edges
 MOST = 64  # channels up to which a program can hold the map
 
 
@@ -39,7 +40,8 @@ class _Gated(torch.autograd.Function):
         r: Tensor | None, gamma: Tensor | None, beta: Tensor | None, edges: Edges,
         room: Claim | None, update: Norms | None,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        from gradformer.model.gated_kernels import edge_kernel, node_kernel
+        from gradformer.model.edge_map_kernels import edge_kernel
+        from gradformer.model.gated_kernels import node_kernel
 
         terms, (given, e_row) = terms.contiguous(), edge_rows(e)
         r = None if r is None else r.contiguous()
@@ -47,12 +49,14 @@ class _Gated(torch.autograd.Function):
         u = terms.new_empty(len(e), channels)
         h = terms.new_empty(nodes, channels)
         mean, inverse = (torch.empty_like(h, dtype=torch.float32) for _ in range(2))
+        moments = moments_of(u, update, ROWS)
         if u.numel():
-            options = _edge_tile(e.shape[1], channels, terms.dtype)
             edge_kernel[(-(-len(e) // ROWS),)](
                 given, e if weight is None else weight, e if bias is None else bias, terms, u,
+                u if moments is None else moments,
                 edges.source, edges.target, edges.target_ptr, nodes, len(e),
-                E_ROW=e_row, MAP=weight is not None, num_warps=4, **options,
+                E_ROW=e_row, MAP=weight is not None, MOMENTS=moments is not None,
+                BLOCK_C=_block(channels), **_edge_tile(e.shape[1], channels, terms.dtype),
             )  # fmt: skip
         if h.numel():
             node_kernel[(nodes,)](
@@ -65,7 +69,7 @@ class _Gated(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         if update is None:
             return u, h, e
-        new, ctx.stats = normalise(update, u, None, None, e.contiguous())
+        new, ctx.stats = updated(update, u, e, moments, ROWS, edges)
         return new, h, e
 
     @staticmethod
@@ -84,7 +88,7 @@ class _Gated(torch.autograd.Function):
         dr = None if r is None else torch.empty_like(r)
         norm, slopes, inside = [*[u] * 8, 1.0, 0], [None, None], {"NORM": False, "DROP": False}
         if update is not None and out_grad is not None:
-            norm, slopes = _norm_slopes(ctx, out_grad)
+            norm, slopes = slopes_of(update, out_grad, u, ctx.stats, edges)
             inside = {"NORM": True, "DROP": update.after is not None}
             e_grad = out_grad
         if mean.numel():
@@ -106,7 +110,7 @@ def _map_gradients(
     ctx: Any, du: Tensor, e_grad: Tensor | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Gradients of e and of the map; None for a map's that are left in pieces, or without a map."""
-    from gradformer.model.gated_kernels import map_gradient_kernel
+    from gradformer.model.edge_map_kernels import map_gradient_kernel
 
     _, e, weight, *_ = ctx.saved_tensors
     if weight is None:
@@ -119,41 +123,16 @@ def _map_gradients(
     else:
         dw, db = ctx.room.open(e.device)
     if count:
-        map_gradient_kernel[(pieces,)](
+        map_gradient_kernel[(pieces + -(-count // ROWS),)](
             du, du if e_grad is None else e_grad, e, weight, de, dw, db, ctx.edges.target_ptr,
-            len(ctx.edges.target_ptr) - 1, count, _chunk(count), dw.stride(0), db.stride(0),
-            E_ROW=edge_rows(e)[1], E_GRAD=e_grad is not None, num_warps=8,
+            len(ctx.edges.target_ptr) - 1, count, _chunk(count), pieces, dw.stride(0), db.stride(0),
+            E_ROW=edge_rows(e)[1], E_GRAD=e_grad is not None, BLOCK_IN=_block(width),
             **_edge_tile(width, channels, du.dtype),
         )  # fmt: skip
     if ctx.room is not None:
         return de, None, None
     weights, biases = dw.sum(0).to(weight.dtype).split([channels * width, channels])
     return de, weights.view_as(weight), biases
-
-
-def _norm_slopes(ctx: Any, grad: Tensor) -> tuple[list[Any], list[Any]]:
-    """What the kernels take of the edge norm; gradients of γ and β, None if left in pieces."""
-    from gradformer.model.gated_kernels import slope_kernel, slope_sums_kernel
-
-    *_, u, _, _, gamma, beta = ctx.saved_tensors
-    update, ptr = ctx.update, ctx.edges.target_ptr
-    (count, channels), block = u.shape, max(16, 1 << (u.shape[1] - 1).bit_length())
-    chunk = -(-count // (2 * PIECES * ROWS)) * ROWS
-    chunks = -(-count // chunk)
-    partial = ctx.stats.new_empty(chunks, 2, channels)
-    made = [torch.empty_like(gamma), torch.empty_like(beta)]
-    rooms = made if update.room is None else update.room.open(u.device)
-    learned = [gamma, beta, ctx.stats]
-    draw = [update.rows.graph_id, update.rows.index, update.seeds(u)[2], *update.numbers[4:]]
-    slope_kernel[(chunks,)](
-        grad, u, *learned, partial, ptr, len(ptr) - 1, count, chunk, *draw,
-        C=channels, BLOCK_C=block, ROWS=ROWS, DROP=update.after is not None, num_warps=8,
-    )  # fmt: skip
-    slope_sums_kernel[(-(-channels // 8),)](
-        partial, *rooms, chunks,
-        C=channels, BLOCK_P=1 << (chunks - 1).bit_length(), BLOCK_C=8, num_warps=4,
-    )  # fmt: skip
-    return [*learned, *rooms, *draw], made if update.room is None else [None, None]
 
 
 def _chunk(edges: int) -> int:
@@ -165,20 +144,15 @@ def _pieces(edges: int) -> int:
     return -(-edges // _chunk(edges)) if edges else 0
 
 
+def _block(channels: int) -> int:
+    return max(16, 1 << (channels - 1).bit_length())
+
+
 def _edge_tile(width: int, channels: int, dtype: torch.dtype) -> dict[str, Any]:
-    """Tile of edges and all channels, and how products are made: one of tf32 is exact for short
-    floats."""
-    blocks = [max(16, 1 << (size - 1).bit_length()) for size in (width, channels)]
+    """A tile of edges, and how products are made: one of tf32 is exact for short floats."""
     exact = dtype == torch.float32 and precision() == "ieee"
-    return {
-        "IN": width,
-        "C": channels,
-        "BLOCK_IN": blocks[0],
-        "BLOCK_C": blocks[1],
-        "ROWS": ROWS,
-        "PRECISION": FLOAT32 if exact else "tf32",
-        "num_stages": 2,
-    }
+    names = {"IN": width, "C": channels, "ROWS": ROWS, "EXACT": exact}
+    return {**names, "num_warps": 4, "num_stages": 3}
 
 
 def gated(

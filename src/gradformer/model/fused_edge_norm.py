@@ -1,0 +1,82 @@
+"""The edge norm inside the gated convolution: e' = e + drop(ReLU(norm(u))), and its slopes.
+
+For many edges. The moments of u come from the kernel that makes u, so that forward u is read once;
+backward the gradient of u is made by the convolution's own kernel, from the sums made here.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from gradformer.graphs.batch import Edges
+from gradformer.model.fused_messages import edge_rows
+from gradformer.model.fused_norm import Norms
+
+ROWS = 64  # of a tile
+SUMS = {"BLOCK_T": 256, "BLOCK_C": 8, "num_warps": 8}  # of tiles
+
+
+def moments_of(u: Tensor, update: Norms | None, rows: int) -> Tensor | None:
+    """Room for mean and Σ (u − mean)² of each tile of ``rows`` edges, where they are asked for."""
+    if update is None or not update.norms[0].training:
+        return None
+    return torch.empty(-(-len(u) // rows), 2, u.shape[1], dtype=torch.float32, device=u.device)
+
+
+def updated(
+    update: Norms, u: Tensor, e: Tensor, moments: Tensor | None, rows: int, edges: Edges
+) -> tuple[Tensor, Tensor]:
+    """e' [edges, c] and stats [3, c]; ``moments`` are those of tiles of ``rows`` edges."""
+    from gradformer.model.edge_norm_kernels import moments_kernel, update_kernel
+
+    norm, (count, channels), (given, e_row) = update.norms[0], u.shape, edge_rows(e)
+    nodes, stats = len(edges.target_ptr) - 1, norm.weight.new_empty(3, channels)
+    moments_kernel[(-(-channels // SUMS["BLOCK_C"]),)](
+        u if moments is None else moments, norm.running_mean, norm.running_var, stats,
+        edges.target_ptr, nodes, norm.momentum or 0.0, norm.eps,
+        C=channels, ROWS=rows, TRAINING=moments is not None, **SUMS,
+    )  # fmt: skip
+    new = torch.empty_like(u, dtype=torch.promote_types(u.dtype, e.dtype))
+    update_kernel[(-(-count // ROWS),)](
+        u, given, new, norm.weight, norm.bias, stats, edges.target_ptr, nodes, count,
+        *_draw(update, u), C=channels, E_ROW=e_row, **_tile(channels, update),
+    )  # fmt: skip
+    return new, stats
+
+
+def slopes_of(
+    update: Norms, grad: Tensor, u: Tensor, stats: Tensor, edges: Edges
+) -> tuple[list[Any], list[Tensor | None]]:
+    """What the kernels take of the norm; gradients of γ and β, None if left in pieces.
+
+    ``grad`` is that of e' [edges, c].
+    """
+    from gradformer.model.edge_norm_kernels import slope_kernel, slope_sums_kernel
+
+    gamma, beta = update.norms[0].weight, update.norms[0].bias
+    (count, channels), ptr, tiles = u.shape, edges.target_ptr, -(-len(u) // ROWS)
+    partial = stats.new_empty(tiles, 2, channels)
+    made = [torch.empty_like(gamma), torch.empty_like(beta)]
+    rooms = made if update.room is None else update.room.open(u.device)
+    learned, draw = [gamma, beta, stats], _draw(update, u)
+    slope_kernel[(tiles,)](
+        grad, u, *learned, partial, ptr, len(ptr) - 1, count, *draw,
+        C=channels, **_tile(channels, update),
+    )  # fmt: skip
+    slope_sums_kernel[(-(-channels // SUMS["BLOCK_C"]),)](
+        partial, *rooms, tiles, C=channels, **SUMS
+    )
+    return [*learned, *rooms, *draw], [*made] if update.room is None else [None, None]
+
+
+def _draw(update: Norms, dummy: Tensor) -> list[Any]:
+    """What keys the draws of the dropout; its seed, factor and threshold."""
+    return [update.rows.graph_id, update.rows.index, update.seeds(dummy)[2], *update.numbers[4:]]
+
+
+def _tile(channels: int, update: Norms) -> dict[str, Any]:
+    block = max(16, 1 << (channels - 1).bit_length())
+    return {"BLOCK_C": block, "ROWS": ROWS, "DROP": update.after is not None, "num_warps": 8}
