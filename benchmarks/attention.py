@@ -1,33 +1,42 @@
 """Decay attention against its peers on one GPU: forward + backward, everything in one run.
 
-    python benchmarks/attention.py [--json results/attention.json] [--quick]
+    python benchmarks/attention.py [--json results/benchmarks/attention.json] [--quick]
 
 Peers: the dense padded way (as the authors write it: the decay of every head as a float matrix),
 the same compiled, FlexAttention, and SDPA without any mask (a floor, not the same function). Each
 is timed eagerly (median over calls) and replayed as a CUDA graph of 20 calls over rotating inputs,
 because eager figures are mostly host time. Ours is shown for plain q, k, v gradients, with
-gradients to λ and the start points, with dropout, and with full table gradients.
+gradients to the start points, to λ too, to the full table, and with dropout; before it is timed,
+outputs and all gradients are held to float64. Last come the bars, met or missed.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
 import statistics
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cache
 
 import torch
 import torch.nn.functional as F
+from common import write_record
 from torch import Tensor
 
-from gradformer.attention import Decay, Layout, decay_attention
-from gradformer.attention.decay import Table
+from gradformer.attention import Decay, Layout, Table, decay_attention
+from gradformer.attention.draws import keep, row_keys
 
 ROTATE, CALLS = 4, 20
 DEVICE = "cuda"
+DROPOUT = 0.5
+KINDS = {  # what gets a gradient besides q, k, v
+    "ours": "plain",
+    "ours + sp": "starts",
+    "ours + λ, sp": "parameters",
+    "ours + dropout": "dropout",
+    "ours + λ, sp + dropout": "parameters dropout",
+}
 
 
 @dataclass(frozen=True)
@@ -51,8 +60,13 @@ class Case:
     @property
     def bytes(self) -> float:
         """Each byte of distance once a pass (3 passes), q, k, v, out and their gradients once."""
+        return 2 * self.pairs + self.held
+
+    @property
+    def held(self) -> int:
+        """Bytes of the distances, q, k, v, out and their gradients."""
         width = torch.finfo(self.dtype).bits // 8
-        return 3 * self.pairs + 8 * sum(self.sizes) * self.heads * self.d * width
+        return self.pairs + 8 * sum(self.sizes) * self.heads * self.d * width
 
 
 def _sizes(low: int, high: int, count: int) -> tuple[int, ...]:
@@ -99,7 +113,7 @@ def make_inputs(case: Case, seed: int) -> Inputs:
     for block, n in zip(distance.split([n * n for n in case.sizes]), case.sizes):
         upper = block.view(n, n).triu()
         block.copy_((upper + upper.triu(1).T).flatten())
-    layout = replace(layout, symmetric=True, diameter=case.distances - 1)
+    layout = replace(layout, symmetric=True)
     count, widest = len(case.sizes), max(case.sizes)
     slot, place = layout.graph.long(), layout.rows.index.long()
 
@@ -127,27 +141,79 @@ Call = Callable[[Inputs], tuple[Tensor, ...]]
 
 def ours(case: Case, kind: str = "plain") -> Call:
     """Forward and backward of decay_attention; ``kind`` says what else gets a gradient."""
-    decay = Decay(case.heads, decay=0.6, start=2.0, spread=1.0, learn_decay=True).to(DEVICE)
-    table = decay()[0].mul
+    table = our_table(case, learn_decay="parameters" in kind)
+    assert table.parameters is not None
     parameters = table.parameters.detach().requires_grad_()
-    seed = torch.tensor([1, 2, 3], device=DEVICE)
 
     def call(x: Inputs) -> tuple[Tensor, ...]:
         wanted = [x.q, x.k, x.v]
         mul: Tensor | Table = table.value.detach()
-        if kind == "parameters":
-            mul = Table(mul, parameters, table.jacobian)
+        if "starts" in kind or "parameters" in kind:
+            mul = Table(table.value.detach(), parameters, table.jacobian)
             wanted.append(parameters)
-        if kind.startswith("table"):
-            mul = mul.requires_grad_()
+        elif "table" in kind:
+            mul = table.value.detach().requires_grad_()
             wanted.append(mul)
-        dropout = 0.5 if kind == "dropout" else 0.0
+        dropout = DROPOUT if "dropout" in kind else 0.0
         out = decay_attention(
-            x.q, x.k, x.v, x.layout, x.distance, mul, None, dropout=dropout, seed=seed
+            x.q, x.k, x.v, x.layout, x.distance, mul, None, dropout=dropout, seed=our_seed()
         )
         return torch.autograd.grad(out, wanted, x.grad)
 
     return call
+
+
+def our_table(case: Case, learn_decay: bool) -> Table:
+    """The factors of all distances: λ = 0.6 behind start points around 2."""
+    decay = Decay(case.heads, decay=0.6, start=2.0, spread=1.0, learn_decay=learn_decay)
+    table = decay.to(DEVICE)()[0].mul
+    assert table is not None
+    return table
+
+
+@cache
+def our_seed() -> Tensor:
+    return torch.tensor([1, 2, 3], device=DEVICE)
+
+
+def exact(case: Case, x: Inputs, kind: str) -> list[Tensor]:
+    """What ``ours`` returns, in float64: dq, dk, dv, and the gradient of the decay."""
+    table = our_table(case, learn_decay="parameters" in kind)
+    found = [torch.zeros(x.q.shape, dtype=torch.float64, device=DEVICE) for _ in range(3)]
+    by_byte = torch.zeros(case.heads, 256, dtype=torch.float64, device=DEVICE)
+    node = pair = 0
+    for graph, n in enumerate(case.sizes):
+        byte = x.distance[pair : pair + n * n].view(n, n).int()
+        place = torch.arange(n, device=DEVICE)
+        for head in range(case.heads):
+            rows = (slice(node, node + n), head)
+            q, k, v = (t.detach()[rows].double().requires_grad_() for t in (x.q, x.k, x.v))
+            factor = table.value.detach()[head].double()[byte].requires_grad_()
+            weight = (q @ k.T / math.sqrt(case.d) * factor).softmax(1)
+            if "dropout" in kind:
+                keys = row_keys(our_seed(), x.layout.graph_id[graph], head, place)
+                weight = weight * keep(keys[:, None], place, DROPOUT) / (1.0 - DROPOUT)
+            grads = torch.autograd.grad(weight @ v, [q, k, v, factor], x.grad[rows].double())
+            for whole, part in zip(found, grads):
+                whole[rows] = part
+            by_byte[head] += torch.bincount(byte.flatten(), grads[3].flatten(), 256)
+        node, pair = node + n, pair + n * n
+    if "table" in kind:
+        return [*found, by_byte]
+    if "starts" in kind or "parameters" in kind:
+        assert table.jacobian is not None
+        return [*found, torch.einsum("hb,phb->hp", by_byte, table.jacobian.double())]
+    return found
+
+
+def check(case: Case, x: Inputs, kind: str) -> float:
+    """The largest relative error of a gradient; raises where it is more than rounding."""
+    found, expected = ours(case, kind)(x), exact(case, x, kind)
+    allowed = 2e-2 if case.dtype == torch.bfloat16 else 2e-5
+    errors = [float((a.double() - b).norm() / b.norm()) for a, b in zip(found, expected)]
+    if not max(errors) <= allowed:
+        raise SystemExit(f"{case.name}, {kind}: wrong by {errors}, allowed {allowed}; not timed")
+    return max(errors)
 
 
 def dense_way(case: Case, compiled: bool) -> Call:
@@ -237,7 +303,10 @@ def graph_ms(call: Call, sets: list[Inputs], repeats: int, calls: int) -> float:
     return statistics.median(times)
 
 
-def measure(call: Call, sets: list[Inputs], slow: bool) -> dict[str, float | str]:
+def measure(call: Call, sets: list[Inputs], slow: bool) -> dict:
+    """Milliseconds, eager and replayed; peak MiB of distances, q, k, v, gradient and all made."""
+    x = sets[0]
+    given = sum(t.numel() * t.element_size() for t in (x.q, x.k, x.v, x.grad, x.distance))
     try:
         for x in sets[:1] if slow else sets:
             call(x)
@@ -246,7 +315,7 @@ def measure(call: Call, sets: list[Inputs], slow: bool) -> dict[str, float | str
         before = torch.cuda.memory_allocated()
         call(sets[0])
         torch.cuda.synchronize()
-        peak = torch.cuda.max_memory_allocated() - before
+        peak = torch.cuda.max_memory_allocated() - before + given
         row = {"eager": eager_ms(call, sets, 3 if slow else 20), "peak": peak / 2**20}
     except Exception as error:  # a peer that cannot run this case is a result
         torch.cuda.synchronize()
@@ -281,14 +350,45 @@ def ceilings() -> dict[str, float]:
     return found
 
 
-def kernels(call: Call, x: Inputs) -> None:
-    """Time of each kernel of one call."""
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
-        for _ in range(5):
-            call(x)
-        torch.cuda.synchronize()
-    for event in sorted(profile.key_averages(), key=lambda e: -e.device_time_total)[:8]:
-        print(f"   {event.key[:60]:60} {event.device_time_total / 5:8.1f} us")
+def compare(case: Case, quick: bool) -> dict[str, dict]:
+    """Times of ours, checked, and of its peers."""
+    sets = [make_inputs(case, seed) for seed in range(ROTATE if case.pairs < 1e7 else 2)]
+    rows = {"SDPA, no mask": measure(sdpa(case), sets, False)}
+    for name, kind in KINDS.items():
+        error = check(case, sets[0], kind)
+        rows[name] = measure(ours(case, kind), sets, False) | {"error": error}
+    for distances in (12, 64):
+        far = replace(case, distances=distances)
+        some = [make_inputs(far, seed) for seed in range(2)]
+        error = check(far, some[0], "table")
+        name = f"ours + table, {distances} distances"
+        rows[name] = measure(ours(far, "table"), some, False) | {"error": error}
+    if not quick:
+        rows["eager, dense"] = measure(dense_way(case, False), sets, False)
+        rows["compiled, dense"] = measure(dense_way(case, True), sets, False)
+        rows["FlexAttention"] = measure(flex(case), sets, max(case.sizes) > 2000)
+    return rows
+
+
+def bars(cases: dict[str, dict[str, dict]]) -> list[dict]:
+    """What was asked for, what was found."""
+    large, _, middle, cluster, zinc = (case.name for case in CASES)
+    found = []
+
+    def bar(case: str, row: str, limit: float, unit: str) -> None:
+        value = cases[case][row].get("graph", math.inf)
+        if unit == "× SDPA":
+            value /= cases[case]["SDPA, no mask"]["graph"]
+        found.append({"case": case, "row": row, "limit": limit, "unit": unit, "found": value})
+
+    for case in (large, middle):
+        bar(case, "ours", 2.0, "× SDPA")
+        bar(case, "ours + λ, sp", 3.0, "× SDPA")
+    bar(cluster, "ours + λ, sp", 0.12, "ms")
+    bar(zinc, "ours + λ, sp", 0.04, "ms")
+    peak = cases[large]["ours + λ, sp"]["peak"] / (CASES[0].held / 2**20)
+    memory = {"case": large, "row": "ours + λ, sp", "limit": 1.5, "unit": "× tensors held"}
+    return [*found, memory | {"found": peak}]
 
 
 def main() -> None:
@@ -296,45 +396,27 @@ def main() -> None:
     parser.add_argument("--json", help="write the record here")
     parser.add_argument("--quick", action="store_true", help="ours and SDPA only")
     options = parser.parse_args()
-    record: dict = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
-    record |= {"ceilings": ceilings(), "cases": {}}
-    print(record["device"], {k: round(v, 2) for k, v in record["ceilings"].items()})
+    known = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
+    known["ceilings"] = ceilings()
+    print(known["device"], {k: round(v, 2) for k, v in known["ceilings"].items()}, flush=True)
+    cases = {}
     for case in CASES:
-        sets = [make_inputs(case, seed) for seed in range(ROTATE if case.pairs < 1e7 else 2)]
-        peers: dict[str, tuple[Call, bool]] = {
-            "SDPA, no mask": (sdpa(case), False),
-            "ours": (ours(case), False),
-            "ours + λ, sp": (ours(case, "parameters"), False),
-            "ours + dropout": (ours(case, "dropout"), False),
-        }
-        if not options.quick:
-            peers |= {
-                "eager, dense": (dense_way(case, False), False),
-                "compiled, dense": (dense_way(case, True), False),
-                "FlexAttention": (flex(case), max(case.sizes) > 2000),
-            }
-        rows = {name: measure(call, sets, slow) for name, (call, slow) in peers.items()}
-        if not options.quick:
-            for distances in (12, 64):
-                far = replace(case, distances=distances)
-                sets = [make_inputs(far, seed) for seed in range(2)]
-                rows[f"ours + table, {distances} distances"] = measure(
-                    ours(case, "table"), sets, False
-                )
-        show(case, rows)
-        record["cases"][case.name] = rows
-    if options.json:
-        with open(options.json, "w") as file:
-            json.dump(record, file, indent=1)
+        cases[case.name] = compare(case, options.quick)
+        show(case, cases[case.name])
+    print()
+    verdicts = bars(cases)
+    for bar in verdicts:
+        verdict = "met" if bar["found"] <= bar["limit"] else "MISSED"
+        limit = f"{bar['found']:.3f} of {bar['limit']} {bar['unit']}"
+        print(f"BAR {verdict}: {bar['case']}: {bar['row']}: {limit}")
+    write_record(options.json, verdicts, cases=cases, **known)
 
 
 def show(case: Case, rows: dict[str, dict]) -> None:
     floor = rows["SDPA, no mask"].get("graph")
-    width = torch.finfo(case.dtype).bits // 8
-    tensors = case.pairs + 8 * sum(case.sizes) * case.heads * case.d * width
-    size = f"{case.pairs / 1e6:.2f} M pairs; distances + tensors {tensors / 2**20:.1f} MiB"
+    size = f"{case.pairs / 1e6:.2f} M pairs; distances + tensors {case.held / 2**20:.1f} MiB"
     print(f"\n{case.name}: {size}")
-    columns = ("eager ms", "graph ms", "× SDPA", "TB/s", "TFLOP/s", "peak MiB")
+    columns = ("eager ms", "graph ms", "× SDPA", "TB/s", "TFLOP/s", "peak MiB", "error")
     print(f"{'':28}" + "".join(f"{column:>10}" for column in columns))
     for name, row in rows.items():
         if "failed" in row:
@@ -342,11 +424,13 @@ def show(case: Case, rows: dict[str, dict]) -> None:
             continue
         ms = row.get("graph", row["eager"])
         ratio = f"{ms / floor:.2f}" if floor else "–"
+        error = f"{row['error']:.0e}" if "error" in row else ""
         print(
             f"{name:28}{row['eager']:10.3f}{ms:10.4f}{ratio:>10}{case.bytes / ms / 1e9:10.2f}"
-            f"{case.flops / ms / 1e9:10.1f}{row['peak']:10.1f}  {row.get('capture failed', '')}"
+            f"{case.flops / ms / 1e9:10.1f}{row['peak']:10.1f}{error:>10}"
+            f"  {row.get('capture failed', '')}",
+            flush=True,
         )
-    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,10 @@ from gradformer.attention import Decay, Layout, Table, decay_attention, use_engi
 
 @dataclass(frozen=True)
 class Problem:
-    """Inputs in float64; ``cotangent`` [nodes, heads, d] weighs the outputs in the loss."""
+    """Inputs in float64; ``cotangent`` [nodes, heads, d] weighs the outputs in the loss.
+
+    ``bias`` is [Σ n², heads], or None.
+    """
 
     layout: Layout
     q: Tensor
@@ -21,6 +24,7 @@ class Problem:
     v: Tensor
     distance: Tensor
     cotangent: Tensor
+    bias: Tensor | None = None
 
     def to(self, device: str) -> Problem:
         layout = self.layout
@@ -31,7 +35,7 @@ class Problem:
             graph_id=layout.graph_id.to(device),
         )
         tensors = (t.to(device) for t in (self.q, self.k, self.v, self.distance, self.cotangent))
-        return Problem(layout, *tensors)
+        return Problem(layout, *tensors, None if self.bias is None else self.bias.to(device))
 
 
 def random_problem(
@@ -42,13 +46,13 @@ def random_problem(
     diameter: int = 6,
     unreachable: float = 0.1,
     saturated: float = 0.0,
+    biased: bool = False,
     seed: int = 0,
 ) -> Problem:
     """Distances 0..diameter at random, some of them 255 (unreachable) and 254 (saturated)."""
     generator = torch.Generator().manual_seed(seed)
     ids = torch.arange(len(sizes)) * 7 + 3
     layout = Layout.from_sizes(sizes, graph_id=ids)
-    layout = replace(layout, diameter=254 if saturated else diameter)
     pairs = sum(n * n for n in sizes)
     distance = torch.randint(0, diameter + 1, (pairs,), generator=generator).byte()
     chance = torch.rand(pairs, generator=generator)
@@ -56,7 +60,8 @@ def random_problem(
     distance[chance < unreachable] = 255
     shape = (layout.capacity, heads, width)
     q, k, v, cotangent = torch.randn(4, *shape, generator=generator, dtype=torch.float64)
-    return Problem(layout, q, k, v, distance, cotangent)
+    bias = torch.randn(pairs, heads, generator=generator, dtype=torch.float64) if biased else None
+    return Problem(layout, q, k, v, distance, cotangent, bias)
 
 
 def solve(
@@ -78,13 +83,17 @@ def solve(
         decay.zero_grad()
         (tables,) = decay()
         mul, add = tables.mul, tables.add
+    bias = None if problem.bias is None else problem.bias.to(dtype, copy=True).requires_grad_()
     seed = torch.tensor([5, 6, 7], device=q.device)
     with use_engine(engine):
         out = decay_attention(
-            q, k, v, problem.layout, problem.distance, mul, add, dropout=dropout, seed=seed
-        )
+            q, k, v, problem.layout, problem.distance, mul, add,
+            bias=bias, dropout=dropout, seed=seed,
+        )  # fmt: skip
     (out * problem.cotangent.to(dtype)).sum().backward()
     found = {"out": out.detach(), "q": q.grad, "k": k.grad, "v": v.grad}
+    if bias is not None:
+        found["bias"] = bias.grad
     if decay is not None:
         found |= {name: p.grad for name, p in decay.named_parameters()}
     missing = [name for name, value in found.items() if value is None]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
 import pytest
 import torch
 
 from gradformer.attention import (
+    Layout,
     current_engine,
     decay_attention,
+    joint_attention,
     set_engine,
     use_engine,
     why_not_fused,
 )
-from gradformer.errors import ConfigError
+from gradformer.errors import ConfigError, InputError
 from tests.attention.problems import random_problem
 
 
@@ -31,20 +36,17 @@ def test_an_unknown_engine_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("reason", "q", "bias", "weights"),
+    ("reason", "q", "weights"),
     [
-        ("weights", torch.zeros(1, 1, 4), None, True),
-        ("bias", torch.zeros(1, 1, 4), torch.zeros(1, 1), False),
-        ("float32", torch.zeros(1, 1, 4, dtype=torch.float64), None, False),
-        ("4 to 128, not 3", torch.zeros(1, 1, 3), None, False),
-        ("4 to 128, not 129", torch.zeros(1, 1, 129), None, False),
-        ("CUDA", torch.zeros(1, 1, 4), None, False),
+        ("weights", torch.zeros(1, 1, 4), True),
+        ("float32", torch.zeros(1, 1, 4, dtype=torch.float64), False),
+        ("4 to 128, not 3", torch.zeros(1, 1, 3), False),
+        ("4 to 128, not 129", torch.zeros(1, 1, 129), False),
+        ("CUDA", torch.zeros(1, 1, 4), False),
     ],
 )
-def test_why_the_fused_engine_cannot(
-    reason: str, q: torch.Tensor, bias: torch.Tensor | None, weights: bool
-) -> None:
-    found = why_not_fused(q, bias, weights)
+def test_why_the_fused_engine_cannot(reason: str, q: torch.Tensor, weights: bool) -> None:
+    found = why_not_fused(q, weights)
     assert found is not None
     assert reason in found
 
@@ -63,3 +65,46 @@ def test_auto_takes_the_reference_on_a_cpu() -> None:
     auto = decay_attention(q, k, v, p.layout, p.distance, None, None)
     with use_engine("reference"):
         assert torch.equal(decay_attention(q, k, v, p.layout, p.distance, None, None), auto)
+
+
+def arguments() -> dict[str, Any]:
+    p = random_problem((3, 2), width=4, biased=True)
+    given = {"q": p.q, "k": p.k, "v": p.v, "layout": p.layout, "distance": p.distance}
+    tables = {"mul": torch.ones(2, 256), "add": torch.zeros(2, 256)}
+    return given | tables | {"bias": p.bias, "seed": torch.tensor([1, 2, 3])}
+
+
+@pytest.mark.parametrize("name", ["q", "k", "v", "distance", "mul", "add", "bias", "seed"])
+@pytest.mark.parametrize("kind", ["ndarray", "list"])
+def test_what_is_not_a_tensor_is_named(name: str, kind: str) -> None:
+    given = arguments()
+    decay_attention(**given)
+    given[name] = given[name].numpy() if kind == "ndarray" else given[name].tolist()
+    with pytest.raises(InputError, match=rf"^{name}: expected a torch tensor.* got {kind}"):
+        decay_attention(**given)
+
+
+def test_a_joint_tensor_of_the_wrong_shape_is_named() -> None:
+    given = arguments()
+    with pytest.raises(
+        InputError, match=r"^qkv: expected \[nodes, 3 · heads, d\], got \[5, 4, 4\]"
+    ):
+        joint_attention(torch.zeros(5, 4, 4), given["layout"], given["distance"], None, None)
+
+
+@pytest.mark.parametrize("chunk", [4, 1 << 22])
+def test_symmetry_is_found_out(chunk: int) -> None:
+    """In every graph, whatever lies between their blocks, and over the border of a chunk."""
+    sizes = [3, 0, 4, 1]
+    blocks = [torch.arange(n * n, dtype=torch.uint8).view(n, n) for n in sizes]
+    same = [torch.maximum(block, block.T).flatten() for block in blocks]
+    gap = torch.tensor([7], dtype=torch.uint8)
+    layout = Layout.from_sizes(sizes)
+    layout = replace(layout, pair_ptr=layout.pair_ptr + torch.arange(1, 5))
+    distance = torch.cat([part for block in same for part in (gap, block)])
+    assert layout.is_symmetric(distance, chunk)
+    for place in (2, 14):  # an entry beside the diagonal of the first and the third graph
+        other = distance.clone()
+        other[place] += 1
+        assert not layout.is_symmetric(other, chunk)
+    assert Layout.from_sizes([]).is_symmetric(distance, chunk)

@@ -53,7 +53,6 @@ def test_a_batch_holds_its_graphs(ids: list[int]) -> None:
     check_edges(batch)
     expected = batch_distances(batch.edges.edge_index, batch.layout)
     assert torch.equal(torch.cat(blocks(batch)), expected)
-    assert batch.layout.diameter >= int(expected[expected < 255].max())
 
 
 @pytest.mark.parametrize("capacity", toys.CAPACITIES)

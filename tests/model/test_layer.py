@@ -11,25 +11,10 @@ from torch import Tensor
 from gradformer.attention import Decay, Layout, use_engine
 from gradformer.attention.draws import number_sites
 from gradformer.graphs.batch import Batch, batch_distances, sort_edges
-from gradformer.model.layer import GradformerLayer, _Split
+from gradformer.model.layer import GradformerLayer
 from gradformer.model.local import make_local
 
 WIDTH = 8
-
-
-def test_gradients_that_lie_side_by_side_are_not_copied() -> None:
-    joint = torch.randn(5, 6, 2, requires_grad=True)
-    thirds = _Split.apply(joint)
-    gradient = torch.randn(5, 6, 2)
-    (found,) = torch.autograd.grad(thirds, joint, gradient.chunk(3, dim=1), retain_graph=True)
-    assert found.data_ptr() == gradient.data_ptr()
-    for apart in (
-        [part.clone() for part in gradient.chunk(3, dim=1)],
-        gradient.chunk(3, dim=1)[::-1],
-    ):
-        (found,) = torch.autograd.grad(thirds, joint, apart, retain_graph=True)
-        torch.testing.assert_close(found, torch.cat(list(apart), dim=1))
-        assert found.data_ptr() != gradient.data_ptr()
 
 
 def _batch(device: str) -> Batch:

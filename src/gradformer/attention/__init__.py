@@ -3,7 +3,7 @@
 from gradformer.attention.availability import current_engine, set_engine, use_engine
 from gradformer.attention.decay import Decay, Table, Tables
 from gradformer.attention.layout import Layout, Rows
-from gradformer.attention.operation import decay_attention, why_not_fused
+from gradformer.attention.operation import decay_attention, joint_attention, why_not_fused
 
 __all__ = [
     "Decay",
@@ -13,6 +13,7 @@ __all__ = [
     "Tables",
     "current_engine",
     "decay_attention",
+    "joint_attention",
     "set_engine",
     "use_engine",
     "why_not_fused",

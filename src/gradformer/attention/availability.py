@@ -13,6 +13,7 @@ from torch import Tensor
 from gradformer.errors import choice
 
 ENGINES = ("auto", "reference", "fused")
+PROVEN_RELEASES = ("3.6",)  # of Triton
 _engine = "auto"
 
 
@@ -45,6 +46,19 @@ def _triton_error() -> str | None:
     except ImportError as error:
         return f"Triton cannot be imported ({error}); install it with pip install 'gradformer[gpu]'"
     return None
+
+
+@cache
+def known_registers(device: torch.device) -> bool:
+    """Whether tensor-core tiles lie in registers as :mod:`pair_kernels` needs for its wide way.
+
+    Triton promises no such thing. It was seen, and results compared, with these releases on Hopper.
+    """
+    import triton
+
+    release = ".".join(triton.__version__.split(".")[:2])
+    hopper = device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9
+    return hopper and release in PROVEN_RELEASES
 
 
 def interpreting() -> bool:

@@ -45,16 +45,17 @@ def _forward(
     add_parameters: Tensor | None,
     add_jacobian: Tensor | None,
     seed: Tensor | None,
+    bias: Tensor | None,
+    packed_ptr: Tensor | None,
     scale: float,
     dropout: float,
     largest: int,
-    diameter: int,
     padded: bool,
     symmetric: bool,
 ) -> tuple[Tensor, Tensor]:
     problem = launch.Problem(
         *_three(q, k, v), node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
-        scale, dropout, largest, diameter, padded, symmetric,
+        bias, packed_ptr, scale, dropout, largest, padded, symmetric,
     )  # fmt: skip
     return launch.forward(problem)
 
@@ -83,34 +84,39 @@ def _backward(
     mul_jacobian: Tensor | None,
     add_jacobian: Tensor | None,
     seed: Tensor | None,
+    bias: Tensor | None,
+    packed_ptr: Tensor | None,
     scale: float,
     dropout: float,
     largest: int,
-    diameter: int,
     padded: bool,
     symmetric: bool,
     mul_count: int,
     add_count: int,
-) -> tuple[Tensor, Tensor, Tensor]:
+    need_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     problem = launch.Problem(
         *_three(q, k, v), node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
-        scale, dropout, largest, diameter, padded, symmetric,
+        bias, packed_ptr, scale, dropout, largest, padded, symmetric,
     )  # fmt: skip
     return launch.backward(
-        problem, grad.contiguous(), out, lse, mul_jacobian, add_jacobian, mul_count, add_count
-    )
+        problem, grad.contiguous(), out, lse, mul_jacobian, add_jacobian,
+        mul_count, add_count, need_bias,
+    )  # fmt: skip
 
 
 @_backward.register_fake
-def _(grad: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor]:
+def _(grad: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     nodes, heads, d = grad.shape
-    mul_count, add_count = rest[-2:]
+    bias, (mul_count, add_count, need_bias) = rest[14], rest[-3:]
 
     def decay(count: int) -> Tensor:
         slots = WHOLE if count == WHOLE else 2
         return grad.new_empty(heads, slots, dtype=torch.float32)
 
-    return grad.new_empty(nodes, 3 * heads, d), decay(mul_count), decay(add_count)
+    size = bias.shape if need_bias else (0,)
+    dbias = grad.new_empty(size, dtype=torch.float32)
+    return grad.new_empty(nodes, 3 * heads, d), decay(mul_count), decay(add_count), dbias
 
 
 def _no_second_backward(ctx: Any, *grads: Tensor) -> None:
@@ -125,23 +131,26 @@ _backward.register_autograd(_no_second_backward)
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
     (q, k, v, node_ptr, pair_ptr, graph_id, distance, mul, add,
-     _, mul_jacobian, _, add_jacobian, seed, *ctx.numbers) = inputs  # fmt: skip
+     _, mul_jacobian, _, add_jacobian, seed, bias, packed_ptr, *ctx.numbers) = inputs  # fmt: skip
     out, lse = output
     ctx.save_for_backward(
         q, k, v, out, lse, node_ptr, pair_ptr, graph_id, distance, mul, add,
-        mul_jacobian, add_jacobian, seed,
+        mul_jacobian, add_jacobian, seed, bias, packed_ptr,
     )  # fmt: skip
     ctx.mark_non_differentiable(lse)
+    ctx.set_materialize_grads(False)  # no zeros for lse
 
 
 def _gradients(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
     saved = ctx.saved_tensors
     mul, add, mul_jacobian, add_jacobian = saved[9:13]
-    # inputs: 7 mul, 8 add, 9 mul_parameters, 11 add_parameters
+    # inputs: 7 mul, 8 add, 9 mul_parameters, 11 add_parameters, 14 bias
     need = ctx.needs_input_grad
     mul_count = len(mul_jacobian) if need[9] else WHOLE if need[7] else 0
     add_count = len(add_jacobian) if need[11] else WHOLE if need[8] else 0
-    gradients, dmul, dadd = _backward(grad, *saved, *ctx.numbers, mul_count, add_count)
+    gradients, dmul, dadd, dbias = _backward(
+        grad, *saved, *ctx.numbers, mul_count, add_count, need[14]
+    )
     packed = saved[1] is None
     three = (gradients, None, None) if packed else gradients.chunk(3, dim=1)
     tables = (
@@ -152,7 +161,7 @@ def _gradients(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         dadd[:, :add_count] if need[11] else None,
         None,
     )
-    return (*three, *(None,) * 4, *tables, None, *(None,) * 6)
+    return (*three, *(None,) * 4, *tables, None, dbias if need[14] else None, *(None,) * 6)
 
 
 _forward.register_autograd(_gradients, setup_context=_setup)
@@ -167,8 +176,9 @@ def fused_attention(
     mul: Table | None,
     add: Table | None,
     scale: float,
-    dropout: float,
-    seed: Tensor | None,
+    dropout: float = 0.0,
+    seed: Tensor | None = None,
+    bias: Tensor | None = None,
 ) -> Tensor:
     """See :func:`gradformer.decay_attention`; without k and v, q is [nodes, 3 · heads, d]."""
     out: Tensor
@@ -184,10 +194,11 @@ def fused_attention(
         *_parameters(mul),
         *_parameters(add),
         seed if dropout > 0.0 else None,
+        None if bias is None else bias.float().contiguous(),
+        None if bias is None else layout.packed_ptr,
         scale,
         dropout,
         layout.largest,
-        layout.diameter,
         layout.padded,
         layout.symmetric,
     )

@@ -6,13 +6,12 @@ Results do not depend on timing: tiles follow from the shapes and the device alo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
-from gradformer.attention.availability import interpreting
+from gradformer.attention.availability import interpreting, known_registers
 from gradformer.attention.draws import threshold
 
 SMALL = 64  # graphs up to this size take one program for each head
@@ -47,21 +46,26 @@ class Tiles:
         }
 
 
-def forward_tiles(dtype: torch.dtype, d: int) -> Tiles:
-    if dtype == torch.float32:
-        return Tiles(32, 32)
+# Narrow tiles where the wide way of pair_kernels is not taken: the smallest devices have 99 KiB of
+# shared memory for a program.
+
+
+def forward_tiles(dtype: torch.dtype, d: int, wide: bool) -> Tiles:
+    if not wide:
+        return Tiles(32 if dtype == torch.float32 else 64, 32)
     return Tiles(64, 128, registers=168) if d <= 32 else Tiles(64, 64)
 
 
-def query_tiles(dtype: torch.dtype, d: int) -> Tiles:
-    if dtype == torch.float32:
-        return Tiles(32, 32)
-    return Tiles(64, 64, registers=168 if d <= 64 else None)
+def query_tiles(dtype: torch.dtype, d: int, wide: bool) -> Tiles:
+    if not wide:
+        return Tiles(32 if dtype == torch.float32 else 64, 32)
+    # 3 stages: with 2, a tile of 64 channels leaves no room for tables, see pair_kernels.RESERVE
+    return Tiles(64, 64, stages=3 if 32 < d <= 64 else 2, registers=168 if d <= 64 else None)
 
 
-def key_tiles(dtype: torch.dtype, d: int) -> Tiles:
-    if dtype == torch.float32:
-        return Tiles(32, 32)
+def key_tiles(dtype: torch.dtype, d: int, wide: bool) -> Tiles:
+    if not wide:
+        return Tiles(32, 32 if dtype == torch.float32 else 64)
     return Tiles(64, 64, registers=168 if d <= 32 else None)
 
 
@@ -79,10 +83,11 @@ class Problem:
     mul: Tensor | None
     add: Tensor | None
     seed: Tensor | None
+    bias: Tensor | None
+    packed_ptr: Tensor | None
     scale: float
     dropout: float
     largest: int
-    diameter: int
     padded: bool
     symmetric: bool
 
@@ -95,14 +100,14 @@ class Problem:
         """Which kernels take it."""
         if self.largest <= SMALL:
             return "small"
-        narrow = self.q.dtype == torch.float32 and self.q.shape[2] <= 8
+        narrow = self.q.dtype == torch.float32 and self.q.shape[2] <= 8 and self.bias is None
         return "rows" if narrow and self.largest <= MIDDLE else "tiled"
 
     @property
     def wide(self) -> bool:
         """Whether bytes may be fetched as :mod:`gradformer.attention.pair_kernels` says."""
         half = self.q.dtype in (torch.bfloat16, torch.float16)
-        return half and not interpreting() and _is_hopper(self.q.device)
+        return half and self.bias is None and not interpreting() and known_registers(self.q.device)
 
     def empty(self, *shape: int) -> Tensor:
         """Room for node rows; the tiled kernels leave rows of padding alone."""
@@ -117,6 +122,13 @@ class Problem:
     def tables(self) -> tuple[Tensor, Tensor]:
         """``q`` stands in for an absent one."""
         return self.q if self.mul is None else self.mul, self.q if self.add is None else self.add
+
+    @property
+    def biases(self) -> tuple[Tensor, Tensor]:
+        """The bias and where each graph's begins; others stand in where there is none."""
+        if self.bias is None or self.packed_ptr is None:
+            return self.q, self.pair_ptr
+        return self.bias, self.packed_ptr
 
     @property
     def draws(self) -> Tensor:
@@ -146,25 +158,22 @@ class Problem:
         return self.flags | sizes | {"num_warps": 4, "num_stages": 1}
 
     @property
-    def tiled_options(self) -> dict[str, Any]:
-        return self.flags | {"BLOCK_D": _power(self.q.shape[2]), "PRECISION": precision()}
+    def dot_options(self) -> dict[str, Any]:
+        return self.flags | {
+            "HAS_BIAS": self.bias is not None,
+            "BLOCK_D": _power(self.q.shape[2]),
+            "PRECISION": precision(),
+        }
 
     @property
     def small_options(self) -> dict[str, Any]:
         block = _power(self.largest)
-        return self.flags | {
-            "BLOCK_D": _power(self.q.shape[2]),
-            "PRECISION": precision(),
+        return self.dot_options | {
             "BLOCK": block,
             "num_warps": 2 if block <= 32 else 8,
             "num_stages": 1,
             "INTERPRET": interpreting(),
         }
-
-
-@cache
-def _is_hopper(device: torch.device) -> bool:
-    return device.type == "cuda" and torch.cuda.get_device_capability(device)[0] == 9
 
 
 def _power(size: int) -> int:
@@ -188,17 +197,18 @@ def forward(p: Problem) -> tuple[Tensor, Tensor]:
         out.zero_()
     elif p.kind == "small":
         grid = (heads, p.graphs + p.padded)
-        small_forward_kernel[grid](*arguments, nodes, p.graphs, **p.small_options)
+        small_forward_kernel[grid](*arguments, nodes, p.graphs, *p.biases, **p.small_options)
     elif p.kind == "rows":
         tiles = -(-p.largest // OWN)
         grid = (heads, p.graphs * tiles + p.padded)
         row_forward_kernel[grid](*arguments, nodes, p.graphs, tiles, **p.row_options)
     else:
-        tile = forward_tiles(p.q.dtype, d)
+        tile = forward_tiles(p.q.dtype, d, p.wide)
         tiles = -(-p.largest // tile.m)
         forward_kernel[(heads, p.graphs * tiles)](
-            *arguments, p.distance.numel(), tiles, WIDE=p.wide, **tile.options, **p.tiled_options
-        )
+            *arguments, p.distance.numel(), tiles, *p.biases,
+            WIDE=p.wide, **tile.options, **p.dot_options,
+        )  # fmt: skip
     return out, lse
 
 
@@ -211,8 +221,9 @@ def backward(
     add_jacobian: Tensor | None,
     mul_count: int,
     add_count: int,
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Gradients of q, k, v [nodes, 3 · heads, d], and of the decay as ``count`` says."""
+    need_bias: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Gradients of q, k, v [nodes, 3 · heads, d], of the decay as ``count`` says, of the bias."""
     from gradformer.attention.row_kernels import row_backward_kernel
     from gradformer.attention.small_kernels import small_backward_kernel
     from gradformer.attention.tiled_backward import key_gradient_kernel, query_gradient_kernel
@@ -220,7 +231,8 @@ def backward(
     nodes, heads, d = p.q.shape
     gradients = p.empty(nodes, 3 * heads, d)
     dq, dk, dv = gradients.chunk(3, dim=1)
-    query_tile, key_tile = query_tiles(p.q.dtype, d), key_tiles(p.q.dtype, d)
+    query_tile = query_tiles(p.q.dtype, d, p.wide)
+    key_tile = key_tiles(p.q.dtype, d, p.wide and p.symmetric)
     tiles = -(-p.largest // {"small": SMALL, "rows": OWN, "tiled": query_tile.m}[p.kind])
     programs = p.graphs * tiles
 
@@ -233,19 +245,22 @@ def backward(
     jacobians = [p.q if x is None else x for x in (mul_jacobian, add_jacobian)]
     strides = (*p.strides, 3 * heads * d)
     counts = {"MUL_COUNT": mul_count, "ADD_COUNT": add_count}
+    # rows behind the last pair stay zero
+    dbias = lse.new_empty(0) if p.bias is None or not need_bias else torch.zeros_like(p.bias)
     if not p.graphs * p.largest:
         gradients.zero_()
     elif p.kind == "small":
         small_backward_kernel[(heads, p.graphs + p.padded)](
             p.q, p.k, p.v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
             *p.where, *p.tables, *jacobians, p.draws, *strides, *p.numbers,
-            nodes, p.graphs, p.diameter, **p.small_options, **counts,
+            nodes, p.graphs, *p.biases, dbias,
+            NEED_BIAS=need_bias, **p.small_options, **counts,
         )  # fmt: skip
     elif p.kind == "rows":
         row_backward_kernel[(heads, programs + p.padded, 2)](
             p.q, p.k, p.v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
             *p.where, *p.tables, *jacobians, p.draws, *strides, *p.numbers,
-            nodes, p.graphs, tiles, p.diameter, **p.row_options, **counts,
+            nodes, p.graphs, tiles, **p.row_options, **counts,
         )  # fmt: skip
     else:
         pairs = p.distance.numel()
@@ -253,17 +268,17 @@ def backward(
         query_gradient_kernel[(heads, programs)](
             p.q, p.k, p.v, out, lse, grad, stats, dq, partial_mul, partial_add,
             *p.where, *p.tables, *jacobians, p.draws, *strides, *p.numbers,
-            pairs, tiles, p.diameter,
-            WIDE=p.wide, **query_tile.options, **p.tiled_options, **counts,
+            pairs, tiles, *p.biases, dbias,
+            NEED_BIAS=need_bias, WIDE=p.wide, **query_tile.options, **p.dot_options, **counts,
         )  # fmt: skip
         tiles = -(-p.largest // key_tile.n)
         key_gradient_kernel[(heads, p.graphs * tiles)](
             p.q, p.k, p.v, grad, stats, dk, dv,
-            *p.where, *p.tables, p.draws, *strides, *p.numbers, pairs, tiles,
+            *p.where, *p.tables, p.draws, *strides, *p.numbers, pairs, tiles, *p.biases,
             SYMMETRIC=p.symmetric, WIDE=p.wide and p.symmetric,
-            **key_tile.options, **p.tiled_options,
+            **key_tile.options, **p.dot_options,
         )  # fmt: skip
-    return gradients, _total(partial_mul, mul_count), _total(partial_add, add_count)
+    return gradients, _total(partial_mul, mul_count), _total(partial_add, add_count), dbias
 
 
 def _total(partial: Tensor, count: int) -> Tensor:

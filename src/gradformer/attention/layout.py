@@ -55,10 +55,9 @@ class Layout:
     anywhere, so a batch can point into the distances of a whole dataset without copying them.
     ``graph_id`` numbers the graphs in their dataset. ``capacity`` (node rows, real and padded) and
     ``largest`` (an upper bound on the size of a graph) are host integers, so that nothing has to
-    be read back from a device to choose a kernel; ``diameter`` bounds the distances that occur
-    (bytes other than 255), and with them the work of a free table's gradient; ``symmetric``
-    promises byte(i, j) = byte(j, i), which saves the fused engine time in the backward pass
-    (:meth:`checked` finds out). Rows from ``node_ptr[-1]`` on are padding.
+    be read back from a device to choose a kernel; ``symmetric`` promises byte(i, j) = byte(j, i),
+    which saves the fused engine time in the backward pass (:meth:`is_symmetric` finds out). Rows
+    from ``node_ptr[-1]`` on are padding.
 
     Shapes: node_ptr [graphs + 1] int32; pair_ptr [graphs] int64; graph_id [graphs] int32.
     """
@@ -69,7 +68,6 @@ class Layout:
     capacity: int
     largest: int
     padded: bool = False
-    diameter: int = 254
     symmetric: bool = False
 
     @classmethod
@@ -149,6 +147,20 @@ class Layout:
         """Where each graph's pairs begin in the batch's own packed order, [graphs + 1] int64."""
         sizes = self.node_ptr.diff().long()
         return torch.nn.functional.pad((sizes * sizes).cumsum(0), (1, 0))
+
+    def is_symmetric(self, distance: Tensor, chunk: int = 1 << 22) -> bool:
+        """Whether byte(i, j) = byte(j, i) in every graph; reads back an answer for each chunk."""
+        sizes, ends = self.node_ptr.diff().long(), self.packed_ptr[1:]
+        pairs = int(self.packed_ptr[-1])
+        for start in range(0, pairs, chunk):
+            pair = torch.arange(start, min(start + chunk, pairs), device=self.device)
+            graph = torch.searchsorted(ends, pair, right=True)
+            n, first = sizes[graph], self.pair_ptr[graph]
+            pair -= self.packed_ptr[graph]
+            mirrored = distance[first + pair % n * n + pair // n]
+            if not torch.equal(distance[first + pair], mirrored):
+                return False
+        return True
 
     @cached_property
     def groups(self) -> list[Group]:

@@ -15,12 +15,10 @@ from gradformer.attention.reference import reference_attention
 from gradformer.errors import ConfigError, InputError
 
 
-def why_not_fused(q: Tensor, bias: Tensor | None = None, weights: bool = False) -> str | None:
+def why_not_fused(q: Tensor, weights: bool = False) -> str | None:
     """Why the fused engine cannot take this call, or None if it can."""
     if weights:
         return "it does not return weights"
-    if bias is not None:
-        return "it takes no per-pair bias"
     if q.dtype == torch.float64:
         return "it computes in float32 at most"
     if not 4 <= q.shape[-1] <= 128:
@@ -112,32 +110,20 @@ def decay_attention(
     >>> decay_attention(q, k, v, layout, distance, mul, None).shape
     torch.Size([3, 1, 4])
     """
-    _check(q, k, v, layout, distance, bias)
-    if share(dropout) > 0.0:
-        _check_seed(seed, q.device)
-    mul_table, add_table = _table("mul", mul, q), _table("add", add, q)
+    mul, add = _prepared(q, k, v, layout, distance, mul, add, bias, dropout, seed)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    reason = "the reference engine was asked for"
-    if current_engine() != "reference":
-        reason = why_not_fused(q, bias, return_weights) or ""
-        if q.shape[-1] != v.shape[-1]:
-            reason = reason or "it needs values as wide as the keys"
-        if current_engine() == "fused" and reason:
-            raise ConfigError(f"engine: the fused engine cannot run this call: {reason}")
-    if not reason:
+    if _takes_fused(q, v, return_weights):
         from gradformer.attention.fused import fused_attention
 
-        return fused_attention(
-            q, k, v, layout, distance, mul_table, add_table, scale, dropout, seed
-        )
+        return fused_attention(q, k, v, layout, distance, mul, add, scale, dropout, seed, bias)
     out, weights = reference_attention(
         q,
         k,
         v,
         layout,
         distance,
-        mul_table.value if mul_table else None,
-        add_table.value if add_table else None,
+        mul.value if mul else None,
+        add.value if add else None,
         bias=bias,
         scale=scale,
         dropout=dropout,
@@ -145,6 +131,72 @@ def decay_attention(
         return_weights=return_weights,
     )
     return out if weights is None else (out, weights)
+
+
+def joint_attention(
+    qkv: Tensor,
+    layout: Layout,
+    distance: Tensor,
+    mul: Tensor | Table | None,
+    add: Tensor | Table | None,
+    *,
+    bias: Tensor | None = None,
+    dropout: float = 0.0,
+    seed: Tensor | None = None,
+) -> Tensor:
+    """:func:`decay_attention` of the thirds of qkv [nodes, 3 · heads, d], as one map makes them.
+
+    The fused engine reads them in place and writes their gradients side by side: no copies.
+    """
+    if qkv.dim() != 3 or qkv.shape[1] % 3:
+        raise InputError(f"qkv: expected [nodes, 3 · heads, d], got {list(qkv.shape)}")
+    q, k, v = qkv.chunk(3, dim=1)
+    if not _takes_fused(q, v):
+        return decay_attention(
+            q, k, v, layout, distance, mul, add, bias=bias, dropout=dropout, seed=seed
+        )
+    from gradformer.attention.fused import fused_attention
+
+    mul, add = _prepared(q, k, v, layout, distance, mul, add, bias, dropout, seed)
+    scale = q.shape[-1] ** -0.5
+    return fused_attention(qkv, None, None, layout, distance, mul, add, scale, dropout, seed, bias)
+
+
+def _takes_fused(q: Tensor, v: Tensor, weights: bool = False) -> bool:
+    """Whether the fused engine takes a call; an error if it was asked for and cannot."""
+    if current_engine() == "reference":
+        return False
+    reason = why_not_fused(q, weights)
+    if q.shape[-1] != v.shape[-1]:
+        reason = reason or "it needs values as wide as the keys"
+    if current_engine() == "fused" and reason:
+        raise ConfigError(f"engine: the fused engine cannot run this call: {reason}")
+    return reason is None
+
+
+def _prepared(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    layout: Layout,
+    distance: Tensor,
+    mul: Tensor | Table | None,
+    add: Tensor | Table | None,
+    bias: Tensor | None,
+    dropout: float,
+    seed: Tensor | None,
+) -> tuple[Table | None, Table | None]:
+    """The tables, after a check of all arguments."""
+    tensors = {"q": q, "k": k, "v": v, "distance": distance, "bias": bias, "seed": seed}
+    for name, value in tensors.items():
+        absent = value is None and name in ("bias", "seed")
+        if not absent and not isinstance(value, Tensor):
+            came = type(value).__name__
+            raise InputError(f"{name}: expected a torch tensor, got {came}; use torch.as_tensor")
+    _check(q, k, v, layout, distance, bias)
+    if share(dropout) > 0.0:
+        _check_seed(seed, q.device)
+    return _table("mul", mul, q), _table("add", add, q)
 
 
 def _check_seed(seed: Tensor | None, device: torch.device) -> None:
@@ -159,6 +211,9 @@ def _table(name: str, table: Tensor | Table | None, q: Tensor) -> Table | None:
     if table is None:
         return None
     table = Table(table) if isinstance(table, Tensor) else table
+    if not isinstance(table, Table):
+        came = type(table).__name__
+        raise InputError(f"{name}: expected a torch tensor or Table, got {came}")
     if table.value.shape != (q.shape[1], 256):
         raise InputError(
             f"{name}: expected a table [{q.shape[1]} heads, 256], got {list(table.value.shape)}"
@@ -197,5 +252,7 @@ def _check(
         pairs = int(layout.packed_ptr[-1])
         if bias is not None and len(bias) < pairs:
             raise InputError(f"bias: has {len(bias)} rows, but there are {pairs} pairs")
+    if bias is not None and bias.device != q.device:
+        raise InputError(f"bias: on {bias.device}, but q is on {q.device}")
     if bias is not None and bias.shape[1:] != q.shape[1:2]:
         raise InputError(f"bias: expected [pairs, {q.shape[1]} heads], got {list(bias.shape)}")

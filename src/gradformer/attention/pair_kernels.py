@@ -172,11 +172,13 @@ def lookup(table, factor, shared, place, FIND: tl.constexpr, WIDE: tl.constexpr)
 
 
 @triton.jit
-def tally(table, x, byte, diameter):
-    """table[b] += Σ x over the pairs of byte b, for b = 0..diameter and 255."""
+def tally(table, x, byte):
+    """table[b] += Σ x over the pairs of byte b, for all b up to the farthest, for 254 and 255."""
     slot = tl.arange(0, 256)
-    for b in range(0, diameter + 2):
-        value = tl.where(b > diameter, 255, b)
+    byte = byte.to(tl.int32)
+    farthest = tl.max(tl.where(byte < 254, byte, 0))
+    for b in range(0, farthest + 3):
+        value = tl.where(b > farthest, b - farthest + 253, b)
         table += tl.where(slot == value, tl.sum(tl.where(byte == value, x, 0.0)), 0.0)
     return table
 

@@ -169,7 +169,7 @@ def row_forward_kernel(
 def _query_gradients(
     q, k, v, out, lse, grad, dq, partial_mul, partial_add, program, programs, head,
     distance, mul, add, mul_jacobian, add_jacobian, seed, graph, own, n,
-    q_row, k_row, v_row, g_row, heads, scale, dropout_scale, threshold, diameter,
+    q_row, k_row, v_row, g_row, heads, scale, dropout_scale, threshold,
     D: tl.constexpr, OWN: tl.constexpr, CHUNK: tl.constexpr, SYMMETRIC: tl.constexpr,
     HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr,
     MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
@@ -201,13 +201,13 @@ def _query_gradients(
             dp = tl.where(kept, dp * dropout_scale, 0.0)
         da = p * (dp - delta[:, None])
         if MUL_COUNT == 256:
-            mul_table = tally(mul_table, da * s, byte, diameter)
+            mul_table = tally(mul_table, da * s, byte)
         elif MUL_COUNT > 0:
             mul_one += da * s * tl.load(mul_jacobian + byte)
             if MUL_COUNT > 1:
                 mul_two += da * s * tl.load(mul_jacobian + heads * 256 + byte)
         if ADD_COUNT == 256:
-            add_table = tally(add_table, da, byte, diameter)
+            add_table = tally(add_table, da, byte)
         elif ADD_COUNT > 0:
             add_one += da * tl.load(add_jacobian + byte)
             if ADD_COUNT > 1:
@@ -260,7 +260,7 @@ def row_backward_kernel(
     q, k, v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
     node_ptr, pair_ptr, graph_id, distance, mul, add, mul_jacobian, add_jacobian, seed,
     q_row, q_head, k_row, k_head, v_row, v_head, g_row, heads, scale, dropout_scale, threshold,
-    nodes, graphs, tiles, diameter,
+    nodes, graphs, tiles,
     D: tl.constexpr, OWN: tl.constexpr, CHUNK: tl.constexpr, SYMMETRIC: tl.constexpr,
     HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr,
     MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
@@ -300,7 +300,7 @@ def row_backward_kernel(
             q, k, v, out, lse, grad, dq + first * g_row, partial_mul, partial_add,
             program, graphs * tiles, head, distance, mul, add,
             mul_jacobian + head * 256, add_jacobian + head * 256, seed, number, own, n,
-            q_row, k_row, v_row, g_row, heads, scale, dropout_scale, threshold, diameter,
+            q_row, k_row, v_row, g_row, heads, scale, dropout_scale, threshold,
             D, OWN, CHUNK, SYMMETRIC, HAS_MUL, HAS_ADD, DROPOUT, MUL_COUNT, ADD_COUNT,
         )  # fmt: skip
     else:

@@ -1,6 +1,6 @@
 """Kernels for graphs of one tile: one program for a graph and head, forward and all of backward.
 
-Notation: s = scale·q·k, a = s·mul[byte] + add[byte], p = exp(a − lse), dp = do·v,
+Notation: s = scale·q·k, a = s·mul[byte] + add[byte] + bias, p = exp(a − lse), dp = do·v,
 da = p·(dp − δ) with δ = Σ do·o, ds = da·mul[byte]·scale; lse is kept in base 2. Rows of padding
 belong to one more program of each head, which sets them to zero.
 """
@@ -46,10 +46,10 @@ def _zero_padding(
 def small_forward_kernel(
     q, k, v, out, lse, node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
     q_row, q_head, k_row, k_head, v_row, v_head, heads, scale, dropout_scale, threshold,
-    nodes, graphs,
+    nodes, graphs, bias, packed_ptr,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
-    INTERPRET: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
+    PRECISION: tl.constexpr, INTERPRET: tl.constexpr,
 ):  # fmt: skip
     """out [nodes, heads, d] and lse [nodes, heads]; grid (heads, graphs [+ 1 if padded])."""
     head = tl.program_id(0)
@@ -67,8 +67,9 @@ def small_forward_kernel(
     row_in = there[:, None] & (channel < D)[None, :]
     inside = there[:, None] & there[None, :]
     where = (first + rows)[:, None]
-    pair = tl.load(pair_ptr + graph) + rows[:, None] * n + rows[None, :]
-    place = tl.load(distance + pair, inside, other=255).to(tl.uint32) * 4
+    pair = rows[:, None] * n + rows[None, :]
+    byte = tl.load(distance + tl.load(pair_ptr + graph) + pair, inside, other=255)
+    place = byte.to(tl.uint32) * 4
     query = tl.load(q + where * q_row + head * q_head + channel[None, :], row_in, other=0.0)
     key = tl.load(k + where * k_row + head * k_head + channel[None, :], row_in, other=0.0)
     value = tl.load(v + where * v_row + head * v_head + channel[None, :], row_in, other=0.0)
@@ -77,6 +78,9 @@ def small_forward_kernel(
         a = a * _lookup(mul + head * 256, place, INTERPRET)
     if HAS_ADD:
         a = a + _lookup(add + head * 256, place, INTERPRET)
+    if HAS_BIAS:
+        at_pair = (tl.load(packed_ptr + graph) + pair) * heads + head
+        a = a + tl.load(bias + at_pair, inside, other=0.0)
     a = tl.where(inside, a * LOG2E, float("-inf"))
     top = tl.max(a, 1)
     p = tl.exp2(a - tl.where(top == float("-inf"), 0.0, top)[:, None])
@@ -97,10 +101,11 @@ def small_backward_kernel(
     q, k, v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
     node_ptr, pair_ptr, graph_id, distance, mul, add, mul_jacobian, add_jacobian, seed,
     q_row, q_head, k_row, k_head, v_row, v_head, g_row, heads, scale, dropout_scale, threshold,
-    nodes, graphs, diameter,
+    nodes, graphs, bias, packed_ptr, dbias,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
-    MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr, INTERPRET: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
+    PRECISION: tl.constexpr, MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
+    NEED_BIAS: tl.constexpr, INTERPRET: tl.constexpr,
 ):  # fmt: skip
     """All gradients; ``*_COUNT``: parameters to contract, 256 = a table. The grid is as above."""
     head = tl.program_id(0)
@@ -122,8 +127,9 @@ def small_backward_kernel(
     row_in = there[:, None] & (channel < D)[None, :]
     inside = there[:, None] & there[None, :]
     where = (first + rows)[:, None]
-    pair = tl.load(pair_ptr + graph) + rows[:, None] * n + rows[None, :]
-    place = tl.load(distance + pair, inside, other=255).to(tl.uint32) * 4
+    pair = rows[:, None] * n + rows[None, :]
+    byte = tl.load(distance + tl.load(pair_ptr + graph) + pair, inside, other=255)
+    place = byte.to(tl.uint32) * 4
     query = tl.load(q + where * q_row + head * q_head + channel[None, :], row_in, other=0.0)
     key = tl.load(k + where * k_row + head * k_head + channel[None, :], row_in, other=0.0)
     value = tl.load(v + where * v_row + head * v_head + channel[None, :], row_in, other=0.0)
@@ -141,6 +147,9 @@ def small_backward_kernel(
         a = a * factor
     if HAS_ADD:
         a = a + _lookup(add + head * 256, place, INTERPRET)
+    if HAS_BIAS:
+        at_pair = (tl.load(packed_ptr + graph) + pair) * heads + head
+        a = a + tl.load(bias + at_pair, inside, other=0.0)
     a = tl.where(inside, a * LOG2E, float("-inf"))
     p = tl.exp2(a - row_lse[:, None])
     dp = tl.dot(do, tl.trans(value), input_precision=PRECISION)
@@ -153,11 +162,13 @@ def small_backward_kernel(
     dv_acc = tl.dot(tl.trans(weight.to(do.dtype)), do, input_precision=PRECISION)
     tl.store(dv + into, dv_acc.to(dv.dtype.element_ty), row_in)
     da = p * (dp - delta[:, None])
+    if NEED_BIAS:
+        tl.store(dbias + at_pair, da, inside)
     table = tl.zeros([256], tl.float32)
     one = tl.zeros([BLOCK], tl.float32)
     two = tl.zeros([BLOCK], tl.float32)
     if MUL_COUNT == 256:
-        table = tally(table, da * s, place >> 2, diameter)
+        table = tally(table, da * s, place >> 2)
     elif MUL_COUNT > 0:
         jacobian = mul_jacobian + head * 256
         one = tl.sum(da * s * _lookup(jacobian, place, INTERPRET), 1)
@@ -166,7 +177,7 @@ def small_backward_kernel(
     store_shares(partial_mul, graph, graphs, head, table, one, two, MUL_COUNT)
     table = tl.zeros([256], tl.float32)
     if ADD_COUNT == 256:
-        table = tally(table, da, place >> 2, diameter)
+        table = tally(table, da, place >> 2)
     elif ADD_COUNT > 0:
         jacobian = add_jacobian + head * 256
         one = tl.sum(da * _lookup(jacobian, place, INTERPRET), 1)

@@ -4,7 +4,7 @@ Each walks over the other side and computes its pairs anew from lse. Every gradi
 exactly one program and shares of the decay's gradients are stored one by one: no atomics, the same
 bits every time. As in the forward kernel, entries of ``mul`` and ``add`` are put in base 2.
 
-Notation: raw = q·k, a = raw·mul[byte] + add[byte], p = 2^(a − lse), dp = do·v,
+Notation: raw = q·k, a = raw·mul[byte] + add[byte] + bias, p = 2^(a − lse), dp = do·v,
 da = p·(dp − δ) with δ = Σ do·o, ds = da·mul[byte].
 """
 
@@ -43,11 +43,13 @@ from gradformer.attention.pair_kernels import (
 @triton.jit
 def _query_step(
     acc, mul_one, mul_two, add_one, add_two, mul_table, add_table,
-    place, query, do, row_lse, row_delta, k, v, k_row, v_row, cols, n, channel, row_keys,
-    mul, add, mul_jacobian, add_jacobian, shared, heads, scale, dropout_scale, threshold, diameter,
+    place, query, do, row_lse, row_delta, k, v, k_row, v_row, rows, cols, n, channel, row_keys,
+    mul, add, bias_row, dbias_row, mul_jacobian, add_jacobian, shared, heads,
+    scale, dropout_scale, threshold,
     D: tl.constexpr, TAIL: tl.constexpr, WIDE: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
-    MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
+    PRECISION: tl.constexpr, MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
+    NEED_BIAS: tl.constexpr,
 ):  # fmt: skip
     """What the keys ``cols`` add to dq and to the decay's gradients."""
     wide = (channel < D)[None, :]
@@ -63,6 +65,8 @@ def _query_step(
         a = raw * (scale * LOG2E)
     if HAS_ADD:
         a = a + lookup(add, LOG2E, shared, place, FIND_ADD, WIDE)
+    if HAS_BIAS:
+        a = a + LOG2E * tl.load(bias_row + (cols * heads)[None, :], (cols < n)[None, :], other=0.0)
     if TAIL:
         a = tl.where((cols < n)[None, :], a, float("-inf"))
     p = tl.exp2(a - row_lse[:, None])
@@ -70,8 +74,11 @@ def _query_step(
         kept = _keep(row_keys[:, None], cols[None, :], threshold)
         dp = tl.where(kept, dp * dropout_scale, 0.0)
     da = p * (dp - row_delta[:, None])
+    if NEED_BIAS:
+        inside = (rows < n)[:, None] & (cols < n)[None, :]
+        tl.store(dbias_row + (cols * heads)[None, :], da, inside)
     if MUL_COUNT == 256:
-        mul_table = tally(mul_table, da * raw, bytes_of(place, WIDE), diameter)
+        mul_table = tally(mul_table, da * raw, bytes_of(place, WIDE))
     elif MUL_COUNT > 0:
         x = da * raw
         mul_one += tl.sum(x * lookup(mul_jacobian, 1.0, shared, place, FIND_MUL_ONE, WIDE), 1)
@@ -79,7 +86,7 @@ def _query_step(
             second = lookup(mul_jacobian + heads * 256, 1.0, shared, place, FIND_MUL_TWO, WIDE)
             mul_two += tl.sum(x * second, 1)
     if ADD_COUNT == 256:
-        add_table = tally(add_table, da, bytes_of(place, WIDE), diameter)
+        add_table = tally(add_table, da, bytes_of(place, WIDE))
     elif ADD_COUNT > 0:
         add_one += tl.sum(da * lookup(add_jacobian, 1.0, shared, place, FIND_ADD_ONE, WIDE), 1)
         if ADD_COUNT > 1:
@@ -95,10 +102,11 @@ def query_gradient_kernel(
     q, k, v, out, lse, grad, stats, dq, partial_mul, partial_add,
     node_ptr, pair_ptr, graph_id, distance, mul, add, mul_jacobian, add_jacobian, seed,
     q_row, q_head, k_row, k_head, v_row, v_head, g_row, heads, scale, dropout_scale, threshold,
-    pairs, tiles, diameter,
+    pairs, tiles, bias, packed_ptr, dbias,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
-    MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr, WIDE: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
+    PRECISION: tl.constexpr, MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
+    NEED_BIAS: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """dq, the decay's gradients from this tile, stats [nodes, heads, 2] = (lse, δ).
 
@@ -163,6 +171,12 @@ def query_gradient_kernel(
         row_keys = _row_keys(seed, tl.load(graph_id + graph), head, rows)
     acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     row_start = tl.minimum(rows, n - 1)[:, None] * n
+    bias_row = bias + row_start
+    dbias_row = dbias + row_start
+    if HAS_BIAS:
+        at_row = (tl.load(packed_ptr + graph) + row_start) * heads + head
+        bias_row = bias + at_row
+        dbias_row = dbias + at_row
     whole = n // BLOCK_N * BLOCK_N
     cols = order(BLOCK_N, WIDE)
     place = tl.zeros([BLOCK_M, BLOCK_N], tl.uint32)
@@ -173,10 +187,10 @@ def query_gradient_kernel(
         next_place = fetch(distance, row_start, cols + ahead, last, False, WIDE)
         acc, mul_one, mul_two, add_one, add_two, mul_table, add_table = _query_step(
             acc, mul_one, mul_two, add_one, add_two, mul_table, add_table,
-            place, query, do, row_lse, row_delta, k, v, k_row, v_row, start + cols, n, channel,
-            row_keys, mul, add, mul_jacobian, add_jacobian, shared, heads, scale,
-            dropout_scale, threshold, diameter, D, False, WIDE,
-            HAS_MUL, HAS_ADD, DROPOUT, PRECISION, MUL_COUNT, ADD_COUNT,
+            place, query, do, row_lse, row_delta, k, v, k_row, v_row, rows, start + cols,
+            n, channel, row_keys, mul, add, bias_row, dbias_row, mul_jacobian, add_jacobian,
+            shared, heads, scale, dropout_scale, threshold, D, False, WIDE,
+            HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION, MUL_COUNT, ADD_COUNT, NEED_BIAS,
         )  # fmt: skip
         place = next_place
     if whole < n:
@@ -184,10 +198,10 @@ def query_gradient_kernel(
         place = fetch(distance, row_start, cols, last, True, WIDE)
         acc, mul_one, mul_two, add_one, add_two, mul_table, add_table = _query_step(
             acc, mul_one, mul_two, add_one, add_two, mul_table, add_table,
-            place, query, do, row_lse, row_delta, k, v, k_row, v_row, cols, n, channel,
-            row_keys, mul, add, mul_jacobian, add_jacobian, shared, heads, scale,
-            dropout_scale, threshold, diameter, D, True, WIDE,
-            HAS_MUL, HAS_ADD, DROPOUT, PRECISION, MUL_COUNT, ADD_COUNT,
+            place, query, do, row_lse, row_delta, k, v, k_row, v_row, rows, cols,
+            n, channel, row_keys, mul, add, bias_row, dbias_row, mul_jacobian, add_jacobian,
+            shared, heads, scale, dropout_scale, threshold, D, True, WIDE,
+            HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION, MUL_COUNT, ADD_COUNT, NEED_BIAS,
         )  # fmt: skip
     acc = acc * (1.0 / LOG2E if HAS_MUL else scale)  # with ``mul`` came the scale, and log₂e
     at = (first + rows)[:, None] * g_row + head * D + channel[None, :]
@@ -204,9 +218,10 @@ def query_gradient_kernel(
 @triton.jit
 def _key_step(
     dk, dv, place, key, value, q, grad, stats, q_row, o_row, heads, seed, graph, head,
-    rows, cols, n, channel, mul, add, shared, scale, dropout_scale, threshold,
+    rows, cols, n, channel, mul, add, bias, shared, scale, dropout_scale, threshold,
     D: tl.constexpr, TAIL: tl.constexpr, WIDE: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """What the queries ``rows`` add to dk and dv of the keys ``cols``; [keys, queries]."""
     wide = (channel < D)[None, :]
@@ -229,6 +244,10 @@ def _key_step(
         a = a * (scale * LOG2E)
     if HAS_ADD:
         a = a + lookup(add, LOG2E, shared, place, FIND_ADD, WIDE)
+    if HAS_BIAS:
+        at_pair = (rows[None, :] * n + cols[:, None]).to(tl.int64) * heads
+        inside = (rows < n)[None, :] & (cols < n)[:, None]
+        a = a + LOG2E * tl.load(bias + at_pair, inside, other=0.0)
     p = tl.exp2(a - row_lse[None, :])
     weight = p
     if DROPOUT:
@@ -249,10 +268,10 @@ def key_gradient_kernel(
     q, k, v, grad, stats, dk, dv,
     node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
     q_row, q_head, k_row, k_head, v_row, v_head, g_row, heads, scale, dropout_scale, threshold,
-    pairs, tiles,
+    pairs, tiles, bias, packed_ptr,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
-    SYMMETRIC: tl.constexpr, WIDE: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
+    PRECISION: tl.constexpr, SYMMETRIC: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """dk and dv; grid (heads, graphs · tiles of BLOCK_N keys).
 
@@ -288,6 +307,8 @@ def key_gradient_kernel(
     grad += (first * heads + head) * D
     stats += 2 * (first * heads + head)
     graph_number = tl.load(graph_id + graph)
+    if HAS_BIAS:
+        bias += tl.load(packed_ptr + graph) * heads + head
     dk_acc = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     dv_acc = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     along = 1 if SYMMETRIC else n
@@ -302,8 +323,9 @@ def key_gradient_kernel(
         next_place = fetch(distance, key_start, (rows + ahead) * along, last, False, WIDE)
         dk_acc, dv_acc = _key_step(
             dk_acc, dv_acc, place, key, value, q, grad, stats, q_row, heads * D, heads,
-            seed, graph_number, head, start + rows, cols, n, channel, mul, add, shared,
-            scale, dropout_scale, threshold, D, False, WIDE, HAS_MUL, HAS_ADD, DROPOUT, PRECISION,
+            seed, graph_number, head, start + rows, cols, n, channel, mul, add, bias, shared,
+            scale, dropout_scale, threshold, D, False, WIDE,
+            HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION,
         )  # fmt: skip
         place = next_place
     if whole < n:
@@ -311,8 +333,9 @@ def key_gradient_kernel(
         place = fetch(distance, key_start, rows * along, last, True, WIDE)
         dk_acc, dv_acc = _key_step(
             dk_acc, dv_acc, place, key, value, q, grad, stats, q_row, heads * D, heads,
-            seed, graph_number, head, rows, cols, n, channel, mul, add, shared,
-            scale, dropout_scale, threshold, D, True, WIDE, HAS_MUL, HAS_ADD, DROPOUT, PRECISION,
+            seed, graph_number, head, rows, cols, n, channel, mul, add, bias, shared,
+            scale, dropout_scale, threshold, D, True, WIDE,
+            HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION,
         )  # fmt: skip
     dk_acc = dk_acc * (1.0 / LOG2E if HAS_MUL else scale)  # with ``mul`` came the scale, and log₂e
     at = (first + cols)[:, None] * g_row + head * D + channel[None, :]

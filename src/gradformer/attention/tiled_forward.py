@@ -29,9 +29,10 @@ from gradformer.attention.pair_kernels import (
 @triton.jit
 def _forward_step(
     acc, top, total, place, query, k, v, k_row, v_row, cols, n, channel, row_keys,
-    mul, add, shared, scale, dropout_scale, threshold,
+    mul, add, bias_row, heads, shared, scale, dropout_scale, threshold,
     D: tl.constexpr, TAIL: tl.constexpr, WIDE: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
+    PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The keys ``cols``; only those of the TAIL can lie beyond n."""
     wide = (channel < D)[None, :]
@@ -45,11 +46,14 @@ def _forward_step(
         a = a * (scale * LOG2E)
     if HAS_ADD:
         a = a + lookup(add, LOG2E, shared, place, FIND_ADD, WIDE)
+    if HAS_BIAS:
+        a = a + LOG2E * tl.load(bias_row + (cols * heads)[None, :], (cols < n)[None, :], other=0.0)
     if TAIL:
         a = tl.where((cols < n)[None, :], a, float("-inf"))
     new_top = tl.maximum(top, tl.max(a, 1))
-    # only ``add`` can put a whole row at −inf
-    safe = tl.where(new_top == float("-inf"), 0.0, new_top) if HAS_ADD else new_top
+    # only a summand can put a whole row at −inf
+    summed: tl.constexpr = HAS_ADD or HAS_BIAS
+    safe = tl.where(new_top == float("-inf"), 0.0, new_top) if summed else new_top
     p = tl.exp2(a - safe[:, None])
     shrink = tl.exp2(top - safe)
     total = total * shrink + tl.sum(p, 1)
@@ -63,10 +67,10 @@ def _forward_step(
 def forward_kernel(
     q, k, v, out, lse, node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
     q_row, q_head, k_row, k_head, v_row, v_head, heads, scale, dropout_scale, threshold,
-    pairs, tiles,
+    pairs, tiles, bias, packed_ptr,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr, PRECISION: tl.constexpr,
-    WIDE: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
+    PRECISION: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """out [nodes, heads, d] and lse [nodes, heads] (base 2); grid (heads, graphs · tiles)."""
     head = tl.program_id(0)
@@ -101,6 +105,9 @@ def forward_kernel(
     total = tl.zeros([BLOCK_M], tl.float32)
     acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     row_start = tl.minimum(rows, n - 1)[:, None] * n
+    bias_row = bias + row_start
+    if HAS_BIAS:
+        bias_row = bias + (tl.load(packed_ptr + graph) + row_start) * heads + head
     whole = n // BLOCK_N * BLOCK_N
     cols = order(BLOCK_N, WIDE)
     place = tl.zeros([BLOCK_M, BLOCK_N], tl.uint32)
@@ -111,8 +118,8 @@ def forward_kernel(
         next_place = fetch(distance, row_start, cols + ahead, last, False, WIDE)
         acc, top, total = _forward_step(
             acc, top, total, place, query, k, v, k_row, v_row, start + cols, n, channel,
-            row_keys, mul, add, shared, scale, dropout_scale, threshold,
-            D, False, WIDE, HAS_MUL, HAS_ADD, DROPOUT, PRECISION,
+            row_keys, mul, add, bias_row, heads, shared, scale, dropout_scale, threshold,
+            D, False, WIDE, HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION,
         )  # fmt: skip
         place = next_place
     if whole < n:
@@ -120,8 +127,8 @@ def forward_kernel(
         place = fetch(distance, row_start, cols, last, True, WIDE)
         acc, top, total = _forward_step(
             acc, top, total, place, query, k, v, k_row, v_row, cols, n, channel,
-            row_keys, mul, add, shared, scale, dropout_scale, threshold,
-            D, True, WIDE, HAS_MUL, HAS_ADD, DROPOUT, PRECISION,
+            row_keys, mul, add, bias_row, heads, shared, scale, dropout_scale, threshold,
+            D, True, WIDE, HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION,
         )  # fmt: skip
     empty = total == 0.0
     acc = acc / tl.where(empty, 1.0, total)[:, None]

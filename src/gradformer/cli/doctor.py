@@ -22,7 +22,8 @@ LIBRARIES = {
 def doctor() -> None:
     """Say what is installed, which device is used, and which engines work; if not, why.
 
-    An engine works if it gives what the reference gives on a small batch, tried here and now.
+    An engine works if it gives what the reference gives, gradients too, on a small batch for each
+    of its kernels, tried here and now.
 
     Example: [bold]gradformer doctor[/bold]
     """
@@ -31,6 +32,7 @@ def doctor() -> None:
 
     import torch
 
+    from gradformer.attention.selfcheck import why_not
     from gradformer.graphs.mirror import cache_folder
     from gradformer.training.distributed import find_device
 
@@ -49,31 +51,6 @@ def doctor() -> None:
     table.add_row("raw data", os.environ.get("GRADFORMER_DATA", "fetched"), "GRADFORMER_DATA")
     table.add_row("cache", str(cache_folder()), "GRADFORMER_CACHE")
     show(table)
-
-
-def why_not(engine: str, device: Any) -> str | None:
-    """Why ``engine`` cannot be used on ``device``, found by trying; None if it works."""
-    import torch
-
-    from gradformer.attention import Layout, decay_attention, use_engine
-    from gradformer.errors import GradformerError
-
-    generator = torch.Generator().manual_seed(0)
-    q, k, v = torch.randn(3, 12, 2, 8, generator=generator).to(device)
-    layout = Layout.from_sizes([5, 7], device=device)
-    distance = torch.randint(0, 6, (25 + 49,), generator=generator).byte().to(device)
-    mul = (0.6 ** torch.arange(256.0)).expand(2, 256).contiguous().to(device)
-    try:
-        with use_engine("reference"):
-            expected = decay_attention(q, k, v, layout, distance, mul, None)
-        with use_engine(engine):
-            found = decay_attention(q, k, v, layout, distance, mul, None)
-    except GradformerError as error:
-        return str(error)
-    except Exception as error:  # a compiler that is missing has many faces
-        return f"{type(error).__name__}: {error}".split("\n")[0]
-    gap = float((found - expected).abs().max())
-    return None if gap < 1e-4 else f"gives other results than the reference (by {gap:.1e})"
 
 
 def _installed(library: str) -> str:

@@ -71,9 +71,9 @@ class Collator:
             value = self.data.get(name)
             if value is not None and not len(value):  # padding needs a row to point at
                 self.data[name] = value.new_zeros(1, *value.shape[1:])
-        self.diameter = 254
+        self.symmetric = False  # only kernels profit from it
         if self.device.type == "cuda" and "distance" in self.data:
-            self.data["distance"], self.diameter = _for_kernels(self.data["distance"])
+            self.symmetric = self._whole().is_symmetric(self.data["distance"])
 
     def sizes(self, ids: Tensor) -> tuple[Tensor, Tensor]:
         """Nodes and edges of each graph, [len(ids)] each."""
@@ -196,15 +196,15 @@ class Collator:
         self, node_ptr: Tensor, pair_ptr: Tensor, graph_id: Tensor, capacity: Capacity, padded: bool
     ) -> Layout:
         size = capacity.nodes, capacity.largest
-        return Layout(node_ptr, pair_ptr, graph_id, *size, padded, self.diameter)
+        return Layout(node_ptr, pair_ptr, graph_id, *size, padded, self.symmetric)
 
-
-def _for_kernels(distance: Tensor) -> tuple[Tensor, int]:
-    """The bytes with eight to spare behind them (kernels read ahead), and the largest distance."""
-    roomy = torch.empty(len(distance) + 8, dtype=torch.uint8, device=distance.device)[:-8]
-    roomy.copy_(distance)
-    finite = torch.where(distance == 255, 0, distance)
-    return roomy, int(finite.max()) if len(finite) else 0
+    def _whole(self) -> Layout:
+        """All graphs of the store as one batch."""
+        node_ptr, pair_ptr = self.data["node_ptr"], self.data["pair_ptr"]
+        graphs = len(node_ptr) - 1
+        ids = torch.arange(graphs, device=self.device, dtype=torch.int32)
+        largest = int(node_ptr.diff().max()) if graphs else 0
+        return Layout(node_ptr.int(), pair_ptr[:graphs], ids, int(node_ptr[-1]), largest)
 
 
 def _ragged(first: Tensor, length: Tensor, capacity: int) -> tuple[Tensor, Tensor, Tensor]:

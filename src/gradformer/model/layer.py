@@ -2,38 +2,14 @@ r"""One Gradformer layer: message passing beside decayed attention, then a feed-
 
 from __future__ import annotations
 
-from typing import Any
-
-import torch
 from torch import Tensor, nn
 
-from gradformer.attention import Tables, decay_attention
-from gradformer.attention.availability import runs_kernels
+from gradformer.attention import Tables, joint_attention
 from gradformer.attention.draws import Site, share
 from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.batch import Batch
 from gradformer.model.local import GatedGCN
 from gradformer.model.parts import BatchNorm, Branch, Dropout, DropPath, linear, norm_pair
-
-Projected = tuple[Tensor, Tensor, Tensor]
-
-
-class _Split(torch.autograd.Function):
-    """Thirds of [nodes, 3 · heads, d]; gradients that lie side by side are not copied together."""
-
-    @staticmethod
-    def forward(ctx: Any, joint: Tensor) -> tuple[Tensor, ...]:
-        return joint.chunk(3, dim=1)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> Tensor:  # type: ignore[override]
-        joint = grads[0]._base
-        if joint is not None and all(grad._base is joint for grad in grads):
-            found = [(grad.shape, grad.stride(), grad.storage_offset()) for grad in grads]
-            thirds = joint.chunk(3, dim=1)
-            if found == [(part.shape, part.stride(), part.storage_offset()) for part in thirds]:
-                return joint
-        return torch.cat(grads, dim=1)
 
 
 class Attention(Site):
@@ -48,42 +24,36 @@ class Attention(Site):
         self.heads, self.dropout = heads, share(dropout)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
 
-    def project(self, x: Tensor) -> Projected:
+    def project(self, x: Tensor) -> tuple[Tensor, ...]:
         """q, k, v [nodes, heads, d] of node states x [nodes, width]."""
-        return self._heads(linear(x, self.qkv))
+        return self._heads(linear(x, self.qkv)).chunk(3, dim=1)
 
     def forward(
         self, x: Tensor, tables: Tables, batch: Batch, bias: Tensor | None = None
     ) -> Tensor:
-        return self._attend(self.project(x), tables, batch, bias)
+        return self._attend(linear(x, self.qkv), tables, batch, bias)
 
     def pass_on(self, x: Tensor, tables: Tables, batch: Batch) -> tuple[Tensor, Tensor]:
         """The result, and x: see :func:`linear`."""
         joint, x = linear(x, self.qkv, pass_on=True)
-        return self._attend(self._heads(joint), tables, batch), x
+        return self._attend(joint, tables, batch), x
 
-    def _heads(self, joint: Tensor) -> Projected:
-        joint = joint.view(joint.shape[0], 3 * self.heads, -1)
-        q, k, v = _Split.apply(joint) if runs_kernels(joint) else joint.chunk(3, dim=1)
-        return q, k, v
+    def _heads(self, joint: Tensor) -> Tensor:
+        return joint.unflatten(1, (3 * self.heads, -1))
 
     def _attend(
-        self, projected: Projected, tables: Tables, batch: Batch, bias: Tensor | None = None
+        self, joint: Tensor, tables: Tables, batch: Batch, bias: Tensor | None = None
     ) -> Tensor:
         if batch.distance is None:
             raise InputError("distance: the batch has none; pack the graphs with a pair index")
-        q, k, v = projected
-        dropout = self.dropout if self.training else 0.0
-        y = decay_attention(
-            q,
-            k,
-            v,
+        y = joint_attention(
+            self._heads(joint),
             batch.layout,
             batch.distance,
             tables.mul,
             tables.add,
             bias=bias,
-            dropout=dropout,
+            dropout=self.dropout if self.training else 0.0,
             seed=None if batch.seeds is None else batch.seeds[self.site],
         )
         return linear(y.flatten(1), self.out)
