@@ -1,11 +1,20 @@
 """What the kernels share: distance bytes of a tile of pairs, lookups in tables, decay gradients.
 
 There are two ways from pairs to table entries. The plain one loads bytes and gathers entries; it
-works everywhere. The wide one is for tensor-core tiles on Hopper, whose every thread holds, for two
-rows r and r + 8, the columns 8i + 2c + e (c = lane mod 4, e = 0, 1): there, keys are taken in the
-``order`` that makes the 16 columns of a thread inside a group of 64 neighbours in memory. A thread
-then fetches 16 bytes of a row at once, and looks entries up in a copy of the tables in shared
-memory, both in PTX: one instruction for the address of an entry and one to load it.
+works everywhere. The wide one is for tensor-core tiles on Hopper. There a thread with lane number
+l holds, for rows r = ⌊l/4⌋ and r + 8 of its warp's 16, the columns
+
+    x = 8i + 2c + e        (c = l mod 4;  i = 0..7 and e = 0, 1 for every 64 columns),
+
+two by two all over the row. But which key is column x is free to choose, since softmax and products
+sum over all of them. So ``order`` makes column x the key 16c + 2i + e: over i and e, the 16 columns
+of a thread are 16 keys in a row, and their distances 16 bytes in a row of memory. A thread fetches
+them at once, and looks entries up in a copy of the tables in shared memory, both in PTX: one
+instruction for the address of an entry and one to load it.
+
+Its register 4i + 2·[row r + 8] + e of every 32 is that pair: Triton hands registers to assembly in
+this order, but does not promise to. ``availability.known_registers`` says where it was proven, and
+a test compiles the kernels and reads their layouts; elsewhere the plain way is taken.
 """
 
 # mypy: ignore-errors
@@ -91,6 +100,8 @@ FIND_MUL, FIND_ADD, FIND_MUL_ONE, FIND_MUL_TWO, FIND_ADD_ONE, FIND_ADD_TWO = (
     tl.constexpr(_bytes_text(4, f"ld.shared.f32 ${{}}, [t+{1024 * place}];")) for place in range(6)
 )
 FIND_OPERANDS = tl.constexpr(_operands("f", "r", "r"))
+# Static memory. Triton asks the driver for more than 48 KiB only if its own, dynamic part needs it,
+# so a kernel's dynamic part must not lie between 48 KiB less this and 48 KiB.
 RESERVE = tl.constexpr(f"{{ .shared .align 1024 .b8 tables[{TABLES.value}]; mov.u32 $0, tables; }}")
 
 

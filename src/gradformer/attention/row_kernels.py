@@ -152,14 +152,14 @@ def row_forward_kernel(
         total += p
         if DROPOUT:
             kept = _keep(row_keys[:, None], others[None, :], threshold)
-            p = tl.where(kept, p * dropout_scale, 0.0)
+            p = tl.where(kept, p, 0.0)
         sums = _add(sums, p, _columns(v, v_row, others, n, D), D)
     row_total = tl.sum(total, 1)
     empty = row_total == 0.0
     row_lse = tl.where(empty, float("inf"), top + tl.log2(row_total))
     tl.store(lse + (first + own) * heads + head, row_lse, own < n)
     out += (first * heads + head) * D
-    _store(out, heads * D, own, n, sums, 1.0 / tl.where(empty, 1.0, row_total), D)
+    _store(out, heads * D, own, n, sums, dropout_scale / tl.where(empty, 1.0, row_total), D)
 
 
 # --- backward ------------------------------------------------------------------------------------
@@ -196,10 +196,11 @@ def _query_gradients(
         s = _products(query, key, D) * scale
         p = tl.exp2(_scores(s, byte, inside, mul, add, HAS_MUL, HAS_ADD) - row_lse[:, None])
         dp = _products(do, _columns(v, v_row, others, n, D), D)
+        change = dp - delta[:, None]
         if DROPOUT:
             kept = _keep(row_keys[:, None], others[None, :], threshold)
-            dp = tl.where(kept, dp * dropout_scale, 0.0)
-        da = p * (dp - delta[:, None])
+            change = tl.where(kept, dp * dropout_scale - delta[:, None], -delta[:, None])
+        da = p * change
         if MUL_COUNT == 256:
             mul_table = tally(mul_table, da * s, byte)
         elif MUL_COUNT > 0:
@@ -242,17 +243,18 @@ def _key_gradients(
         p = tl.exp2(_scores(s, byte, inside, mul, add, HAS_MUL, HAS_ADD) - row_lse[None, :])
         dp = _products(value, do, D)
         weight = p
+        change = dp - delta[None, :]
         if DROPOUT:
             row_keys = _row_keys(seed, graph, head, others)
             kept = _keep(row_keys[None, :], own[:, None], threshold)
-            weight = tl.where(kept, p * dropout_scale, 0.0)
-            dp = tl.where(kept, dp * dropout_scale, 0.0)
+            weight = tl.where(kept, p, 0.0)
+            change = tl.where(kept, dp * dropout_scale - delta[None, :], -delta[None, :])
         dv_sums = _add(dv_sums, weight, do, D)
-        ds = p * (dp - delta[None, :])
+        ds = p * change
         ds = ds * tl.load(mul + byte) if HAS_MUL else ds
         dk_sums = _add(dk_sums, ds, query, D)
     _store(dk, g_row, own, n, dk_sums, scale, D)
-    _store(dv, g_row, own, n, dv_sums, 1.0, D)
+    _store(dv, g_row, own, n, dv_sums, dropout_scale, D)
 
 
 @triton.jit

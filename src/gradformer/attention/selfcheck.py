@@ -41,16 +41,15 @@ def _gap(
     generator = torch.Generator().manual_seed(0)
     layout = replace(Layout.from_sizes(sizes, device=device), symmetric=True)
     tensors = torch.randn(4, sum(sizes), 2, width, generator=generator).to(device, dtype)
-    q, k, v = (t.detach().requires_grad_() for t in tensors[:3])
     blocks = [torch.randint(0, 6, (n, n), generator=generator).byte() for n in sizes]
     distance = torch.cat([torch.minimum(x, x.T).flatten() for x in blocks]).to(device)
     mul = (0.6 ** torch.arange(256.0)).repeat(2, 1).to(device).requires_grad_()
 
-    def everything(name: str, *inputs: Tensor) -> list[Tensor]:
+    def everything(name: str, dtype: torch.dtype) -> list[Tensor]:
+        q, k, v, grad = (t.to(dtype, copy=True).requires_grad_() for t in tensors)
         with use_engine(name):
-            out = decay_attention(*inputs, layout, distance, mul, None)
-        return [out, *torch.autograd.grad(out, [*inputs, mul], tensors[3].to(out.dtype))]
+            out = decay_attention(q, k, v, layout, distance, mul, None)
+        return [out, *torch.autograd.grad(out, [q, k, v, mul], grad)]
 
-    expected = everything("reference", *(t.detach().double().requires_grad_() for t in (q, k, v)))
-    found = everything(engine, q, k, v)
-    return max(float((a.double() - b).norm() / b.norm()) for a, b in zip(found, expected))
+    pairs = zip(everything(engine, dtype), everything("reference", torch.float64))
+    return max(float((a.double() - b).norm() / b.norm()) for a, b in pairs)

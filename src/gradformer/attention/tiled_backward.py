@@ -70,10 +70,11 @@ def _query_step(
     if TAIL:
         a = tl.where((cols < n)[None, :], a, float("-inf"))
     p = tl.exp2(a - row_lse[:, None])
+    change = dp - row_delta[:, None]
     if DROPOUT:
         kept = _keep(row_keys[:, None], cols[None, :], threshold)
-        dp = tl.where(kept, dp * dropout_scale, 0.0)
-    da = p * (dp - row_delta[:, None])
+        change = tl.where(kept, dp * dropout_scale - row_delta[:, None], -row_delta[:, None])
+    da = p * change
     if NEED_BIAS:
         inside = (rows < n)[:, None] & (cols < n)[None, :]
         tl.store(dbias_row + (cols * heads)[None, :], da, inside)
@@ -249,14 +250,15 @@ def _key_step(
         inside = (rows < n)[None, :] & (cols < n)[:, None]
         a = a + LOG2E * tl.load(bias + at_pair, inside, other=0.0)
     p = tl.exp2(a - row_lse[None, :])
-    weight = p
+    weight = p  # times dropout_scale, which dv gets in the end
+    change = dp - row_delta[None, :]
     if DROPOUT:
         row_keys = _row_keys(seed, graph, head, rows)
         kept = _keep(row_keys[None, :], cols[:, None], threshold)
-        weight = tl.where(kept, p * dropout_scale, 0.0)
-        dp = tl.where(kept, dp * dropout_scale, 0.0)
+        weight = tl.where(kept, p, 0.0)
+        change = tl.where(kept, dp * dropout_scale - row_delta[None, :], -row_delta[None, :])
     dv = tl.dot(weight.to(do.dtype), do, dv, input_precision=PRECISION)
-    ds = p * (dp - row_delta[None, :])
+    ds = p * change
     if HAS_MUL:
         ds = ds * factor
     dk = tl.dot(ds.to(query.dtype), query, dk, input_precision=PRECISION)
@@ -338,6 +340,8 @@ def key_gradient_kernel(
             HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION,
         )  # fmt: skip
     dk_acc = dk_acc * (1.0 / LOG2E if HAS_MUL else scale)  # with ``mul`` came the scale, and log₂e
+    if DROPOUT:
+        dv_acc = dv_acc * dropout_scale
     at = (first + cols)[:, None] * g_row + head * D + channel[None, :]
     tl.store(dk + at, dk_acc.to(dk.dtype.element_ty), col_in)
     tl.store(dv + at, dv_acc.to(dv.dtype.element_ty), col_in)

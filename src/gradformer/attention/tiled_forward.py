@@ -29,7 +29,7 @@ from gradformer.attention.pair_kernels import (
 @triton.jit
 def _forward_step(
     acc, top, total, place, query, k, v, k_row, v_row, cols, n, channel, row_keys,
-    mul, add, bias_row, heads, shared, scale, dropout_scale, threshold,
+    mul, add, bias_row, heads, shared, scale, threshold,
     D: tl.constexpr, TAIL: tl.constexpr, WIDE: tl.constexpr,
     HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -58,7 +58,7 @@ def _forward_step(
     shrink = tl.exp2(top - safe)
     total = total * shrink + tl.sum(p, 1)
     if DROPOUT:
-        p = tl.where(_keep(row_keys[:, None], cols[None, :], threshold), p * dropout_scale, 0.0)
+        p = tl.where(_keep(row_keys[:, None], cols[None, :], threshold), p, 0.0)
     acc = tl.dot(p.to(value.dtype), value, acc * shrink[:, None], input_precision=PRECISION)
     return acc, new_top, total
 
@@ -118,7 +118,7 @@ def forward_kernel(
         next_place = fetch(distance, row_start, cols + ahead, last, False, WIDE)
         acc, top, total = _forward_step(
             acc, top, total, place, query, k, v, k_row, v_row, start + cols, n, channel,
-            row_keys, mul, add, bias_row, heads, shared, scale, dropout_scale, threshold,
+            row_keys, mul, add, bias_row, heads, shared, scale, threshold,
             D, False, WIDE, HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION,
         )  # fmt: skip
         place = next_place
@@ -127,11 +127,12 @@ def forward_kernel(
         place = fetch(distance, row_start, cols, last, True, WIDE)
         acc, top, total = _forward_step(
             acc, top, total, place, query, k, v, k_row, v_row, cols, n, channel,
-            row_keys, mul, add, bias_row, heads, shared, scale, dropout_scale, threshold,
+            row_keys, mul, add, bias_row, heads, shared, scale, threshold,
             D, True, WIDE, HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION,
         )  # fmt: skip
     empty = total == 0.0
-    acc = acc / tl.where(empty, 1.0, total)[:, None]
+    kept_share = total / dropout_scale if DROPOUT else total
+    acc = acc / tl.where(empty, 1.0, kept_share)[:, None]
     at = (first + rows) * heads + head
     tl.store(lse + at, tl.where(empty, float("inf"), top + tl.log2(total)), rows < n)
     tl.store(out + at[:, None] * D + channel[None, :], acc.to(out.dtype.element_ty), row_in)
