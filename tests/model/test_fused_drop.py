@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 import torch
 from torch import Tensor
@@ -14,12 +12,7 @@ from gradformer.model.fused_drop import fused_drop
 from gradformer.model.parts import Dropout, DropPath
 
 pytest.importorskip("triton")
-
-
-@pytest.fixture(autouse=True)
-def _on_the_device(device: str) -> Iterator[None]:
-    with torch.device(device):
-        yield
+pytestmark = pytest.mark.usefixtures("on_the_device")
 
 
 def _random(*shape: int, seed: int) -> Tensor:

@@ -1,4 +1,4 @@
-"""Fused message passing against the plain code in float64, in Triton's interpreter."""
+"""Fused message passing against the plain code in float64."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from gradformer.model import fused_messages, local, segments
 from gradformer.model.fused_gated import gated
 
 pytest.importorskip("triton")
+pytestmark = pytest.mark.usefixtures("on_the_device")
 
 # A single node; a hub with many, repeated edges; one-way edges, loops and an isolated node.
 SIZES = [1, 5, 4]
@@ -24,7 +25,7 @@ LOOSE = [(6, 6), (6, 7), (7, 7), (7, 7)]
 
 def graphs(padding: tuple[int, int] | None = None, few: bool = False) -> Batch:
     """The graphs, with padded rows of nodes and edges; ``few`` leaves most edges of the hub out."""
-    layout = Layout.from_sizes(SIZES)
+    layout = Layout.from_sizes(SIZES, device=torch.get_default_device())
     edges, _ = sort_edges(torch.tensor((HUB[::17] if few else HUB) + LOOSE).T, layout)
     if padding is None:
         return Batch(layout, edges)
@@ -57,9 +58,11 @@ def graphs(padding: tuple[int, int] | None = None, few: bool = False) -> Batch:
 
 def states(batch: Batch, width: int, seed: int = 0) -> tuple[Tensor, Tensor]:
     """Node states, zero in padded rows, and edge states, arbitrary in padded rows."""
-    draw = torch.Generator().manual_seed(seed)
-    x = torch.randn(batch.num_nodes, width, generator=draw)
-    e = torch.randn(batch.edges.num_edges, width, generator=draw)
+    draw, device = torch.Generator("cpu").manual_seed(seed), torch.get_default_device()
+    x, e = (
+        torch.randn(rows, width, generator=draw, device="cpu").to(device)
+        for rows in (batch.num_nodes, batch.edges.num_edges)
+    )
     return batch.nodes.zero_padding(x), e
 
 
@@ -80,14 +83,16 @@ def gradients(
         y, f, same = module.pass_on(x, e, batch, *options)
         outputs = {"y": y, "same": same, "f": batch.edges.rows.zero_padding(f)}
         loss = sum(weighted(batch.nodes.zero_padding(t)) for t in (y, same))
-        (loss + weighted(f)).backward()
+        (loss + weighted(outputs["f"])).backward()
     found = {f"d{name}": t.grad for name, t in inputs.items() if t.grad is not None} | outputs
     found |= {name: p.grad for name, p in module.named_parameters() if p.grad is not None}
     return {name: value.detach().clone() for name, value in found.items()}
 
 
 def weighted(y: Tensor) -> Tensor:
-    return (y * torch.linspace(-1.0, 1.0, y.numel(), dtype=y.dtype).view_as(y).sin()).sum()
+    """The sum with a different weight for each number."""
+    weights = torch.linspace(-1.0, 1.0, y.numel(), dtype=torch.float64, device="cpu").sin()
+    return (y * weights.to(y).view_as(y)).sum()
 
 
 def compare(module: nn.Module, batch: Batch, *given: Tensor, tolerance: float = 2e-5) -> None:
@@ -224,7 +229,7 @@ def test_sums_and_gathers(few: bool) -> None:
 
 
 def test_graphs_without_edges() -> None:
-    layout = Layout.from_sizes([2])
+    layout = Layout.from_sizes([2], device=torch.get_default_device())
     edges, _ = sort_edges(torch.empty(2, 0, dtype=torch.long), layout)
     x, e = torch.randn(2, 6, requires_grad=True), torch.randn(0, 6)
     assert torch.equal(fused_messages.gin(x, None, edges)[0], x)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
 
 import pytest
 import torch
@@ -16,12 +15,7 @@ from gradformer.model.parts import BatchNorm, Branch, Dropout, DropPath, norm_pa
 from gradformer.training.weights import Weights
 
 pytest.importorskip("triton")
-
-
-@pytest.fixture(autouse=True)
-def _on_the_device(device: str) -> Iterator[None]:
-    with torch.device(device):
-        yield
+pytestmark = pytest.mark.usefixtures("on_the_device")
 
 
 def _random(*shape: int, seed: int) -> Tensor:

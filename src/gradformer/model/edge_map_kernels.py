@@ -76,11 +76,13 @@ def _add_mapped(
 def edge_kernel(
     e, weight, bias, terms, u, moments, source, target, ptr, nodes, edges,
     IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, MAP: tl.constexpr,
-    MOMENTS: tl.constexpr, BLOCK_C: tl.constexpr, ROWS: tl.constexpr, EXACT: tl.constexpr,
+    PADDING: tl.constexpr, MOMENTS: tl.constexpr,
+    BLOCK_C: tl.constexpr, ROWS: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """u_st = D_t + E_s + W e_st + b; grid (tiles of ROWS edges,). Without MAP, ``e`` is mapped.
 
-    With MOMENTS also moments [tiles, 2, C]: mean, and Σ (u − mean)², of the tile's real rows.
+    With PADDING padded rows are written too, as 0. With MOMENTS also moments [tiles, 2, C]: mean,
+    and Σ (u − mean)², of the tile's real rows.
     """
     first = tl.program_id(0).to(tl.int64) * ROWS
     row = tl.arange(0, ROWS)
@@ -109,8 +111,9 @@ def edge_kernel(
         moments += tl.program_id(0) * 2 * C + channel
         tl.store(moments, mean, wide)
         tl.store(moments + C, tl.sum(apart * apart, 0), wide)
-    exists = (first + row < edges)[:, None] & wide[None, :]
-    tl.store(u + first * C + row[:, None] * C + channel, value.to(u.dtype.element_ty), exists)
+    if PADDING:
+        inside = (first + row < edges)[:, None] & wide[None, :]
+    tl.store(u + first * C + row[:, None] * C + channel, value.to(u.dtype.element_ty), inside)
 
 
 # --- backward -------------------------------------------------------------------------------------
@@ -118,24 +121,25 @@ def edge_kernel(
 
 @triton.jit
 def _input_rows(
-    program, du, e_grad, weight, de, edges,
+    program, du, e_grad, weight, de, last, edges,
     IN: tl.constexpr, C: tl.constexpr, BLOCK_IN: tl.constexpr, ROWS: tl.constexpr,
     E_GRAD: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
-    """ROWS rows of de = du W (+ what arrives at e)."""
+    """ROWS rows of de = du W (+ what arrives at e), 0 where they are padding."""
     first = program.to(tl.int64) * ROWS
     row = tl.arange(0, ROWS)
-    exists = first + row < edges
     column = tl.arange(0, BLOCK_IN)
-    inside = exists[:, None] & (column < IN)[None, :]
+    narrow = (column < IN)[None, :]
     at = first * IN + row[:, None] * IN + column
     value = tl.zeros([ROWS, BLOCK_IN], tl.float32)
-    if E_GRAD:
-        value += tl.load(e_grad + at, inside, other=0.0).to(tl.float32)
-    value = _add_mapped(
-        value, du + first * C, row, exists, weight, du, C, IN, C, IN, 1, BLOCK_IN, EXACT
-    )
-    tl.store(de + at, value.to(de.dtype.element_ty), inside)
+    if first < last:
+        real = first + row < last
+        if E_GRAD:
+            value += tl.load(e_grad + at, real[:, None] & narrow, other=0.0).to(tl.float32)
+        value = _add_mapped(
+            value, du + first * C, row, real, weight, du, C, IN, C, IN, 1, BLOCK_IN, EXACT
+        )
+    tl.store(de + at, value.to(de.dtype.element_ty), (first + row < edges)[:, None] & narrow)
 
 
 @triton.jit
@@ -184,13 +188,14 @@ def map_gradient_kernel(
     Grid (pieces + tiles of ROWS edges,): the programs of the pieces take longest and begin.
     """
     program = tl.program_id(0)
+    last = tl.load(ptr + nodes)
     if program < pieces:
         _weight_piece(
-            program, du, e, dw, db, tl.load(ptr + nodes), chunk, dw_row, db_row,
+            program, du, e, dw, db, last, chunk, dw_row, db_row,
             IN, C, E_ROW, BLOCK_IN, ROWS, EXACT,
         )  # fmt: skip
     else:
         _input_rows(
-            program - pieces, du, e_grad, weight, de, edges,
+            program - pieces, du, e_grad, weight, de, last, edges,
             IN, C, BLOCK_IN, ROWS, E_GRAD, EXACT,
         )  # fmt: skip

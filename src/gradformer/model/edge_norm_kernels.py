@@ -86,13 +86,14 @@ def update_kernel(
     C: tl.constexpr, E_ROW: tl.constexpr, BLOCK_C: tl.constexpr, ROWS: tl.constexpr,
     DROP: tl.constexpr,
 ):  # fmt: skip
-    """e' = e + drop(ReLU(γ ẑ + β)), in padded rows e; grid (tiles of ROWS edges,)."""
+    """e' = e + drop(ReLU(γ ẑ + β)), 0 in padded rows; grid (tiles of ROWS edges,)."""
     edge = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     channel = tl.arange(0, BLOCK_C)
-    exists = (edge < edges)[:, None] & (channel < C)[None, :]
+    wide = (channel < C)[None, :]
+    inside = (edge < tl.load(ptr + nodes))[:, None] & wide
     at = edge[:, None] * C + channel
-    before = tl.load(e + edge[:, None] * E_ROW + channel, exists, other=0.0).to(tl.float32)
-    value = tl.load(u + at, exists, other=0.0).to(tl.float32)
+    before = tl.load(e + edge[:, None] * E_ROW + channel, inside, other=0.0).to(tl.float32)
+    value = tl.load(u + at, inside, other=0.0).to(tl.float32)
     mean, rstd, scaled, shift = norm_of((gamma, beta, stats), channel, C)
     value = (value - mean[None, :]) * rstd[None, :] * scaled[None, :] + shift[None, :]
     value = tl.where(value <= 0.0, 0.0, value)  # NaN stays NaN
@@ -100,8 +101,8 @@ def update_kernel(
         value = _dropped(
             value, edge, channel, (graph_id, index, seed, scale, threshold, edges)
         )  # fmt: skip
-    value = tl.where((edge < tl.load(ptr + nodes))[:, None], value, 0.0)
-    tl.store(new + at, (before + value).to(new.dtype.element_ty), exists)
+    value = before + tl.where(inside, value, 0.0)
+    tl.store(new + at, value.to(new.dtype.element_ty), (edge < edges)[:, None] & wide)
 
 
 # --- backward -------------------------------------------------------------------------------------

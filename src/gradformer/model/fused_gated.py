@@ -55,8 +55,9 @@ class _Gated(torch.autograd.Function):
                 given, e if weight is None else weight, e if bias is None else bias, terms, u,
                 u if moments is None else moments,
                 edges.source, edges.target, edges.target_ptr, nodes, len(e),
-                E_ROW=e_row, MAP=weight is not None, MOMENTS=moments is not None,
-                BLOCK_C=_block(channels), **_edge_tile(e.shape[1], channels, terms.dtype),
+                E_ROW=e_row, MAP=weight is not None, PADDING=update is None,
+                MOMENTS=moments is not None, BLOCK_C=_block(channels),
+                **_edge_tile(e.shape[1], channels, terms.dtype),
             )  # fmt: skip
         if h.numel():
             node_kernel[(nodes,)](
@@ -79,14 +80,15 @@ class _Gated(torch.autograd.Function):
     ) -> Gradients:
         from gradformer.model.gated_kernels import source_gradient_kernel, target_gradient_kernel
 
-        terms, _, _, r, u, mean, inverse, _, _ = ctx.saved_tensors
+        terms, _, weight, r, u, mean, inverse, _, _ = ctx.saved_tensors
         edges, update = ctx.edges, ctx.update
         dh = torch.zeros_like(mean) if dh is None else dh.contiguous()
         out_grad, e_grad = (None if g is None else g.contiguous() for g in (out_grad, e_grad))
         count, (nodes, channels) = len(u), mean.shape
         du, d_terms = torch.empty_like(u), torch.empty_like(terms)
         dr = None if r is None else torch.empty_like(r)
-        norm, slopes, inside = [*[u] * 8, 1.0, 0], [None, None], {"NORM": False, "DROP": False}
+        norm, inside = [*[u] * 8, 1.0, 0], {"NORM": False, "DROP": False}
+        slopes: list[Tensor | None] = [None, None]
         if update is not None and out_grad is not None:
             norm, slopes = slopes_of(update, out_grad, u, ctx.stats, edges)
             inside = {"NORM": True, "DROP": update.after is not None}
@@ -97,7 +99,8 @@ class _Gated(torch.autograd.Function):
                 dh, u if out_grad is None else out_grad, terms, position, u, mean, inverse,
                 d_terms, du, u if dr is None else dr,
                 edges.source, edges.target_ptr, nodes, count, *norm,
-                POSITION=r is not None, OUT_GRAD=out_grad is not None, **inside, **size,
+                POSITION=r is not None, OUT_GRAD=out_grad is not None, PADDING=weight is None,
+                **inside, **size,
             )  # fmt: skip
             source_gradient_kernel[(nodes,)](
                 dh, position, u, du, inverse, d_terms,
@@ -174,7 +177,7 @@ def gated(
         update: the norm of u with what follows it, where :func:`updates` says that it can be here.
 
     Returns:
-        u [edges, c], zero in padded rows, or with ``update`` e' = e + drop(ReLU(norm(u)));
+        u [edges, c], or with ``update`` e' = e + drop(ReLU(norm(u))), zero in padded rows;
         h [nodes, c]; and e: what is done with it later sends its gradient through the kernel, which
         adds it to its own.
     """

@@ -2,7 +2,7 @@
 
 Node terms are the columns A | D | B | E of one tensor [nodes, 4 C]. Every row of an output is
 written by exactly one program, sums are float32 and run in a fixed order, without atomics. Edges
-from ``ptr[nodes]`` on are padding: they enter no sum, and their rows of u and its gradient are 0.
+from ``ptr[nodes]`` on are padding: they enter no sum.
 Numbers of nodes and edges are not specialised, so that all batches share one compiled kernel.
 """
 
@@ -63,9 +63,11 @@ def target_gradient_kernel(
     gamma, beta, stats, dgamma, dbeta, graph_id, index, seed, scale, threshold,
     C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr,
     POSITION: tl.constexpr, OUT_GRAD: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr,
+    PADDING: tl.constexpr,
 ):  # fmt: skip
     """By target: dg = dh_t inverse_t (B_s − mean_t), dr = Σ_c dg σ(u), du = dg r σ'(u) (+ what
-    arrives at u, directly or with NORM through e'), dA = dh, dD = Σ du; grid (nodes,)."""
+    arrives at u, directly or with NORM through e'), dA = dh, dD = Σ du; grid (nodes,). With PADDING
+    padded rows of du are written too, as 0."""
     node = tl.program_id(0)
     channel = tl.arange(0, BLOCK_C)
     wide = channel < C
@@ -110,7 +112,8 @@ def target_gradient_kernel(
     tl.store(own, grad.to(d_terms.dtype.element_ty), wide)
     tl.store(own + C, tl.sum(d_d, 0).to(d_terms.dtype.element_ty), wide)
     first = tl.load(ptr + nodes)
-    write_rest(du, du, first, edges, C, BLOCK_C, CHUNK, False)
+    if PADDING:
+        write_rest(du, du, first, edges, C, BLOCK_C, CHUNK, False)
     if POSITION:
         write_rest(dr, dr, first, edges, 1, 1, CHUNK, False)
 
