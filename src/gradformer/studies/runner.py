@@ -158,6 +158,7 @@ def _train(
     where = find_device(device)
     on_gpu = where.type == "cuda"
     if on_gpu:
+        torch.cuda.init()  # there are no statistics before
         torch.cuda.reset_peak_memory_stats(where)
     if _can_go_on(place, recipe):
         resume(place, until=until, **options)
