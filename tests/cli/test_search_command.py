@@ -28,7 +28,9 @@ def found(program: Program, files: Path) -> Path:
 
 
 def test_halving_trains_fewer_for_longer(found: Path) -> None:
-    lines = [json.loads(line) for line in (found / "record.jsonl").read_text().splitlines()]
+    about, *lines = map(json.loads, (found / "record.jsonl").read_text().splitlines())
+    assert about["kind"] == "environment"
+    assert about["device"] == "cpu"
     assert [(line["rung"], line["epochs"]) for line in lines] == [(0, 1)] * 4 + [(1, 3)]
     first = [line["val"] for line in lines[:4]]
     assert lines[4]["candidate"] == lines[int(np.argmax(first))]["candidate"]

@@ -5,7 +5,7 @@ times as many, until one (or ``finalists``) has been trained in full. On a GPU t
 rung are trained side by side. The test part stays closed: to a candidate it is replaced by the
 validation part, so that no file of a search knows a test score.
 
-``<folder>/plan.json`` what is searched · ``record.jsonl`` a line for each attempt ·
+``<folder>/plan.json`` what is searched · ``record.jsonl`` where, and a line for each attempt ·
 ``attempts/<rung>-<candidate>/`` its run · ``best.yaml`` the winner, for ``train --recipe``.
 """
 
@@ -28,6 +28,7 @@ from gradformer.training.files import read_json, replace_file, replace_json, wri
 from gradformer.training.fit import Job, fit_together, prepare
 from gradformer.training.loop import StoppedError
 from gradformer.training.recipe import Recipe
+from gradformer.training.records import environment
 from gradformer.training.run import Run
 
 METHODS = ("halving", "random")
@@ -156,7 +157,8 @@ def search(
     """
     folder = Path(folder)
     _begin(plan, folder)
-    open_data = _Opened(plan)
+    open_data, where = _Opened(plan), find_device(device)
+    about = environment(where)
     candidates = plan.candidates()
     alive = list(range(len(candidates)))
     attempts: list[Attempt] = []
@@ -165,7 +167,7 @@ def search(
         recipes = {c: _shortened(plan.recipe.change(*candidates[c]), epochs) for c in alive}
         places = {c: folder / "attempts" / f"{rung}-{c}" for c in alive}
         made = []
-        for group in _groups(recipes, places, find_device(device).type == "cuda"):
+        for group in _groups(recipes, places, where.type == "cuda"):
             jobs = [Job(places[c], recipes[c], open_data(recipes[c])) for c in group]
             for candidate, run in zip(group, _train(jobs, device, until, folder)):
                 outcome = run.results
@@ -181,7 +183,7 @@ def search(
                     )
                 )
                 attempts.append(made[-1])
-                _record(folder, attempts)
+                _record(folder, about, attempts)
                 tell(made[-1])
         sign = 1 if outcome["lower_is_better"] else -1
         made.sort(key=lambda attempt: alive.index(attempt.candidate))
@@ -278,6 +280,7 @@ def _shortened(recipe: Recipe, epochs: int) -> Recipe:
     return recipe.change(f"train.epochs={epochs}", f"train.warmup_epochs={warmup}")
 
 
-def _record(folder: Path, attempts: Sequence[Attempt]) -> None:
-    lines = (json.dumps({"kind": "attempt", **vars(attempt)}) for attempt in attempts)
-    replace_file(folder / "record.jsonl", "".join(line + "\n" for line in lines))
+def _record(folder: Path, about: Mapping[str, Any], attempts: Sequence[Attempt]) -> None:
+    entries = [{"kind": "environment", **about}]
+    entries += [{"kind": "attempt", **vars(attempt)} for attempt in attempts]
+    replace_file(folder / "record.jsonl", "".join(json.dumps(e) + "\n" for e in entries))
