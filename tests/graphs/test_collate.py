@@ -175,3 +175,13 @@ def test_the_kernel_takes_more_graphs_than_it_looks_at_at_once() -> None:
 def test_the_kernel_pads_graphs_without_any_edge() -> None:
     capacity = Capacity(graphs=2, nodes=9, edges=3, largest=7)
     check_kernel(odd_graphs("graph", edges=False), torch.tensor([1, 0]), capacity)
+
+
+@pytest.mark.gpu
+def test_distances_that_are_the_same_both_ways_are_promised_to_kernels() -> None:
+    store = pack(toys.toy_graphs(toys.toy_schema()), Structure())
+    arrays = dict(store.arrays)
+    assert Collator(arrays, level="graph", device="cuda").symmetric
+    arrays["distance"] = arrays["distance"].copy()
+    arrays["distance"][1] += 1  # from the first graph's node 0 to its node 1
+    assert not Collator(arrays, level="graph", device="cuda").symmetric

@@ -105,7 +105,7 @@ def _scores(s, byte, inside, mul, add, HAS_MUL: tl.constexpr, HAS_ADD: tl.conste
     return tl.where(inside, a * LOG2E, float("-inf"))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["nodes", "graphs", "tiles"])
 def row_forward_kernel(
     q, k, v, out, lse, node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
     q_row, q_head, k_row, k_head, v_row, v_head, heads, scale, dropout_scale, threshold,
@@ -257,7 +257,7 @@ def _key_gradients(
     _store(dv, g_row, own, n, dv_sums, dropout_scale, D)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["nodes", "graphs", "tiles"])
 def row_backward_kernel(
     q, k, v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
     node_ptr, pair_ptr, graph_id, distance, mul, add, mul_jacobian, add_jacobian, seed,

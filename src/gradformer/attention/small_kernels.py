@@ -42,7 +42,7 @@ def _zero_padding(
         tl.store(x + at, tl.zeros([BLOCK, BLOCK_D], x.dtype.element_ty), inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["nodes", "graphs"])
 def small_forward_kernel(
     q, k, v, out, lse, node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
     q_row, q_head, k_row, k_head, v_row, v_head, heads, scale, dropout_scale, threshold,
@@ -96,7 +96,7 @@ def small_forward_kernel(
     tl.store(out + at[:, None] * D + channel[None, :], acc.to(out.dtype.element_ty), row_in)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["nodes", "graphs"])
 def small_backward_kernel(
     q, k, v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
     node_ptr, pair_ptr, graph_id, distance, mul, add, mul_jacobian, add_jacobian, seed,

@@ -98,7 +98,7 @@ def _query_step(
     return acc, mul_one, mul_two, add_one, add_two, mul_table, add_table
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pairs", "tiles"])
 def query_gradient_kernel(
     q, k, v, out, lse, grad, stats, dq, partial_mul, partial_add,
     node_ptr, pair_ptr, graph_id, distance, mul, add, mul_jacobian, add_jacobian, seed,
@@ -265,7 +265,7 @@ def _key_step(
     return dk, dv
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pairs", "tiles"])
 def key_gradient_kernel(
     q, k, v, grad, stats, dk, dv,
     node_ptr, pair_ptr, graph_id, distance, mul, add, seed,

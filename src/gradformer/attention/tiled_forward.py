@@ -63,7 +63,7 @@ def _forward_step(
     return acc, new_top, total
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["pairs", "tiles"])
 def forward_kernel(
     q, k, v, out, lse, node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
     q_row, q_head, k_row, k_head, v_row, v_head, heads, scale, dropout_scale, threshold,
