@@ -100,7 +100,8 @@ def write_record(path: str | None, rows: list[dict[str, Any]], **more: Any) -> N
     if path is None:
         return
     known = environment(torch.device("cuda" if torch.cuda.is_available() else "cpu"))
-    command = " ".join(["python", "benchmarks/" + Path(sys.argv[0]).name, *sys.argv[1:]])
+    words = (f"results/benchmarks/{Path(path).name}" if w == path else w for w in sys.argv[1:])
+    command = " ".join(["python", "benchmarks/" + Path(sys.argv[0]).name, *words])
     record = {"command": command, "date": time.strftime("%Y-%m-%d", time.gmtime()), **known}
     machine = {"cores": len(os.sched_getaffinity(0)), "load": os.getloadavg()[0]}
     record |= {**machine, **more, "rows": rows}

@@ -94,7 +94,7 @@ def main() -> None:
         for model in options.models:
             rows.append(measure(dataset, model, arrays, device))
             show(rows[-1])
-    write_record(options.json, rows)
+            write_record(options.json, rows)
 
 
 if __name__ == "__main__":

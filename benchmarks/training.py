@@ -306,8 +306,7 @@ def main() -> None:
                 f"GPU busy {found.get('busy', 0):.0%}"
             )
             sys.stdout.flush()
-    about = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
-    write_record(options.json, rows, **about, precision=options.precision)
+            write_record(options.json, rows, precision=options.precision)
 
 
 if __name__ == "__main__":

@@ -104,7 +104,9 @@ def _time(row: dict[str, Any] | None) -> str:
 
 
 def _source(record: dict[str, Any], name: str) -> str:
-    return f"{record['device']}, torch {record['torch']}, `benchmarks/{name}.py`"
+    device = record.get("device_name", record["device"])
+    version = record["versions"]["torch"] if "versions" in record else record["torch"]
+    return f"{device}, torch {version}, `benchmarks/{name}.py`"
 
 
 def _metric(outcome: dict[str, Any]) -> str:
