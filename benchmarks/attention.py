@@ -403,6 +403,7 @@ def main() -> None:
     for case in CASES:
         cases[case.name] = compare(case, options.quick)
         show(case, cases[case.name])
+        write_record(options.json, [], cases=cases, **known)
     print()
     verdicts = bars(cases)
     for bar in verdicts:
