@@ -13,6 +13,7 @@ from gradformer import use_engine
 from gradformer.attention.draws import number_sites
 from gradformer.graphs.batch import Batch
 from gradformer.model import fused_norm, local, segments
+from gradformer.model.fused_edge_norm import Origin
 from gradformer.model.fused_gated import gated, updates
 from gradformer.training.weights import Weights
 from tests.model.test_fused_messages import graphs, states, weighted
@@ -85,6 +86,18 @@ def test_the_edge_norm_inside(
     for name, want in found["reference"].items():
         gap = (found["fused"][name].double() - want).abs().max()
         assert gap <= 5e-5 * max(float(want.abs().max()), 1.0), name
+
+
+def test_every_other_layer_keeps_its_edge_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fused_norm, "MOST_WHOLE_ROWS", 4)
+    batch = graphs(few=True)
+    x, e = states(batch, 6)
+    stack = Stack(6, dropout=0.0)
+    with use_engine("fused"):
+        x, e = stack.layers[0](x, e, batch)
+        assert Origin.of(e) is not None
+        _, e = stack.layers[1](x, e, batch)
+    assert Origin.of(e) is None
 
 
 @pytest.mark.gpu

@@ -13,7 +13,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from gradformer.model.edge_norm_kernels import norm_of, updated_rows
+
 STEP = tl.constexpr(16)
+NUMBERS = ["nodes", "edges", "chunk", "pieces", "threshold"]  # batches share a compiled kernel
 
 
 # --- products -------------------------------------------------------------------------------------
@@ -144,9 +147,9 @@ def _input_rows(
 
 @triton.jit
 def _weight_piece(
-    piece, du, e, dw, db, last, chunk, dw_row, db_row,
+    piece, du, e, dw, db, last, chunk, dw_row, db_row, before, norm, draw,
     IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, BLOCK_IN: tl.constexpr,
-    ROWS: tl.constexpr, EXACT: tl.constexpr,
+    ROWS: tl.constexpr, EXACT: tl.constexpr, REMAKE: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """dW = Σ du eᵀ and db = Σ du over ``chunk`` edge rows, as far as they are real."""
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
@@ -157,11 +160,19 @@ def _weight_piece(
     for _ in tl.static_range(BLOCKS):
         sums += (tl.zeros([STEP, BLOCK_IN], tl.float32),)
         totals += (tl.zeros([ROWS, STEP], tl.float32),)
+    if REMAKE:
+        learned = norm_of(norm, column, IN)
     begin = piece.to(tl.int64) * chunk
     for first in range(begin, tl.minimum(begin + chunk, last), ROWS):
         real = first + row < last
-        given = e + first * E_ROW + row[:, None] * E_ROW + column
-        given = _rounded(tl.load(given, real[:, None] & narrow, other=0.0), du)
+        inside = real[:, None] & narrow
+        if REMAKE:
+            given = updated_rows(
+                e, before, first + row, column, inside, learned, draw, IN, E_ROW, DROP
+            )
+        else:
+            given = tl.load(e + first * E_ROW + row[:, None] * E_ROW + column, inside, other=0.0)
+        given = _rounded(given, du)
         more_sums, more_totals = (), ()
         for k in tl.static_range(BLOCKS):
             change = _channels(du + first * C, row, real, k * STEP, du, C, C)
@@ -177,22 +188,27 @@ def _weight_piece(
         tl.store(db + channel, tl.sum(totals[k], 0), channel < C)
 
 
-@triton.jit(do_not_specialize=["nodes", "edges", "chunk", "pieces"])
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
 def map_gradient_kernel(
     du, e_grad, e, weight, de, dw, db, ptr, nodes, edges, chunk, pieces, dw_row, db_row,
+    before, gamma, beta, stats, graph_id, index, seed, scale, threshold,
     IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, BLOCK_IN: tl.constexpr,
     ROWS: tl.constexpr, EXACT: tl.constexpr, E_GRAD: tl.constexpr,
+    REMAKE: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """Pieces of dW and db, whose rows are ``dw_row`` and ``db_row`` numbers apart, and de.
 
     Grid (pieces + tiles of ROWS edges,): the programs of the pieces take longest and begin.
+    With REMAKE the edge states were not kept: they are made again of those ``e`` of the layer
+    before, and of its u, ``before``.
     """
     program = tl.program_id(0)
     last = tl.load(ptr + nodes)
     if program < pieces:
         _weight_piece(
             program, du, e, dw, db, last, chunk, dw_row, db_row,
-            IN, C, E_ROW, BLOCK_IN, ROWS, EXACT,
+            before, (gamma, beta, stats), (graph_id, index, seed, scale, threshold, edges),
+            IN, C, E_ROW, BLOCK_IN, ROWS, EXACT, REMAKE, DROP,
         )  # fmt: skip
     else:
         _input_rows(

@@ -80,28 +80,37 @@ def moments_kernel(
     )  # fmt: skip
 
 
+@triton.jit
+def updated_rows(
+    e, u, edge, channel, inside, learned, draw,
+    C: tl.constexpr, E_ROW: tl.constexpr, DROP: tl.constexpr,
+):  # fmt: skip
+    """e' = e + drop(ReLU(γ ẑ + β)) where ``inside``, otherwise 0."""
+    mean, rstd, gamma, beta = learned
+    before = tl.load(e + edge[:, None] * E_ROW + channel, inside, other=0.0).to(tl.float32)
+    value = tl.load(u + edge[:, None] * C + channel, inside, other=0.0).to(tl.float32)
+    value = (value - mean[None, :]) * rstd[None, :] * gamma[None, :] + beta[None, :]
+    value = tl.where(value <= 0.0, 0.0, value)  # NaN stays NaN
+    if DROP:
+        value = _dropped(value, edge, channel, draw)
+    return tl.where(inside, before + value, 0.0)
+
+
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
 def update_kernel(
     u, e, new, gamma, beta, stats, ptr, nodes, edges, graph_id, index, seed, scale, threshold,
     C: tl.constexpr, E_ROW: tl.constexpr, BLOCK_C: tl.constexpr, ROWS: tl.constexpr,
     DROP: tl.constexpr,
 ):  # fmt: skip
-    """e' = e + drop(ReLU(γ ẑ + β)), 0 in padded rows; grid (tiles of ROWS edges,)."""
+    """e', 0 in padded rows; grid (tiles of ROWS edges,)."""
     edge = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     channel = tl.arange(0, BLOCK_C)
     wide = (channel < C)[None, :]
     inside = (edge < tl.load(ptr + nodes))[:, None] & wide
+    learned = norm_of((gamma, beta, stats), channel, C)
+    draw = (graph_id, index, seed, scale, threshold, edges)
+    value = updated_rows(e, u, edge, channel, inside, learned, draw, C, E_ROW, DROP)
     at = edge[:, None] * C + channel
-    before = tl.load(e + edge[:, None] * E_ROW + channel, inside, other=0.0).to(tl.float32)
-    value = tl.load(u + at, inside, other=0.0).to(tl.float32)
-    mean, rstd, scaled, shift = norm_of((gamma, beta, stats), channel, C)
-    value = (value - mean[None, :]) * rstd[None, :] * scaled[None, :] + shift[None, :]
-    value = tl.where(value <= 0.0, 0.0, value)  # NaN stays NaN
-    if DROP:
-        value = _dropped(
-            value, edge, channel, (graph_id, index, seed, scale, threshold, edges)
-        )  # fmt: skip
-    value = before + tl.where(inside, value, 0.0)
     tl.store(new + at, value.to(new.dtype.element_ty), (edge < edges)[:, None] & wide)
 
 

@@ -6,6 +6,7 @@ backward the gradient of u is made by the convolution's own kernel, from the sum
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -17,6 +18,34 @@ from gradformer.model.fused_norm import Norms
 
 ROWS = 64  # of a tile
 SUMS = {"BLOCK_T": 256, "BLOCK_C": 8, "num_warps": 8}  # of tiles
+
+
+@dataclass(frozen=True)
+class Origin:
+    """What e' was made of: enough to make it again, so that it need not be kept.
+
+    Attributes:
+        update: the norm with what follows it.
+        e, u: [edges, c], kept by the layer that made e'.
+        stats: [3, c].
+    """
+
+    update: Norms
+    e: Tensor
+    u: Tensor
+    stats: Tensor
+
+    @classmethod
+    def of(cls, e: Tensor) -> Origin | None:
+        """That of the edge states ``e``, if the layer that made them kept what is needed."""
+        found: Origin | None = getattr(e.grad_fn, "origin", None)
+        return found if e.output_nr == 0 else None
+
+    @property
+    def norm(self) -> list[Any]:
+        """What the kernels take of it beside e."""
+        norm = self.update.norms[0]
+        return [self.u, norm.weight, norm.bias, self.stats, *_draw(self.update, self.u)]
 
 
 def moments_of(u: Tensor, update: Norms | None, rows: int) -> Tensor | None:

@@ -4,8 +4,8 @@ Forward a kernel over edge rows makes u, the map of the edge states inside it, a
 makes the sums. Backward one makes du and all that is summed by target, one what is summed by
 source, and one the gradients of the map. For many edges, where the norm of u takes several kernels,
 its moments are made with u, and du straight from what arrives at the new edge states, so that the
-gradient between norm and convolution is never stored. Two edge tensors are kept: the edge states
-and u.
+gradient between norm and convolution is never stored. Two edge tensors are kept, the edge states
+and u; in every other layer only u: its edge states are made again from those of the layer before.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from gradformer.attention.fused import precision
 from gradformer.graphs.batch import Edges
 from gradformer.model import fused_norm
-from gradformer.model.fused_edge_norm import moments_of, slopes_of, updated
+from gradformer.model.fused_edge_norm import Origin, moments_of, slopes_of, updated
 from gradformer.model.fused_messages import edge_rows, tile
 from gradformer.model.fused_norm import Norms
 from gradformer.model.once import Gradients, once
@@ -38,7 +38,7 @@ class _Gated(torch.autograd.Function):
     def forward(
         ctx: Any, terms: Tensor, e: Tensor, weight: Tensor | None, bias: Tensor | None,
         r: Tensor | None, gamma: Tensor | None, beta: Tensor | None, edges: Edges,
-        room: Claim | None, update: Norms | None,
+        room: Claim | None, update: Norms | None, origin: Origin | None,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
         from gradformer.model.edge_map_kernels import edge_kernel
         from gradformer.model.gated_kernels import node_kernel
@@ -64,13 +64,18 @@ class _Gated(torch.autograd.Function):
                 terms, u if r is None else r, u, h, mean, inverse, edges.source, edges.target_ptr,
                 POSITION=r is not None, **tile(channels, len(e), nodes),
             )  # fmt: skip
-        kept = None if weight is None else given
-        ctx.save_for_backward(terms, kept, weight, r, u, mean, inverse, gamma, beta)
+        kept = [None if weight is None else given, None, None]
+        if origin is not None:
+            kept = [origin.e, origin.u, origin.stats]
+        ctx.save_for_backward(terms, weight, r, u, mean, inverse, gamma, beta, *kept)
         ctx.edges, ctx.room, ctx.update = edges, room, update
+        ctx.before = None if origin is None else origin.update
         ctx.set_materialize_grads(False)
         if update is None:
             return u, h, e
         new, ctx.stats = updated(update, u, e, moments, ROWS, edges)
+        if origin is None:  # for the next layer
+            ctx.origin = Origin(update, given.detach(), u, ctx.stats)
         return new, h, e
 
     @staticmethod
@@ -80,8 +85,8 @@ class _Gated(torch.autograd.Function):
     ) -> Gradients:
         from gradformer.model.gated_kernels import source_gradient_kernel, target_gradient_kernel
 
-        terms, _, weight, r, u, mean, inverse, _, _ = ctx.saved_tensors
-        edges, update = ctx.edges, ctx.update
+        terms, weight, r, u, mean, inverse, *_ = ctx.saved_tensors
+        edges, update, ctx.origin = ctx.edges, ctx.update, None
         dh = torch.zeros_like(mean) if dh is None else dh.contiguous()
         out_grad, e_grad = (None if g is None else g.contiguous() for g in (out_grad, e_grad))
         count, (nodes, channels) = len(u), mean.shape
@@ -106,7 +111,7 @@ class _Gated(torch.autograd.Function):
                 dh, position, u, du, inverse, d_terms,
                 edges.target, edges.source_ptr, edges.by_source, POSITION=r is not None, **size,
             )  # fmt: skip
-        return d_terms, *_map_gradients(ctx, du, e_grad), dr, *slopes, None, None, None
+        return d_terms, *_map_gradients(ctx, du, e_grad), dr, *slopes, None, None, None, None
 
 
 def _map_gradients(
@@ -115,9 +120,14 @@ def _map_gradients(
     """Gradients of e and of the map; None for a map's that are left in pieces, or without a map."""
     from gradformer.model.edge_map_kernels import map_gradient_kernel
 
-    _, e, weight, *_ = ctx.saved_tensors
+    _, weight, *_, e, before, stats = ctx.saved_tensors
     if weight is None:
         return du, None, None
+    norm: list[Any] = [*[du] * 7, 1.0, 0]
+    remake: dict[str, Any] = {"REMAKE": False, "DROP": False}
+    if ctx.before is not None:
+        norm = Origin(ctx.before, e, before, stats).norm
+        remake = {"REMAKE": True, "DROP": ctx.before.after is not None, "num_stages": 2}
     (count, width), channels = e.shape, du.shape[1]
     de, pieces = e.new_empty(e.shape), _pieces(count)
     if ctx.room is None:
@@ -129,8 +139,8 @@ def _map_gradients(
         map_gradient_kernel[(pieces + -(-count // ROWS),)](
             du, du if e_grad is None else e_grad, e, weight, de, dw, db, ctx.edges.target_ptr,
             len(ctx.edges.target_ptr) - 1, count, _chunk(count), pieces, dw.stride(0), db.stride(0),
-            E_ROW=edge_rows(e)[1], E_GRAD=e_grad is not None, BLOCK_IN=_block(width),
-            **_edge_tile(width, channels, du.dtype),
+            *norm, E_ROW=edge_rows(e)[1], E_GRAD=e_grad is not None, BLOCK_IN=_block(width),
+            **_edge_tile(width, channels, du.dtype) | remake,
         )  # fmt: skip
     if ctx.room is not None:
         return de, None, None
@@ -183,7 +193,7 @@ def gated(
     """
     if max(layer.weight.shape) > MOST:
         mapped, e = linear(e, layer, pass_on=True)
-        u, h, _ = _Gated.apply(terms, mapped, None, None, r, None, None, edges, None, None)
+        u, h, _ = _Gated.apply(terms, mapped, None, None, r, None, None, edges, None, None, None)
         return u, h, e
     room = claim(_pieces(len(e)), layer.weight, layer.bias) if len(e) else None
     learned: tuple[Tensor | None, Tensor | None] = (None, None)
@@ -191,7 +201,7 @@ def gated(
         learned = update.norms[0].weight, update.norms[0].bias
         update = replace(update, room=claim(1, *learned))
     found: tuple[Tensor, Tensor, Tensor] = _Gated.apply(
-        terms, e, layer.weight, layer.bias, r, *learned, edges, room, update
+        terms, e, layer.weight, layer.bias, r, *learned, edges, room, update, Origin.of(e)
     )
     return found
 
