@@ -26,12 +26,16 @@ class Attention(Site):
 
     def project(self, x: Tensor) -> tuple[Tensor, ...]:
         """q, k, v [nodes, heads, d] of node states x [nodes, width]."""
-        return self._heads(linear(x, self.qkv)).chunk(3, dim=1)
+        return self._heads(self.joint(x)).chunk(3, dim=1)
+
+    def joint(self, x: Tensor) -> Tensor:
+        """q, k, v side by side, [nodes, 3 · width]; what a subclass with other maps replaces."""
+        return linear(x, self.qkv)
 
     def forward(
         self, x: Tensor, tables: Tables, batch: Batch, bias: Tensor | None = None
     ) -> Tensor:
-        return self._attend(linear(x, self.qkv), tables, batch, bias)
+        return self._attend(self.joint(x), tables, batch, bias)
 
     def pass_on(self, x: Tensor, tables: Tables, batch: Batch) -> tuple[Tensor, Tensor]:
         """The result, and x: see :func:`linear`."""

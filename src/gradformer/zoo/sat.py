@@ -138,11 +138,9 @@ class StructureAttention(Attention):
         del self.qkv
         self.query, self.key, self.value = (nn.Linear(width, width, bias=False) for _ in range(3))
 
-    def project(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    def joint(self, x: Tensor) -> Tensor:
         structure, states = x.chunk(2, dim=1)
-        size = (len(x), self.heads, -1)
-        q, k = self.query(structure), self.key(structure)
-        return q.view(size), k.view(size), self.value(states).view(size)
+        return torch.cat([self.query(structure), self.key(structure), self.value(states)], dim=1)
 
 
 class SATLayer(nn.Module):
