@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from gradformer.model.parts import Draw
 
 MOST_WHOLE_ROWS = 4096  # up to which a program holds all rows of some channels
+WHOLE_CHANNELS = {4096: 2, 2048: 2, 1024: 4}  # by rows; 8 if fewer: each core does its part
 MOST_CHUNKS = 128  # every program of the second kernel reads the sums of all chunks
 
 
@@ -39,8 +40,8 @@ class Grid:
         wide = 1 << (channels - 1).bit_length()
         if rows <= MOST_WHOLE_ROWS:
             block_r = max(16, 1 << (rows - 1).bit_length())
-            block_c = min(8 if block_r <= 2048 else 4, wide)
-            warps = min(max(block_r * block_c // 1024, 1), 16)
+            block_c = min(WHOLE_CHANNELS.get(block_r, 8), wide)
+            warps = min(max(block_r * block_c // 512, 1), 16)
             return cls(
                 (-(-channels // block_c),),
                 rows,
