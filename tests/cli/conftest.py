@@ -10,7 +10,7 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from gradformer.cli import app
+from gradformer.cli.app import app
 
 Program = Callable[..., Result]
 

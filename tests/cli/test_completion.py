@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from gradformer.cli import app
+from gradformer.cli.app import app
 from gradformer.cli.complete import model_names, recipe_names
 from gradformer.cli.reproduce import NAMES
 from gradformer.graphs.cards import card_names

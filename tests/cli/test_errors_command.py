@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from gradformer.cli import app
+from gradformer.cli.app import app
 from tests.cli.conftest import Program
 
 

@@ -52,3 +52,26 @@ def test_ctrl_c_then_resume(program: Program, files: Path, tmp_path: Path) -> No
     assert results[0] == results[1]
     weights = [load_file(run / "trials" / "0" / "model.safetensors") for run in (stopped, whole)]
     assert all((weights[0][name] == weights[1][name]).all() for name in weights[1])
+
+
+@pytest.mark.parametrize("loaded", ["typer", "torch"])
+def test_ctrl_c_while_loading_is_one_line(loaded: str, files: Path, tmp_path: Path) -> None:
+    """The signal comes as ``loaded`` is about to be imported, the first time anyone asks for it."""
+    code = f"""
+import signal, sys
+class Press:
+    def find_spec(self, name, *rest):
+        if name == {loaded!r}:
+            sys.meta_path.remove(self)
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, Press())
+from gradformer.cli import main
+main()
+"""
+    words = ["train", str(files / "graphs.jsonl"), "--out", str(tmp_path / "run")]
+    ended = subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, check=False
+    )
+    assert ended.stderr == "stopped before anything was saved\n"
+    assert (ended.returncode, ended.stdout) == (130, "")
+    assert not (tmp_path / "run").exists()

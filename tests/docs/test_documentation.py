@@ -21,7 +21,7 @@ import typer
 from torch_geometric.data import Data
 from typer.testing import CliRunner
 
-from gradformer.cli import app
+from gradformer.cli.app import app
 from gradformer.model.base import MODELS, model_class
 from tests.cli.conftest import write_graphs, write_molecules
 from tests.conftest import ROOT, shared_path

@@ -9,7 +9,7 @@ import pytest
 import torch
 from typer.testing import CliRunner, Result
 
-from gradformer.cli import app
+from gradformer.cli.app import app
 from tests.conftest import shared_path
 
 Reproduce = Callable[..., Result]

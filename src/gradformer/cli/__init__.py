@@ -5,10 +5,20 @@ ours; 130 stopped by Ctrl-C, 143 by a request to end (both leave a run that ``--
 """
 
 import os
+import sys
+
+__all__ = ["main"]
 
 # Threads that wait by spinning slow each other down several times where cores are shared.
 os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
-from gradformer.cli.app import app, main
 
-__all__ = ["app", "main"]
+def main() -> None:
+    """Run the program; it is loaded here, so that Ctrl-C is one line from the start."""
+    try:
+        from gradformer.cli.app import app
+
+        app()
+    except KeyboardInterrupt:
+        print("stopped before anything was saved", file=sys.stderr)
+        sys.exit(130)

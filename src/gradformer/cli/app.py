@@ -109,11 +109,6 @@ def program(
     warnings.showwarning = _show_warning
 
 
-def main() -> None:
-    """Run the program."""
-    app()
-
-
 for verb in (train, evaluate, predict, embed, explain, report, search, models, doctor, export):
     app.command()(verb)
 app.command()(reproduce)
