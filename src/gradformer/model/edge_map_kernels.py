@@ -16,7 +16,7 @@ import triton.language as tl
 from gradformer.model.edge_norm_kernels import norm_of, updated_rows
 
 STEP = tl.constexpr(16)
-NUMBERS = ["nodes", "edges", "chunk", "pieces", "threshold"]  # batches share a compiled kernel
+NUMBERS = ["nodes", "edges", "pieces", "threshold"]  # batches share a compiled kernel
 
 
 # --- products -------------------------------------------------------------------------------------
@@ -147,11 +147,11 @@ def _input_rows(
 
 @triton.jit
 def _weight_piece(
-    piece, du, e, dw, db, last, chunk, dw_row, db_row, before, norm, draw,
+    piece, pieces, du, e, dw, db, last, dw_row, db_row, before, norm, draw,
     IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, BLOCK_IN: tl.constexpr,
     ROWS: tl.constexpr, EXACT: tl.constexpr, REMAKE: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
-    """dW = Σ du eᵀ and db = Σ du over ``chunk`` edge rows, as far as they are real."""
+    """dW = Σ du eᵀ and db = Σ du over one of ``pieces`` shares of the real edges."""
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
     column = tl.arange(0, BLOCK_IN)
     narrow = (column < IN)[None, :]
@@ -162,6 +162,7 @@ def _weight_piece(
         totals += (tl.zeros([ROWS, STEP], tl.float32),)
     if REMAKE:
         learned = norm_of(norm, column, IN)
+    chunk = tl.cdiv(tl.cdiv(last, pieces), ROWS) * ROWS
     begin = piece.to(tl.int64) * chunk
     for first in range(begin, tl.minimum(begin + chunk, last), ROWS):
         real = first + row < last
@@ -190,7 +191,7 @@ def _weight_piece(
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
 def map_gradient_kernel(
-    du, e_grad, e, weight, de, dw, db, ptr, nodes, edges, chunk, pieces, dw_row, db_row,
+    du, e_grad, e, weight, de, dw, db, ptr, nodes, edges, pieces, dw_row, db_row,
     before, gamma, beta, stats, graph_id, index, seed, scale, threshold,
     IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, BLOCK_IN: tl.constexpr,
     ROWS: tl.constexpr, EXACT: tl.constexpr, E_GRAD: tl.constexpr,
@@ -206,7 +207,7 @@ def map_gradient_kernel(
     last = tl.load(ptr + nodes)
     if program < pieces:
         _weight_piece(
-            program, du, e, dw, db, last, chunk, dw_row, db_row,
+            program, pieces, du, e, dw, db, last, dw_row, db_row,
             before, (gamma, beta, stats), (graph_id, index, seed, scale, threshold, edges),
             IN, C, E_ROW, BLOCK_IN, ROWS, EXACT, REMAKE, DROP,
         )  # fmt: skip

@@ -138,8 +138,8 @@ def _map_gradients(
     if count:
         map_gradient_kernel[(pieces + -(-count // ROWS),)](
             du, du if e_grad is None else e_grad, e, weight, de, dw, db, ctx.edges.target_ptr,
-            len(ctx.edges.target_ptr) - 1, count, _chunk(count), pieces, dw.stride(0), db.stride(0),
-            *norm, E_ROW=edge_rows(e)[1], E_GRAD=e_grad is not None, BLOCK_IN=_block(width),
+            len(ctx.edges.target_ptr) - 1, count, pieces, dw.stride(0), db.stride(0), *norm,
+            E_ROW=edge_rows(e)[1], E_GRAD=e_grad is not None, BLOCK_IN=_block(width),
             **_edge_tile(width, channels, du.dtype) | remake,
         )  # fmt: skip
     if ctx.room is not None:
@@ -148,13 +148,9 @@ def _map_gradients(
     return de, weights.view_as(weight), biases
 
 
-def _chunk(edges: int) -> int:
-    """Edge rows that one program of the map's gradient walks over."""
-    return -(-edges // (PIECES * ROWS)) * ROWS
-
-
 def _pieces(edges: int) -> int:
-    return -(-edges // _chunk(edges)) if edges else 0
+    """Programs that sum gradients of the map: each has some tiles of edges to walk over."""
+    return min(-(-edges // (4 * ROWS)), PIECES)
 
 
 def _block(channels: int) -> int:
