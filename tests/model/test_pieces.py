@@ -79,6 +79,7 @@ def test_who_gets_room(toy: tuple[Toy, Weights, Tensor]) -> None:
         with torch.no_grad():
             assert claim(2, weight) is None
         assert claim(2, weight, nn.Parameter(weight.detach().clone())) is None  # a stranger
+        assert claim(2, weight, weight) is None
         first = claim(2, weight, model.first.bias)
         assert first is not None
         assert claim(2, weight) is None  # a second use

@@ -9,7 +9,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+from gradformer.training.distributed import find_device
 from gradformer.training.fit import fit
 from gradformer.training.recipe import Recipe
 from gradformer.training.run import Run
@@ -57,3 +59,14 @@ def test_two_processes_train_what_one_trains(kind: str, tmp_path: Path) -> None:
 
 def epochs(run: Run) -> list[dict[str, Any]]:
     return [entry for entry in run.record if entry["kind"] == "epoch"]
+
+
+def test_every_process_launches_on_its_own_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    current = []
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "set_device", current.append)
+    monkeypatch.setenv("LOCAL_RANK", "1")
+    assert find_device() == torch.device("cuda:1")
+    assert find_device("cuda:3") == torch.device("cuda:3")
+    assert find_device("cpu") == torch.device("cpu")
+    assert current == [torch.device("cuda:1"), torch.device("cuda:3")]

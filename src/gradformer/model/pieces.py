@@ -69,6 +69,8 @@ class Pieces:
 
     def claim(self, count: int, parameters: Sequence[Tensor]) -> Claim | None:
         """Room for ``count`` pieces of each, or None if one of them cannot have it."""
+        if len({id(p) for p in parameters}) < len(parameters):
+            return None
         for p in parameters:
             known = id(p) in self._places and id(p) not in self._rooms
             if not known or p.dtype != torch.float32 or self._buffer is not None:

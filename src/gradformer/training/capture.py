@@ -38,11 +38,13 @@ class Recorded:
 
     def __init__(self, stream: torch.cuda.Stream, body: Callable[[], None], state: list[Tensor]):
         """``state``: what ``body`` changes; the run that warms it up is undone."""
-        kept = [tensor.clone() for tensor in state]
         with _on(stream):
-            body()  # compiles kernels, and makes what is made once
-            for tensor, value in zip(state, kept):
-                tensor.copy_(value)
+            kept = [tensor.clone() for tensor in state]
+            try:
+                body()  # compiles kernels, and makes what is made once
+            finally:
+                for tensor, value in zip(state, kept):
+                    tensor.copy_(value)
         stream.synchronize()
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
@@ -72,12 +74,10 @@ def capture(trials: list[Trial]) -> str | None:
     for trial in trials:
         captured = CapturedTrial(trial)
         try:
-            captured.begin()
+            captured.prepare()
         except Exception as error:  # whatever a model does that a capture forbids
             torch.cuda.synchronize()
-            return (
-                f"{trial.recipe.model.name}: {type(error).__name__}: {str(error).splitlines()[0]}"
-            )
+            return f"{trial.recipe.model.name}: {type(error).__name__}: {error}".splitlines()[0]
         made.append(captured)
     for trial, captured in zip(trials, made):
         trial.captured = captured
@@ -135,20 +135,29 @@ class CapturedTrial:
         first = np.arange(0, len(orders[0]), self.ids.shape[1])
         return max(int(np.add.reduceat(sizes[order], first).max()) for order in orders)
 
+    def prepare(self) -> None:
+        """Record what comes next: a step, or the test of a trial that ended without it."""
+        if self.trial.progress.status == "training":
+            self.begin()
+        else:
+            self.predict(self.trial.data.graphs(self.trial.parts.test))
+
     def begin(self) -> None:
         """Put the graph numbers of the present epoch on the device; record the step if need be."""
         trial = self.trial
         graphs, done = trial.permuted(trial.progress.epoch), len(trial.losses)
         with _on(self.stream):
             self.ids.view(-1)[: len(graphs)] = torch.from_numpy(graphs).to(self.ids.device)
-            if done:
-                self.losses[:done] = torch.stack(trial.losses)
-            self.cursor.fill_(done)
+            self.cursor.zero_()  # to warm up with: a resumed epoch may have no other batch
         capacity = self.capacity(trial.progress.epoch)
         if self._recorded is None or self._recorded[0] != capacity:
             self._recorded = None  # frees its memory first
             state = [*trial.step.state, self.losses, self.cursor]
             self._recorded = (capacity, Recorded(self.stream, self.step(capacity), state))
+        with _on(self.stream):
+            if done:
+                self.losses[:done] = torch.stack(trial.losses)
+            self.cursor.fill_(done)
 
     def step(self, capacity: Capacity) -> Callable[[], None]:
         """The next step of the epoch, as it is recorded."""

@@ -19,7 +19,8 @@ def joined(device: torch.device) -> Iterator[None]:
     if int(os.environ.get("WORLD_SIZE", "1")) == 1 or is_shared():
         yield
         return
-    torch.distributed.init_process_group("nccl" if device.type == "cuda" else "gloo")
+    # Signals and records are shared between hosts, gradients between devices.
+    torch.distributed.init_process_group("cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo")
     try:
         with shared_batch():
             yield
@@ -42,7 +43,10 @@ def is_first() -> bool:
 
 
 def find_device(name: str = "auto") -> torch.device:
-    """``auto`` is this process's GPU if there is one, else the CPU."""
+    """``auto`` is this process's GPU if there is one, else the CPU; a GPU becomes the current one.
+
+    Triton launches kernels on the current device, wherever their arguments are.
+    """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
@@ -53,4 +57,6 @@ def find_device(name: str = "auto") -> torch.device:
         raise ConfigError(f"device: {name} is asked for, but torch sees no GPU; use --device cpu")
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
     return device

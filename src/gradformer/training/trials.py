@@ -67,12 +67,11 @@ class Trials:
 
     def prepare(self) -> str | None:
         """Make ready to train; gives the reason why steps are not captured, if they are not."""
+        reason = capture(self.waiting) if self.device.type == "cuda" else None
         for trial in self.waiting:  # ended, but killed before its result was written
             if trial.progress.status != "training":
                 self._finish(trial)
-        if self.device.type != "cuda":
-            return None
-        return capture([t for t in self.waiting if t.progress.status == "training"])
+        return reason
 
     def note(self, trial: Trial, record: Mapping[str, Any]) -> None:
         """Write down an epoch of one of the trials, save it if it is time, test it if it ended."""

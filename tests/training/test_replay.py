@@ -1,0 +1,98 @@
+"""The loop of captured trials without a GPU: what is recorded is called again in place of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradformer.training import capture, loop
+from gradformer.training.capture import CapturedTrial
+from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
+from gradformer.training.loop import Stop, train
+from gradformer.training.recipe import Recipe
+from gradformer.training.trial import Trial
+from gradformer.training.trials import Trials
+from tests.training import toy
+
+LONG, SHORT = (toy.RECIPE.change("train.epochs=2", f"train.batch_size={n}") for n in (5, 9))
+
+
+class CalledAgain:
+    """Stands in for a CUDA graph: warmed up, undone, and called for every replay."""
+
+    def __init__(self, stream: object, body: Callable[[], None], state: list[Tensor]) -> None:
+        kept = [tensor.clone() for tensor in state]
+        body()
+        for tensor, value in zip(state, kept):
+            tensor.copy_(value)
+        self.replay = body
+
+
+@pytest.fixture(autouse=True)
+def without_streams(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(capture, "Recorded", CalledAgain)
+    monkeypatch.setattr(capture, "_on", lambda stream: nullcontext())
+    monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
+    monkeypatch.setattr(CapturedTrial, "stream", SimpleNamespace(synchronize=lambda: None))
+    monkeypatch.setattr(loop, "PATIENCE", 1)
+
+
+def make(recipe: Recipe) -> Trial:
+    data = toy.data(recipe)
+    trial = Trial(1, recipe, data, data.collator("cpu"))
+    trial.captured = CapturedTrial(trial)
+    return trial
+
+
+def same(one: Trial, two: Trial) -> bool:
+    pairs = zip((*one.step.state, one.best), (*two.step.state, two.best))
+    return one.progress == two.progress and all(torch.equal(a, b) for a, b in pairs)
+
+
+@pytest.mark.parametrize("steps", [1, 3, 4])
+def test_trials_of_unequal_epochs_are_stopped_and_go_on(steps: int, tmp_path: Path) -> None:
+    """After 3 steps the one with large batches has done its epoch, the other has not."""
+
+    class After(Stop):
+        def agreed(self) -> bool:
+            return int(stopped[0].step.count) >= steps
+
+    alone, stopped, again = ([make(LONG), make(SHORT)] for _ in range(3))
+    assert [trial.steps_per_epoch for trial in alone] == [5, 3]
+    for trial in alone:
+        assert train([trial], lambda *_: None, Stop())
+    assert not train(stopped, lambda *_: None, After())
+    for number, (before, after) in enumerate(zip(stopped, again)):
+        save_checkpoint(tmp_path / str(number), before)
+        assert load_checkpoint(tmp_path / str(number), after)
+        assert len(after.losses) == min(steps, after.steps_per_epoch)
+    assert train(again, lambda *_: None, Stop())
+    assert all(same(*pair) for pair in zip(alone, again))
+
+
+def test_a_trial_killed_before_its_result_is_tested_as_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def recorded(trials: list[Trial]) -> None:
+        for trial in trials:
+            trial.captured = CapturedTrial(trial)
+            trial.captured.prepare()
+
+    monkeypatch.setattr("gradformer.training.trials.capture", recorded)
+    trial = make(LONG)
+    assert train([trial], lambda *_: None, Stop())
+    save_checkpoint(tmp_path / "trials" / "0", trial)
+    run = Trials(tmp_path, LONG.change("seed=1"), trial.data, torch.device("cpu"))
+    run.device = torch.device("cuda")
+    assert run.prepare() is None
+    run.close()
+    assert run.results()[0]["status"] == "finished"
+    (again,) = run.trials
+    assert again.captured is not None
+    assert len(again.captured._predictions) == 1
