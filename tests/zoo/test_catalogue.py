@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.model.base import MODELS, create_model, model_class
 from gradformer.training.recipe import load_recipe
@@ -48,3 +49,27 @@ def test_about_half_a_million_parameters(name, dataset):
     count = sum(parameter.numel() for parameter in model.parameters())
     own = OWN_SIZE.get((dataset, name))
     assert count == pytest.approx(own or 500_000, rel=0.04 if own else 0.1)
+
+
+@pytest.mark.parametrize("dataset", [name for name in SCHEMAS if not SCHEMAS[name].edge])
+@pytest.mark.parametrize("name", BASELINES)
+def test_no_paths_are_stored_where_edges_have_no_features(name, dataset):
+    assert "first_edge" not in load_recipe(dataset, model=name).model.config.needs().extras
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("kdlgt", {"features": 0}, "features: got 0, expected at least 1"),
+        ("egt", {"virtual_nodes": -1}, "virtual_nodes: got -1, expected at least 0"),
+        ("graphtrans", {"gnn_layers": 0}, "gnn_layers: got 0, expected at least 1"),
+        ("deepgraph", {"substructures": "x"}, "substructures: unknown value 'x'"),
+        ("san", {"lpe_width": 64}, "lpe_width: 64 leaves no room for features in 64"),
+        ("san", {"gamma": -1.0}, "gamma: got -1.0, expected a weight of at least 0"),
+        ("san", {"lpe_heads": 3}, "heads: 3 does not divide the width 16"),
+        ("lgi_gt", {"conv": "eela", "conv_attention_dropout": 1.5}, "dropout: got 1.5, expected"),
+    ],
+)
+def test_an_option_that_cannot_be_is_named(name, options, message):
+    with pytest.raises(ConfigError, match=message):
+        create_model(name, SCHEMAS["zinc"], **options)

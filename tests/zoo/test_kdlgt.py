@@ -48,9 +48,13 @@ def test_linear_form_equals_quadratic_form(options):
     anchors = batch.extras.get("anchors")
     query, key = attention.features(z, model.position.raw(batch), anchors, batch)
     value = torch.randn(batch.num_nodes, 2, 16, dtype=torch.float64)
+    query, key, value = inputs = [t.detach().requires_grad_() for t in (query, key, value)]
     linear = linear_attention(query, key, value, batch.layout)
     expected = quadratic(query, key, value, batch.layout)
     torch.testing.assert_close(linear, expected, atol=1e-10, rtol=1e-10)
+    weight = torch.randn_like(linear)
+    for ours, theirs in zip(*(torch.autograd.grad(y, inputs, weight) for y in (linear, expected))):
+        torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-10)
     single = linear_attention(query.float(), key.float(), value.float(), batch.layout)
     torch.testing.assert_close(single.double(), expected, atol=1e-6, rtol=1e-6)
 

@@ -27,9 +27,9 @@ class Needs:
     extras: tuple[str, ...] = ()
 
 
-def option(default: Any, text: str) -> Any:
-    """A field of a config with its help text."""
-    return field(default=default, metadata={"help": text})
+def option(default: Any, text: str, least: int = 0) -> Any:
+    """A field of a config with its help text, and the least value where it is a whole number."""
+    return field(default=default, metadata={"help": text, "least": least})
 
 
 @dataclass(frozen=True)
@@ -40,9 +40,11 @@ class ModelConfig:
     width: int = option(64, "channels of a node")
 
     def __post_init__(self) -> None:
-        for name in ("layers", "width", "heads"):
-            if getattr(self, name, 1) < 1:
-                raise ConfigError(f"{name}: got {getattr(self, name)}, expected at least 1")
+        for each in fields(self):
+            value, least = getattr(self, each.name), each.metadata.get("least", 0)
+            least = max(least, 1) if each.name in ("layers", "width", "heads") else least
+            if isinstance(each.default, int) and value < least:
+                raise ConfigError(f"{each.name}: got {value}, expected at least {least}")
 
     def needs(self) -> Needs:
         """What the store must hold for this model."""

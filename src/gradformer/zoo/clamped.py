@@ -74,4 +74,4 @@ class Block(nn.Module):
 def check_heads(width: int, heads: int) -> None:
     """The heads share the channels evenly."""
     if heads < 1 or width % heads:
-        raise ConfigError(f"heads: {heads} heads cannot share {width} channels; width must divide")
+        raise ConfigError(f"heads: {heads} does not divide the width {width}")

@@ -27,7 +27,7 @@ from torch.nn.functional import gelu
 
 from gradformer.attention import Tables
 from gradformer.attention.draws import Site, row_keys
-from gradformer.errors import ConfigError, InputError
+from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
@@ -37,7 +37,7 @@ from gradformer.structure.codebook import UNREACHABLE
 from gradformer.zoo.all_pairs import Pairs
 from gradformer.zoo.graphormer import NodeInput, small_weights
 from gradformer.zoo.path_bias import FIRST_EDGE, DistanceBias, PathBias
-from gradformer.zoo.substructures import SUBSTRUCTURES
+from gradformer.zoo.substructures import KINDS, SUBSTRUCTURES
 from gradformer.zoo.tokens import Tokens, add_tokens
 
 BLOCKED = 253
@@ -55,13 +55,13 @@ class DeepGraphConfig(ModelConfig):
     layers: int = option(12, "number of layers")
     width: int = option(80, "channels of a row")
     heads: int = option(8, "attention heads")
-    inner: int = option(80, "width inside the feed-forward block")
+    inner: int = option(80, "width inside the feed-forward block", least=1)
     hops: int = option(5, "hops of a path whose edges are looked at; 0: no edge term")
-    degrees: int = option(64, "rows of the degree tables")
+    degrees: int = option(64, "rows of the degree tables", least=1)
     substructures: str = option("shapes", "candidates: shapes or walks")
-    members: int = option(17, "most nodes of a substructure")
-    redundancy: int = option(6, "times that each node is covered")
-    samples: int = option(4, "samples kept of each graph")
+    members: int = option(17, "most nodes of a substructure", least=1)
+    redundancy: int = option(6, "times that each node is covered", least=1)
+    samples: int = option(4, "samples kept of each graph", least=1)
     sampling_seed: int = option(0, "seed of the samples")
     deepnorm: bool = option(True, "DeepNorm's residual scale and start")
     dropout: float = option(0.1, "dropout of input and both halves")
@@ -149,6 +149,7 @@ class DeepGraph(GraphModel):
         c: DeepGraphConfig = self.config
         if not 0 <= c.hops < BLOCKED:
             raise ConfigError(f"hops: got {c.hops}, expected 0 to {BLOCKED - 1}")
+        choice("substructures", c.substructures, KINDS)
         quirks = c.reference_quirks
         self.input = NodeInput(schema, c.width, c.degrees, same_degree=quirks)
         self.token = nn.Parameter(0.02 * torch.randn(1, c.width))

@@ -31,7 +31,6 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 
 from gradformer.attention.layout import Layout
-from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
@@ -45,6 +44,7 @@ from gradformer.model.segments import (
     sum_to_target,
 )
 from gradformer.zoo.all_pairs import Pairs
+from gradformer.zoo.clamped import check_heads
 from gradformer.zoo.singular import SINGULAR
 from gradformer.zoo.tokens import Tokens, add_tokens
 
@@ -59,7 +59,7 @@ class EGTConfig(ModelConfig):
 
     layers: int = option(10, "number of layers")
     width: int = option(64, "channels of a node")
-    pair_width: int = option(64, "channels of a pair")
+    pair_width: int = option(64, "channels of a pair", least=1)
     heads: int = option(8, "attention heads")
     hops: int = option(16, "distances that are told apart")
     svd: int = option(8, "singular vectors added to the input")
@@ -101,8 +101,7 @@ class EGTLayer(nn.Module):
     def __init__(self, config: EGTConfig, last: bool) -> None:
         super().__init__()
         c, width, narrow = config, config.width, config.pair_width
-        if width % c.heads:
-            raise ConfigError(f"heads: {c.heads} does not divide the width {width}")
+        check_heads(width, c.heads)
         self.heads, self.scale_degree = c.heads, c.scale_degree
         self.clip = (c.clip_low, c.clip_high)
         self.scale = (width // c.heads) ** -0.5 if c.scale_products else 1.0

@@ -52,7 +52,7 @@ class GraphGPSConfig(ModelConfig):
     dropout: float = option(0.0, "dropout on all branches")
     attention_dropout: float = option(0.5, "on the attention weights")
     pool: str = option("add", "add, mean or max of the nodes")
-    node_head_layers: int = option(3, "linear maps of the node readout")
+    node_head_layers: int = option(3, "linear maps of the node readout", least=1)
 
     def needs(self) -> Needs:
         lap = (eigenpairs.PLAIN.request(count=self.pe_steps),) if self.pe == "lap" else ()

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradformer.attention.draws import Site, drop
+from gradformer.attention.draws import Site, drop, share
 from gradformer.errors import ConfigError, choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
@@ -45,7 +45,7 @@ class LGIGTConfig(ModelConfig):
     layers: int = option(10, "number of blocks")
     width: int = option(64, "channels of a node")
     heads: int = option(4, "attention heads")
-    inner: int = option(2, "width inside the feed-forward block, in multiples of the width")
+    inner: int = option(2, "width inside the feed-forward block over the width", least=1)
     conv: str = option("gin", "local convolution: gin, gcn or eela")
     middle: str = option("residual", "between convolution and attention: residual, mlp or none")
     skip: str = option("short", "skip connection between blocks: none, long or short")
@@ -58,8 +58,8 @@ class LGIGTConfig(ModelConfig):
     pe_steps: int = option(20, "length of the raw encoding")
     pe_width: int = option(28, "channels of the encoding")
     pool: str = option("add", "graph readout: add, mean or cls")
-    head_layers: int = option(3, "linear layers of the head")
-    head_inner: int = option(8, "width inside the head, in multiples of the width")
+    head_layers: int = option(3, "linear layers of the head", least=1)
+    head_inner: int = option(8, "width inside the head over the width", least=1)
 
     def needs(self) -> Needs:
         return Needs(
@@ -85,7 +85,7 @@ class EELA(Site):
         self, width: int, heads: int, dropout: float = 0.0, attention_dropout: float = 0.0
     ) -> None:
         super().__init__()
-        self.heads, self.attention_dropout = heads, attention_dropout
+        self.heads, self.attention_dropout = heads, share(attention_dropout)
         self.query, self.message = nn.Linear(width, width), nn.Linear(2 * width, width)
         self.out, self.norm = nn.Linear(width, width), nn.LayerNorm(width)
         self.dropout = Dropout(dropout)

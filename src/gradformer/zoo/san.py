@@ -31,6 +31,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
@@ -57,11 +58,11 @@ class SANConfig(ModelConfig):
     heads: int = option(8, "attention heads")
     gamma: float = option(1e-5, "weight of pairs that no edge joins")
     full_graph: bool = option(True, "attend to all nodes of the graph")
-    eigenpairs: int = option(10, "eigenpairs that a node reads")
-    lpe_width: int = option(16, "channels of the learned encoding")
+    eigenpairs: int = option(10, "eigenpairs that a node reads", least=1)
+    lpe_width: int = option(16, "channels of the learned encoding", least=1)
     lpe_heads: int = option(4, "heads over the eigenpairs")
     lpe_layers: int = option(3, "layers over the eigenpairs")
-    lpe_inner: int = option(2048, "inner width over the eigenpairs")
+    lpe_inner: int = option(2048, "inner width over the eigenpairs", least=1)
     lpe_dropout: float = option(0.1, "dropout over the eigenpairs")
     flip_signs: bool = option(True, "random signs of eigenvectors")
     layer_norm: bool = option(False, "layer norm in every block")
@@ -183,6 +184,10 @@ class SAN(GraphModel):
         super().__init__(schema, config, options)
         c = self.config
         check_heads(c.width, c.heads)
+        if c.lpe_width >= c.width:
+            raise ConfigError(f"lpe_width: {c.lpe_width} leaves no room for features in {c.width}")
+        if c.gamma < 0.0:
+            raise ConfigError(f"gamma: got {c.gamma}, expected a weight of at least 0")
         self.node = FeatureEncoder(schema.node, c.width - c.lpe_width)
         self.spectrum = SpectrumEncoder(c)
         self.edge = EdgeEncoder(schema.edge, c.width)

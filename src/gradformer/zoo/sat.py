@@ -47,7 +47,7 @@ class SATConfig(ModelConfig):
     layers: int = option(6, "number of layers")
     width: int = option(64, "channels of a node")
     heads: int = option(8, "attention heads")
-    inner: int = option(128, "width inside the feed-forward block")
+    inner: int = option(128, "width inside the feed-forward block", least=1)
     extractor: str = option("subtree", "where queries and keys come from: subtree or subgraph")
     hops: int = option(3, "k: layers of the extractor, and radius of a subgraph")
     gnn: str = option("pna2", "convolution of the extractor: " + ", ".join(GNNS))
