@@ -1,4 +1,5 @@
-"""Every model trains: gathered, stepped, evaluated, saved, continued to the same weights."""
+"""Every model trains: gathered, stepped, evaluated, saved, continued to the same weights; on a GPU
+also captured, alone and side by side."""
 
 from __future__ import annotations
 
@@ -9,8 +10,9 @@ import pytest
 import torch
 
 from gradformer.model.base import MODELS, model_class
+from gradformer.training.capture import capture
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
-from gradformer.training.loop import Stop, train_epoch
+from gradformer.training.loop import Stop, train, train_epoch
 from gradformer.training.recipe import Recipe
 from gradformer.training.trial import Trial
 from tests.training import toy
@@ -20,10 +22,7 @@ model_class("gradformer")  # registers all
 
 @pytest.mark.parametrize("name", sorted(MODELS))
 def test_trains_and_continues(name: str, tmp_path: Path) -> None:
-    train = {"epochs": 4, "batch_size": 7, "lr": 3e-3}
-    recipe = Recipe.from_dict(
-        {"dataset": "toy", "model": {"name": name, "layers": 2}, "train": train}
-    )
+    recipe = toy_recipe(name)
     data = toy.data(recipe)
     collator = data.collator("cpu")
     trial = Trial(0, recipe, data, collator)
@@ -36,6 +35,31 @@ def test_trains_and_continues(name: str, tmp_path: Path) -> None:
     assert last[0] == last[1] < first["loss"]
     assert trial.progress.status == "finished"
     assert torch.equal(trial.weights.vector, again.weights.vector)
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_captured_side_by_side_as_alone(name: str) -> None:
+    recipe = toy_recipe(name)
+    data = toy.data(recipe)
+    collator = data.collator("cuda")
+
+    def trained(*numbers: int) -> list[Trial]:
+        trials = [Trial(number, recipe, data, collator) for number in numbers]
+        assert capture(trials) is None
+        assert train(trials, lambda *_: None, Stop())
+        return trials
+
+    (alone,), (_, beside) = trained(1), trained(0, 1)
+    assert torch.isfinite(alone.weights.vector).all()
+    assert torch.equal(alone.weights.vector, beside.weights.vector)
+
+
+def toy_recipe(name: str) -> Recipe:
+    options = {"epochs": 4, "batch_size": 7, "lr": 3e-3}
+    return Recipe.from_dict(
+        {"dataset": "toy", "model": {"name": name, "layers": 2}, "train": options}
+    )
 
 
 def train_once(trial: Trial) -> dict[str, Any]:
