@@ -10,6 +10,7 @@ the table says why. Without a GPU a few eager steps are timed, and no memory is 
 from __future__ import annotations
 
 import argparse
+import gc
 import statistics
 import time
 from typing import Any
@@ -36,8 +37,7 @@ def measure(dataset: str, model: str, arrays: GraphArrays, device: str) -> dict[
     data = training_data(arrays, recipe)
     packed = time.perf_counter() - began
     if device == "cuda":
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+        forget()
     trial = Trial(0, recipe, data, data.collator(device))
     row = {"dataset": dataset, "model": model, "layers": recipe.model.config.layers}
     row |= {"parameters": parameters(trial), "structure_s": packed}
@@ -54,8 +54,7 @@ def measure(dataset: str, model: str, arrays: GraphArrays, device: str) -> dict[
 def eager(trial: Trial, device: str) -> float:
     """Milliseconds of a step, median over the full batches of an epoch but the first."""
     if device == "cuda":  # what a failed capture took does not count
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats()
+        forget()
     times = []
     for ids in trial.batches():
         if len(ids) < trial.recipe.train.batch_size:
@@ -67,6 +66,16 @@ def eager(trial: Trial, device: str) -> float:
         times.append((time.perf_counter() - start) * 1e3)
         assert torch.isfinite(loss), "the loss is not finite"
     return statistics.median(times[1:])
+
+
+def forget() -> None:
+    """Free what nothing uses any more, and count memory from here.
+
+    A captured trial and its recorded step hold each other, so that only the collector frees them.
+    """
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
 
 
 def show(row: dict[str, Any]) -> None:
