@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 import statistics
@@ -69,6 +70,16 @@ def training_data(arrays: GraphArrays, recipe: Recipe) -> TrainingData:
     split = Split(everything[: -len(rest)], rest, rest)
     metric = {"regression": "mae", "multiclass": "accuracy"}[store.schema.task]
     return TrainingData(store, lambda seed: split, metric)
+
+
+def forget() -> None:
+    """On the GPU: free what nothing uses any more, and count memory from here.
+
+    A captured trial and its recorded step hold each other, so that only the collector frees them.
+    """
+    gc.collect()
+    torch.cuda.empty_cache()
+    torch.cuda.reset_peak_memory_stats()
 
 
 def replay(trials: list[Trial], epochs: int = 5) -> float:

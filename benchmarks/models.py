@@ -10,13 +10,12 @@ the table says why. Without a GPU a few eager steps are timed, and no memory is 
 from __future__ import annotations
 
 import argparse
-import gc
 import statistics
 import time
 from typing import Any
 
 import torch
-from common import graphs, parameters, replay, training_data, write_record
+from common import forget, graphs, parameters, replay, training_data, write_record
 
 from gradformer.graphs.arrays import GraphArrays
 from gradformer.model.base import MODELS, model_class
@@ -66,16 +65,6 @@ def eager(trial: Trial, device: str) -> float:
         times.append((time.perf_counter() - start) * 1e3)
         assert torch.isfinite(loss), "the loss is not finite"
     return statistics.median(times[1:])
-
-
-def forget() -> None:
-    """Free what nothing uses any more, and count memory from here.
-
-    A captured trial and its recorded step hold each other, so that only the collector frees them.
-    """
-    gc.collect()
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
 
 
 def show(row: dict[str, Any]) -> None:

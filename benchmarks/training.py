@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import torch
 import torch.nn.functional as F
-from common import graphs, parameters, replay, training_data, write_record
+from common import forget, graphs, parameters, replay, training_data, write_record
 from torch import Tensor, nn
 from torch_geometric.data import Batch as PygBatch
 from torch_geometric.data import Data
@@ -63,8 +63,7 @@ def prepared(case: Case) -> tuple[TrainingData, Recipe]:
 
 def ours(case: Case, trials: int) -> dict[str, float]:
     """Milliseconds of a model-step when ``trials`` train side by side."""
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
+    forget()
     began = time.perf_counter()
     data, recipe = prepared(case)
     collator = data.collator(DEVICE)
@@ -200,8 +199,7 @@ class AuthorsModel(nn.Module):
 
 def authors(case: Case, steps: int = 12) -> dict[str, float]:
     """Milliseconds of a step, alone and with its loader (collate, pad the distances, copy)."""
-    torch.cuda.empty_cache()
-    torch.cuda.reset_peak_memory_stats()
+    forget()
     data, recipe = prepared(case)
     arrays, schema, config = data.store.arrays, data.schema, recipe.model.config
     size = recipe.train.batch_size
