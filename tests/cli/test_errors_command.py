@@ -28,7 +28,7 @@ from tests.cli.conftest import Program
         (("train", "--recipe", "mine.toml"), "mine.toml: not a recipe, whose name ends in .yaml"),
         (("train", "--recipe", "mine.yaml"), "mine.yaml: not a readable recipe: No such file"),
         (("train", "qqq"), "known: actor, citeseer, cluster, collab, cora, imdb-binary"),
-        (("evaluate", "nowhere"), "not a run"),
+        (("evaluate", "nowhere"), "name a folder that gradformer train made"),
         (("train", "--device", "gpu"), "use auto, cpu, cuda"),
         (("predict", "nowhere", "x.csv"), "not a run"),
         (("report", "nowhere"), "not a run"),

@@ -5,12 +5,14 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from itertools import combinations
+from types import SimpleNamespace
 
 import networkx as nx
 import numpy as np
 import pytest
 
 from gradformer.errors import InputError
+from gradformer.graphs.labels import Labels
 from gradformer.report import write_explanation
 from gradformer.report.attention import (
     Sketch,
@@ -22,10 +24,12 @@ from gradformer.report.attention import (
     sketch,
 )
 from gradformer.report.curves import decay_tables
+from gradformer.report.explain import _answer
 from gradformer.report.history import open_histories
 from gradformer.report.patterns import kind_of, pair_attention
 from gradformer.training.fit import fit
 from gradformer.training.keepsakes import load_examples
+from gradformer.training.run import Predictions
 from tests.report import toys
 
 
@@ -166,6 +170,12 @@ def test_explanation_of_every_head(classes, tmp_path):
         assert f"<title>{name} of head 2</title>" in page
 
 
+def test_a_probability_names_its_class():
+    run = SimpleNamespace(labels=Labels("binary", ("kind",), (("chain", "ring"),)))
+    predicted = Predictions(np.full((2, 3, 1), 0.25))
+    assert "<b>kind is ring: 0.25 ± 0</b>" in _answer(run, predicted, 1)
+
+
 def test_explanation_says_what_it_cannot_do(classes, variants, tmp_path):
     examples = load_examples(classes.folder)
     with pytest.raises(InputError, match="gin has no attention"):
@@ -187,7 +197,7 @@ def test_molecules_are_drawn_with_their_elements(tmp_path):
         quiet=True,
     )
     page = write_explanation(run, ["CCO", "NCC"], tmp_path / "e.html").read_text()
-    assert "Row 0: CCO</h2>" in page
+    assert "Position 0: CCO</h2>" in page
     per_graph = page.split("<h2>")[1:]
     assert [re.findall(r'class="atom">(\w*)<', part)[:3] for part in per_graph] == [
         ["", "", "O"],

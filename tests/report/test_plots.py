@@ -48,6 +48,13 @@ def test_line_has_a_gap_where_a_value_is_missing():
     assert "nan" not in path
 
 
+def test_a_single_point_is_a_dot():
+    picture = line_plot("t", [Line("a", [1], [0.5])], AXES)
+    (dot,) = paths(picture, "dots")
+    assert len(points(dot)) == 1
+    assert not paths(line_plot("t", [Line("a", [1, 2], [0.5, 0.6])], AXES), "dots")
+
+
 def test_band_and_legend():
     lines = [
         Line("first", [0, 1], [0.5, 0.5], low=[0.4, 0.4], high=[0.6, 0.6]),

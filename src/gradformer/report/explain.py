@@ -54,7 +54,7 @@ def write_explanation(
     predicted = run.predict(few)
     sections: list[tuple[str, str, Content]] = []
     for place, graph in enumerate(graphs):
-        name = f"Graph {graph}" if user is None else f"Row {int(user.rows[graph])}"
+        name = f"Graph {graph}" if user is None else f"{user.unit.capitalize()} {user.rows[graph]}"
         drawn = sketch(few, place)
         if user is not None and user.smiles is not None:
             name += f": {user.smiles[graph]}"
@@ -84,16 +84,13 @@ def _elements(smiles: str) -> tuple[str, ...]:
 def _answer(run: Run, predicted: Predictions, graph: int) -> Markup:
     """The prediction for one graph, in words."""
     value, spread = predicted.value[graph], predicted.spread[graph]
-    reading = run.reading
-    if run.schema.task == "multiclass":
-        words = (
-            [str(k) for k in range(len(value))] if reading is None else reading.labels.classes[0]
-        )
-        names = [f"class {word}" for word in words]
-    elif reading is None:
-        names = [f"target {k + 1}" for k in range(len(value))]
-    else:
-        names = list(reading.labels.targets)
+    labels = run.labels
+    if labels.task == "multiclass":
+        names = [f"class {word}" for word in labels.classes[0]]
+    elif labels.task == "regression":
+        names = list(labels.targets)
+    else:  # the probability of the second of two words
+        names = [f"{target} is {words[1]}" for target, words in zip(labels.targets, labels.classes)]
     several = len(predicted.trials) > 1
     texts = [
         f"{name}: {number(float(v))}" + (f" ± {number(float(s), 2)}" if several else "")

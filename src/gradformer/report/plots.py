@@ -76,7 +76,7 @@ def line_plot(title: str, lines: Sequence[Line], axes: Axes) -> Markup:
             )
         points = [*zip(line.x, line.y)]
         front.append(tag("path", d=_path(points, x_scale, y_scale), class_=_stroke(line)))
-        if line.dots:
+        if line.dots or len(points) == 1:  # which no stroke would show
             front.append(tag("path", d=_dots(points, x_scale, y_scale), class_=f"dots {style}"))
         if line.marks:
             where = _dots(line.marks, x_scale, y_scale)

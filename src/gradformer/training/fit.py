@@ -245,7 +245,7 @@ def _make(folder: Path, overwrite: bool) -> None:
                     "or replace it with --overwrite"
                 )
             if not (folder / "recipe.yaml").is_file():
-                raise InputError(f"{folder}: is not a run, so it is not overwritten")
+                raise InputError(f"{folder}: not a run, so not overwritten; choose another folder")
             shutil.rmtree(folder)
         folder.mkdir(parents=True, exist_ok=True)
 

@@ -130,6 +130,13 @@ def _labelled(
     if part != "test":
         raise ConfigError(f"part: new data are scored whole, there is no {part}; leave it out")
     store, _ = run.pack(on, **reading)
+    if "y" not in store.arrays:
+        where = on if isinstance(on, str | Path) else "the data"
+        wanted = ", ".join(run.labels.targets)
+        raise InputError(
+            f"{where}: holds no targets to score against, which the run calls {wanted}; add them, "
+            "or ask for predictions, which need none"
+        )
     everything = np.arange(store.num_graphs)
     none = np.zeros(0, np.int64)
     whole = Split(train=none, val=none, test=everything)

@@ -84,7 +84,10 @@ class Run:
         folder = Path(folder) if Path(folder).exists() else known.get(str(folder), Path(folder))
         if not (folder / "recipe.yaml").is_file():
             models = f", nor one of the package's models: {', '.join(known)}" if known else ""
-            raise InputError(f"{folder}: not a run (there is no recipe.yaml){models}")
+            raise InputError(
+                f"{folder}: not a run (there is no recipe.yaml){models}; name a folder that "
+                "gradformer train made"
+            )
         stored = read_json(folder / "data.json")
         try:
             schema: dict[str, Any] = {
