@@ -67,6 +67,12 @@ def test_tiles_of_many_rows(device):
         torch.testing.assert_close(a.double(), b, rtol=1e-5, atol=1e-4)
 
 
+def test_rows_of_several_vectors_take_the_plain_map(device):
+    layer, x = nn.Linear(4, 3).to(device), _random(5, 2, 4, seed=0).to(device)
+    with use_engine("fused"):
+        torch.testing.assert_close(linear(x, layer), layer(x))
+
+
 def test_three_products_of_tf32_are_as_good_as_float32():
     """What tensor cores do for ``tf32x3``: a ≈ head + tail, 11 bits each; tail·tail is left out."""
     assert fused_linear.FLOAT32 == "tf32x3"

@@ -214,13 +214,13 @@ def linear(
     draw: Draw | None = None,
     pass_on: bool = False,
 ) -> Tensor | tuple[Tensor, Tensor]:
-    """[ReLU and dropout] of a linear map of x [rows, in]; backward is one kernel on a GPU.
+    """[ReLU and dropout] of a linear map of x [rows, in]; one kernel each way on a GPU.
 
     With ``pass_on`` also x itself: what is done with it later sends its gradient through this
     map's kernel, which adds it to its own. Dropout, of single entries, comes after a ReLU only.
     """
     assert draw is None or (relu and not draw.whole_graphs)
-    fused = x.dtype == layer.weight.dtype == torch.float32
+    fused = x.dim() == 2 and x.dtype == layer.weight.dtype == torch.float32
     fused = fused and torch.is_grad_enabled() and len(x) <= MOST_LINEAR_ROWS and runs_kernels(x)
     if fused and not torch.is_autocast_enabled(x.device.type):
         from gradformer.model.fused_linear import fused_linear
