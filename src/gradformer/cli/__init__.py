@@ -20,5 +20,5 @@ def main() -> None:
 
         app()
     except KeyboardInterrupt:
-        print("stopped before anything was saved", file=sys.stderr)
+        print("stopped", file=sys.stderr)
         sys.exit(130)

@@ -56,7 +56,8 @@ class Program(TyperGroup):
         except (typer.Exit, typer.Abort, BrokenPipeError, _UsageError):
             raise
         except KeyboardInterrupt:
-            _say("stopped before anything was saved")
+            resumable = ctx.invoked_subcommand in ("train", "search", "reproduce")
+            _say("stopped" + "; if its folder is there, --resume continues it" * resumable)
             raise typer.Exit(128 + signal.SIGINT) from None
         except Exception as error:
             asked = getattr(error, "signal", None)
