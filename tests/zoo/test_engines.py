@@ -1,0 +1,54 @@
+"""Every model gives the same numbers with the kernels as without, as its recipes set it up."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradformer.attention import use_engine
+from gradformer.model.base import MODELS, model_class
+from gradformer.training.recipe import load_recipe
+from tests.zoo.toys import IDS, own_collator, toy_schema
+
+pytest.importorskip("triton")
+model_class("gradformer")  # registers all
+
+
+def _compare(name: str, dataset: str, device: str) -> None:
+    """One layer on toy graphs, outputs and gradients in training mode, dropout included."""
+    config = load_recipe(dataset, model=name).model.config
+    schema = toy_schema("graph", True) if dataset == "zinc" else toy_schema("node", False)
+    torch.manual_seed(0)
+    model = model_class(name)(schema, replace(config, layers=1)).to(device).train()
+    batch = own_collator(model, device)(IDS.to(device))
+    batch = batch.with_seed(torch.tensor([3, 5], device=device), model.sites)
+    kept = {name: value.clone() for name, value in model.state_dict().items()}
+
+    def run(engine: str) -> list[Tensor]:
+        model.load_state_dict(kept)
+        with use_engine(engine):
+            out = model(batch)
+            loss = out.square().sum()
+            grads = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
+        return [out, *(grad for grad in grads if grad is not None)]
+
+    plain = run("reference")
+    largest = max(float(value.abs().max()) for value in plain)
+    for ours, theirs in zip(run("fused"), plain, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-3, atol=1e-5 * largest)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("dataset", ["zinc", "cluster"])
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_kernels_change_nothing_but_rounding(name: str, dataset: str, device: str) -> None:
+    _compare(name, dataset, device)
+
+
+@pytest.mark.parametrize("name", ["graphgps", "gatedgcn"])
+def test_the_same_in_the_interpreter(name: str, device: str) -> None:
+    """Two that take their time there but not long."""
+    _compare(name, "cluster", device)
