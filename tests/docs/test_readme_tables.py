@@ -45,7 +45,10 @@ def test_records_become_rows(tmp_path: Path) -> None:
     (results / "benchmarks" / "training-zinc.json").write_text(json.dumps(record))
     assert "| zinc | ours | 2.000 | 30.0 |" in tables.speed_table(results)
     record = {"device": "a GPU", "torch": "2", "cases": {"one": {"ours": {"eager": 3.0}}}}
-    record["cases"]["two"] = {"ours": {"eager": 3.0, "graph": 2.0}, "FlexAttention": {"failed": "no"}}
+    record["cases"]["two"] = {
+        "ours": {"eager": 3.0, "graph": 2.0},
+        "FlexAttention": {"failed": "no"},
+    }
     (results / "benchmarks" / "attention.json").write_text(json.dumps(record))
     text = tables.speed_table(results)
     assert "| one | 3.000 | – |" in text

@@ -297,7 +297,12 @@ def test_commands(data_mirror: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     listing = run("list")
     assert all(name in listing for name in card_names())
     info = run("info", "mutag", "--data", str(data_mirror))
-    for text in ("188, random split 150 / 18 / 20", "17.93 nodes, 19.79 edges", "pairs", "GPU memory"):
+    for text in (
+        "188, random split 150 / 18 / 20",
+        "17.93 nodes, 19.79 edges",
+        "pairs",
+        "GPU memory",
+    ):
         assert text in info
     assert "ok" in run("verify", "MUTAG", "--data", str(data_mirror))
     assert "nothing to fetch" in run("fetch", "pattern")
