@@ -12,14 +12,14 @@ from tests.conftest import shared_path
 from tests.studies.conftest import Reproduce
 
 SHAPES = {  # what the page of a study must show: cells that are measured, words
-    "table1": (4, ["gradformer (paper)", "88.00 ± 2.45", "the same run", "majority class"]),
+    "table1": (5, ["gradformer (paper)", "88.00 ± 2.45", "others − this", "majority class"]),
     "deep": (6, ["mutag, 24 layers", "graphgps"]),
     "low-resource": (8, ["mutag, 5 %", "mutag, 100 %"]),
     "ablation": (6, ["gradformer without local module", "graphgps without PE"]),
     "index": (3, ["shortest path", "curvature", "feature similarity"]),
     "decay": (5, ["exponential, λ = 0.0", "linear, λ = 0.5", "exponential, λ = 1.0"]),
     "efficiency": (4, ["seconds of an epoch", "peak memory, GiB"]),
-    "nodes": (3, ["gradformer (authors)", "graphgps"]),
+    "nodes": (4, ["gradformer (authors)", "graphgps"]),
     "attention": (4, ["plain", "with PE", "with bias", "with decay"]),
     "starts": (1, ["gradformer"]),
 }
