@@ -20,7 +20,7 @@ class _Drop(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, p: float, rows: Rows, seed: Tensor, whole_graphs: bool
     ) -> Tensor:
-        from gradformer.model.part_kernels import drop_kernel
+        from gradformer.model.drop_kernels import drop_kernel
 
         ctx.arguments = (p, rows, seed, whole_graphs)
         x = x.contiguous()

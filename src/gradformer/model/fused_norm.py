@@ -130,7 +130,8 @@ def normalise(
     around: Norms, x1: Tensor, x2: Tensor | None, add: Tensor | None, plus: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """The result of :func:`fused_norms` without its gradient, and stats [norms, 3, c]."""
-    from gradformer.model.norm_kernels import normalise_kernel, statistics_kernel, whole_kernel
+    from gradformer.model.chunked_norm_kernels import normalise_kernel, statistics_kernel
+    from gradformer.model.whole_norm_kernels import whole_kernel
 
     norm, training = around.norms[0], around.norms[0].training
     kind = x1.dtype
@@ -182,11 +183,11 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     @once("batch norm")
     def backward(ctx: Any, grad: Tensor) -> Gradients:
-        from gradformer.model.norm_kernels import (
+        from gradformer.model.chunked_norm_kernels import (
             gradient_sums_kernel,
             input_gradient_kernel,
-            whole_gradient_kernel,
         )
+        from gradformer.model.whole_norm_kernels import whole_gradient_kernel
 
         x1, x2, add, *parameters = ctx.saved_tensors
         around, grad = ctx.around, grad.contiguous()
