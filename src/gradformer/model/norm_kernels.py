@@ -7,10 +7,11 @@ r"""What the kernels of the batch norm share; with what stands around it, on [ro
 or the sum of two norms, y = BN₁(drop(x₁) + add) + BN₂(drop(x₂) + add). Only x and add are kept for
 the way back: z is made again, and so are the draws.
 
-*Whole* (:mod:`.whole_norm_kernels`): a program owns a few channels of all rows, so that statistics and result are one launch.
-*Chunked* (:mod:`.chunked_norm_kernels`), for more rows: in the first of two kernels each program of a grid (chunks, channel tiles)
-stores its share of the sums; in the second each merges all shares of its channels, in the same
-order everywhere, and treats its own chunk. There are no atomics: bits are the same every time.
+*Whole* (:mod:`.whole_norm_kernels`): a program owns a few channels of all rows, so that statistics
+and result are one launch. *Chunked* (:mod:`.chunked_norm_kernels`), for more rows: in the first of
+two kernels each program of a grid (chunks, channel tiles) stores its share of the sums; in the
+second each merges all shares of its channels, in the same order everywhere, and treats its own
+chunk. There are no atomics: bits are the same every time.
 
 ``stats`` [norms, 3, C] holds mean, rstd and 1/rows; the last is 0 where the statistics are not
 those of this batch, which takes their gradients out. Sums are float32.
