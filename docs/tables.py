@@ -46,8 +46,10 @@ def results_table(folder: Path = RESULTS) -> str:
             dataset, model = chosen["dataset"], chosen["model"]["name"]
             where = path.parent.relative_to(folder.parent).as_posix()
             paper = printed(study, model, dataset) or "–"
+            preset = path.parent.name.removeprefix(f"{dataset}-{model}").lstrip("-")
+            shown = f"{model} ({preset})" if preset else model
             row = (
-                f"| {dataset} | {model} | {_metric(outcome)} | {_value(outcome)} | {paper} | "
+                f"| {dataset} | {shown} | {_metric(outcome)} | {_value(outcome)} | {paper} | "
                 f"{len(outcome['test']['values'])} | [{path.parent.name}]({where}) |"
             )
             by_dataset[dataset].append(({**outcome, "model": model}, row))
