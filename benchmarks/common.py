@@ -73,10 +73,7 @@ def training_data(arrays: GraphArrays, recipe: Recipe) -> TrainingData:
 
 
 def forget() -> None:
-    """On the GPU: free what nothing uses any more, and count memory from here.
-
-    A captured trial and its recorded step hold each other, so that only the collector frees them.
-    """
+    """On the GPU: free what nothing uses any more, and count memory from here."""
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()

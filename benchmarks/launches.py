@@ -100,7 +100,8 @@ def launches(case: Case) -> Launches:
     torch.is_autocast_enabled = lambda *device: False  # it does not know meta tensors
     availability.why_no_triton = operation.why_no_triton = lambda device: None
     JITFunction.run = lambda self, *args, **options: counter.add(self.fn.__name__)
-    captured = CapturedTrial(Trial(0, recipe, data, data.collator("meta")))
+    trial = Trial(0, recipe, data, data.collator("meta"))
+    captured = CapturedTrial(trial)
     body = captured.step(captured.capacity(0))
     body()  # what is made once for all steps
     counter.count.clear()

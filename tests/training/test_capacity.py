@@ -13,23 +13,22 @@ from tests.training import toy
 RECIPE = toy.RECIPE.change("train.epochs=10")
 
 
-def captured() -> CapturedTrial:
+def make() -> Trial:
     data = toy.data(RECIPE)
-    return CapturedTrial(Trial(0, RECIPE, data, data.collator("cpu")))
+    return Trial(0, RECIPE, data, data.collator("cpu"))
 
 
 def test_it_holds_what_it_looks_ahead_to(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("AHEAD", 4), ("NODES", 1), ("EDGES", 1)):
         monkeypatch.setattr(capture, name, value)
-    one = captured()
-    nodes, edges = (
-        np.diff(one.trial.data.store.arrays[f"{kind}_ptr"]) for kind in ("node", "edge")
-    )
+    trial, resumed = make(), make()
+    one = CapturedTrial(trial)
+    nodes, edges = (np.diff(trial.data.store.arrays[f"{kind}_ptr"]) for kind in ("node", "edge"))
     found = [one.capacity(epoch) for epoch in range(10)]
     for epoch, capacity in enumerate(found):
-        for ids in one.trial.order(epoch):
+        for ids in trial.order(epoch):
             assert nodes[ids].sum() <= capacity.nodes
             assert edges[ids].sum() <= capacity.edges
     assert found[:4] == [found[0]] * 4
     assert found[4:8] == [found[4]] * 4
-    assert captured().capacity(9) == found[9]  # as a resumed trial asks
+    assert CapturedTrial(resumed).capacity(9) == found[9]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
@@ -83,7 +85,9 @@ def test_a_trial_killed_before_its_result_is_tested_as_the_others(
         for trial in trials:
             trial.captured = CapturedTrial(trial)
             trial.captured.prepare()
+            predictions.append(trial.captured._predictions)
 
+    predictions: list[dict[bytes, object]] = []
     monkeypatch.setattr("gradformer.training.trials.capture", recorded)
     trial = make(LONG)
     assert train([trial], lambda *_: None, Stop())
@@ -93,6 +97,16 @@ def test_a_trial_killed_before_its_result_is_tested_as_the_others(
     assert run.prepare() is None
     run.close()
     assert run.results()[0]["status"] == "finished"
-    (again,) = run.trials
-    assert again.captured is not None
-    assert len(again.captured._predictions) == 1
+    assert [len(found) for found in predictions] == [1]
+    assert run.trials[0].captured is None
+
+
+def test_a_captured_trial_is_freed_without_the_collector() -> None:
+    trial = make(LONG)
+    gc.disable()
+    try:
+        captured = weakref.ref(trial.captured)
+        del trial
+        assert captured() is None
+    finally:
+        gc.enable()

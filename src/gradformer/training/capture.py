@@ -10,6 +10,7 @@ by side and none can change another's bits.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
@@ -89,11 +90,12 @@ class CapturedTrial:
 
     The capacity of an epoch is the largest batch of the trial's epochs up to the next multiple of
     :data:`AHEAD`, rounded up: a function of recipe and seed alone, so that a resumed trial pads as
-    the uninterrupted one did.
+    the uninterrupted one did. The trial alone holds this object: when it lets go, the memory of
+    all that was recorded is free.
     """
 
     def __init__(self, trial: Trial) -> None:
-        self.trial = trial
+        self.trial: Trial = weakref.proxy(trial)  # which holds this
         device = trial.collator.device
         steps, size = trial.steps_per_epoch, trial.recipe.train.batch_size
         size = min(size, len(trial.data.graphs(trial.parts.train)))

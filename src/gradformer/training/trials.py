@@ -153,6 +153,7 @@ class Trials:
     def _finish(self, trial: Trial) -> None:
         """Test the selected weights, once, and write weights and result."""
         answers = answers_of(trial)
+        trial.captured = None  # frees device memory for the trials that go on
         result = outcome(trial, answers)
         if self._recorder is None:
             return
