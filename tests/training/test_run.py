@@ -8,16 +8,20 @@ import resource
 import shutil
 import signal
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from gradformer.errors import ConfigError, InputError
+from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
 from gradformer.training.fit import fit, resume
 from gradformer.training.records import read_record, truncate
 from gradformer.training.run import Run
+from gradformer.training.trial import Trial
 from gradformer.training.trials import summary
 from tests.training import toy
 
@@ -177,6 +181,40 @@ def test_a_missing_or_damaged_file_is_named(whole: Path, tmp_path: Path) -> None
         Run.load(folder)
     with pytest.raises(InputError, match="not a run"):
         Run.load(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda state: state.pop("sha256"), "missing or unknown: sha256"),
+        (lambda state: state.pop("progress"), "progress.best, progress.best_epoch, progress.epoch"),
+        (lambda state: state["progress"].pop("status"), "missing or unknown: progress.status"),
+        (lambda state: state["progress"].update(mood=1), "missing or unknown: progress.mood"),
+        (lambda state: state.update(progress=[]), "not the state of a trial"),
+        (lambda state: state.update(format=0), "format 0, this version reads 1"),
+    ],
+)
+def test_a_state_of_another_kind_is_one_line(
+    change: Callable[[dict[str, Any]], object], words: str, tmp_path: Path
+) -> None:
+    data = toy.data()
+    trial = Trial(0, toy.RECIPE, data, data.collator("cpu"))
+    save_checkpoint(tmp_path, trial)
+    (path,) = (tmp_path / "checkpoints").glob("*/state.json")
+    state = json.loads(path.read_text())
+    change(state)
+    path.write_text(json.dumps(state))
+    with pytest.raises(InputError, match=f"^{path}: .*{words}.*; restore the file, or remove"):
+        load_checkpoint(tmp_path, trial)
+
+
+def test_a_checkpoint_of_another_model_is_one_line(tmp_path: Path) -> None:
+    data = toy.data()
+    wide = toy.RECIPE.change("model.width=24")
+    one, other = (Trial(0, recipe, data, data.collator("cpu")) for recipe in (toy.RECIPE, wide))
+    save_checkpoint(tmp_path, one)
+    with pytest.raises(InputError, match=r"safetensors: weights/.* is shaped \[.*, expected \["):
+        load_checkpoint(tmp_path, other)
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

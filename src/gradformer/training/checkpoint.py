@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from gradformer.training.files import RESUMABLE, read_json, replace_file, writin
 from gradformer.training.trial import Progress, Trial
 
 FORMAT = 1
+REMEDY = "restore the file, or remove the folder 'checkpoints' to train this trial from the start"
 
 
 def save_checkpoint(folder: Path, trial: Trial) -> None:
@@ -61,23 +63,36 @@ def load_checkpoint(folder: Path, trial: Trial) -> bool:
     source = _latest(place)
     if source is None:
         return False
-    state = read_json(source / "state.json")
+    state = _read_state(source / "state.json")
     path = source / "tensors.safetensors"
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); restore it") from None
-    if state.get("format") != FORMAT:
-        raise InputError(f"{source}: format {state.get('format')}, this version reads {FORMAT}")
+        raise InputError(f"{path}: cannot be read ({error.strerror}); {REMEDY}") from None
     if hashlib.sha256(data).hexdigest() != state["sha256"]:
-        raise InputError(f"{path}: damaged, its checksum is another; restore the file")
+        raise InputError(f"{path}: damaged, its checksum is another; {REMEDY}")
     if state["seed"] != trial.seed:
         raise InputError(f"{source}: belongs to seed {state['seed']}, expected {trial.seed}")
-    _restore(trial, read_tensors(data))
+    _restore(trial, read_tensors(data), path)
     trial.step.count.fill_(state["step"])
     trial.progress = Progress(**state["progress"])
     _tidy(place, source)
     return True
+
+
+def _read_state(path: Path) -> dict[str, Any]:
+    """What :func:`save_checkpoint` writes beside the tensors, with all its keys."""
+    state = read_json(path)
+    if not isinstance(state, dict) or not isinstance(state.get("progress", {}), dict):
+        raise InputError(f"{path}: not the state of a trial; {REMEDY}")
+    if state.get("format") != FORMAT:
+        came = f"format {state.get('format')}, this version reads {FORMAT}"
+        raise InputError(f"{path}: {came}; {REMEDY}")
+    expected = {"step", "seed", "sha256", *(f"progress.{each.name}" for each in fields(Progress))}
+    found = {*state, *(f"progress.{name}" for name in state.get("progress", ()))}
+    if wrong := expected ^ (found - {"format", "progress"}):
+        raise InputError(f"{path}: missing or unknown: {', '.join(sorted(wrong))}; {REMEDY}")
+    return state
 
 
 def _tidy(place: Path, keep: Path) -> None:
@@ -121,11 +136,15 @@ def _arrays(trial: Trial) -> dict[str, NDArray[Any]]:
     return {**found, "losses": losses.numpy()}
 
 
-def _restore(trial: Trial, tensors: dict[str, Tensor]) -> None:
+def _restore(trial: Trial, tensors: dict[str, Tensor], path: Path) -> None:
     for kind, vector in _vectors(trial).items():
         for name, view in trial.weights.views(vector).items():
             stored = tensors.get(f"{kind}/{name}")
             if stored is None or stored.shape != view.shape:
-                raise InputError(f"checkpoint: {kind}/{name} is missing or has another shape")
+                came = "missing" if stored is None else f"shaped {list(stored.shape)}"
+                expected = f"expected {list(view.shape)}"
+                raise InputError(f"{path}: {kind}/{name} is {came}, {expected}; {REMEDY}")
             view.copy_(stored)
+    if "losses" not in tensors:
+        raise InputError(f"{path}: losses is missing; {REMEDY}")
     trial.losses = list(tensors["losses"].to(trial.weights.vector.device).unbind())
