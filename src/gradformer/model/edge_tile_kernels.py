@@ -1,0 +1,83 @@
+"""What the Triton kernels over tiles of edges share.
+
+A fixed number of programs share the tiles of real edges, each a run of them: what is needed for all
+tiles, as the map, is read once, and what is summed over edges is one piece a program. Channels come
+STEP at a time, so that no lanes idle where their number is a multiple of it. In a tile that real
+edges do not fill, the last of them stands in for those behind it, so that reading needs no mask.
+
+Helpers take some of their arguments together: ``learned`` (mean, rstd, γ, β of some channels) and a
+``draw`` (the keys of the rows, factor, threshold).
+"""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from gradformer.attention.draw_kernels import _keep, _mix
+
+STEP = tl.constexpr(16)
+
+
+@triton.jit
+def _share(piece, pieces, last, ROWS: tl.constexpr):
+    """Which tiles of the ``last`` real edges a program takes: first, and the one behind the last.
+
+    Shares differ by one tile at most.
+    """
+    tiles = tl.cdiv(last, ROWS)
+    begin = piece * (tiles // pieces) + tl.minimum(piece, tiles % pieces)
+    return begin, begin + tiles // pieces + (piece < tiles % pieces).to(tl.int32)
+
+
+@triton.jit
+def _rows(x, row, channel, X_ROW: tl.constexpr, C: tl.constexpr):
+    """Some channels of some rows of x [·, C], as float32."""
+    at = x + row[:, None] * X_ROW + channel[None, :]
+    if C % STEP == 0:
+        value = tl.load(at)
+    else:
+        value = tl.load(at, (channel < C)[None, :], other=0.0)
+    return value.to(tl.float32)
+
+
+@triton.jit
+def _row(x, channel, C: tl.constexpr):
+    """Some channels of x [C], as float32 [1, channels]."""
+    if C % STEP == 0:
+        value = tl.load(x + channel)
+    else:
+        value = tl.load(x + channel, channel < C, other=0.0)
+    return value.to(tl.float32)[None, :]
+
+
+@triton.jit
+def _learned(gamma, beta, stats, channel, C: tl.constexpr):
+    mean, rstd = _row(stats, channel, C), _row(stats + C, channel, C)
+    return mean, rstd, _row(gamma, channel, C), _row(beta, channel, C)
+
+
+@triton.jit
+def _keys(site, graph_id, index, row):
+    """What keys the draws of some rows, as ``_row_keys`` has it; ``site`` keys those of all."""
+    key = _mix(site + tl.load(graph_id + row).to(tl.uint32))
+    return _mix(key + tl.load(index + row).to(tl.uint32))[:, None]
+
+
+@triton.jit
+def _dropped(value, channel, draw, DROP: tl.constexpr):
+    """The value times a factor where the draw keeps it, otherwise 0."""
+    if DROP:
+        keys, scale, threshold = draw
+        value = tl.where(_keep(keys, channel[None, :], threshold), value * scale, 0.0)
+    return value
+
+
+@triton.jit
+def _updated(given, value, channel, learned, draw, DROP: tl.constexpr):
+    """e' = e + drop(ReLU(γ ẑ + β)) of e and u."""
+    mean, rstd, gamma, beta = learned
+    value = (value - mean) * rstd * gamma + beta
+    value = tl.where(value <= 0.0, 0.0, value)  # NaN stays NaN
+    return given + _dropped(value, channel, draw, DROP)
