@@ -1,0 +1,164 @@
+"""Triton kernels of a linear map with its ReLU and dropout, and of its gradients.
+
+Columns come in blocks of 16, so that none are filled up where their number is a multiple of it; a
+program makes several blocks from the same rows, whose halves for the products are taken once.
+"""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.model.product_kernels import _add_product
+
+BLOCK = tl.constexpr(16)
+
+
+@triton.jit
+def _zeros(ROWS: tl.constexpr, BLOCKS: tl.constexpr):
+    sums = ()
+    for _ in tl.static_range(BLOCKS):
+        sums += (tl.zeros([ROWS, BLOCK], tl.float32),)
+    return sums
+
+
+@triton.jit
+def _entries(x, row, rows, column, WIDTH: tl.constexpr):
+    """x[row, column] of x [rows, WIDTH], 0 outside."""
+    inside = (row < rows)[:, None] & (column < WIDTH)[None, :]
+    return tl.load(x + row[:, None] * WIDTH + column[None, :], inside, other=0.0)
+
+
+@triton.jit(do_not_specialize=["count", "threshold"], do_not_specialize_on_alignment=["seed"])
+def forward_kernel(
+    x, w, b, y, graph_id, index, seed, count, scale, threshold,
+    IN: tl.constexpr, OUT: tl.constexpr, BIAS: tl.constexpr, RELU: tl.constexpr,
+    DRAW: tl.constexpr, EXACT: tl.constexpr,
+    ROWS: tl.constexpr, BLOCKS: tl.constexpr, STEP: tl.constexpr,
+):  # fmt: skip
+    """y = [drop]([ReLU](x Wᵀ + b)), BLOCKS blocks of ROWS rows; grid (row tiles, column tiles)."""
+    row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    first = tl.program_id(1) * (BLOCKS * BLOCK) + tl.arange(0, BLOCK)
+    sums = _zeros(ROWS, BLOCKS)
+    for start in range(0, IN, STEP):
+        into = start + tl.arange(0, STEP)
+        given = _entries(x, row, count, into, IN)
+        more = ()
+        for k in tl.static_range(BLOCKS):
+            weight = _entries(w, first + k * BLOCK, OUT, into, IN)
+            more += (_add_product(sums[k], given, tl.trans(weight), EXACT),)
+        sums = more
+    if DRAW:
+        graph = tl.load(graph_id + row, row < count, other=0)
+        inner = tl.load(index + row, row < count, other=0)
+        keys = _row_keys(seed, graph, row * 0, inner)[:, None]
+    for k in tl.static_range(BLOCKS):
+        out = first + k * BLOCK
+        value = sums[k]
+        if BIAS:
+            value += tl.load(b + out, out < OUT, other=0.0)[None, :]
+        if RELU:
+            value = tl.where(value <= 0.0, 0.0, value)  # NaN stays NaN
+        if DRAW:
+            value = tl.where(_keep(keys, out[None, :], threshold), value * scale, 0.0)
+        inside = (row < count)[:, None] & (out < OUT)[None, :]
+        tl.store(y + row[:, None] * OUT + out[None, :], value, inside)
+
+
+@triton.jit
+def _gradient(g, y, row, count, out, scale, OUT: tl.constexpr, RELU: tl.constexpr):
+    """The gradient before ReLU and dropout, [row, out]: y is positive where both kept."""
+    tile = _entries(g, row, count, out, OUT)
+    if RELU:
+        tile = tl.where(_entries(y, row, count, out, OUT) > 0.0, tile * scale, 0.0)
+    return tile
+
+
+@triton.jit
+def _input_tile(
+    program, g, w, y, passed, dx, count, scale,
+    IN: tl.constexpr, OUT: tl.constexpr, RELU: tl.constexpr, PASSED: tl.constexpr,
+    EXACT: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr, STEP: tl.constexpr,
+):  # fmt: skip
+    """BLOCKS blocks of ROWS rows of dx = g W + passed."""
+    tiles = tl.cdiv(IN, BLOCKS * BLOCK)
+    row = program // tiles * ROWS + tl.arange(0, ROWS)
+    first = program % tiles * (BLOCKS * BLOCK) + tl.arange(0, BLOCK)
+    sums = _zeros(ROWS, BLOCKS)
+    for start in range(0, OUT, STEP):
+        out = start + tl.arange(0, STEP)
+        tile = _gradient(g, y, row, count, out, scale, OUT, RELU)
+        more = ()
+        for k in tl.static_range(BLOCKS):
+            weight = _entries(w, out, OUT, first + k * BLOCK, IN)
+            more += (_add_product(sums[k], tile, weight, EXACT),)
+        sums = more
+    for k in tl.static_range(BLOCKS):
+        into = first + k * BLOCK
+        value = sums[k]
+        if PASSED:
+            value += _entries(passed, row, count, into, IN)
+        inside = (row < count)[:, None] & (into < IN)[None, :]
+        tl.store(dx + row[:, None] * IN + into[None, :], value, inside)
+
+
+@triton.jit
+def _weight_tile(
+    program, g, x, y, dw, db, count, scale, dw_row, db_row,
+    IN: tl.constexpr, OUT: tl.constexpr, BIAS: tl.constexpr, RELU: tl.constexpr,
+    EXACT: tl.constexpr, OUTS: tl.constexpr, BLOCKS: tl.constexpr, PIECE: tl.constexpr,
+    TURN: tl.constexpr,
+):  # fmt: skip
+    """BLOCKS blocks of OUTS rows of dW = gᵀ x over PIECE rows, and their part of db = Σ g."""
+    tiles = tl.cdiv(IN, BLOCKS * BLOCK)
+    all_tiles = tl.cdiv(OUT, OUTS) * tiles
+    piece = program // all_tiles
+    program = program % all_tiles
+    out = program // tiles * OUTS + tl.arange(0, OUTS)
+    first = program % tiles * (BLOCKS * BLOCK) + tl.arange(0, BLOCK)
+    sums = _zeros(OUTS, BLOCKS)
+    total = tl.zeros([TURN, OUTS], tl.float32)
+    for start in range(piece * PIECE, tl.minimum((piece + 1) * PIECE, count), TURN):
+        row = start + tl.arange(0, TURN)
+        tile = _gradient(g, y, row, count, out, scale, OUT, RELU)
+        total += tile
+        more = ()
+        for k in tl.static_range(BLOCKS):
+            given = _entries(x, row, count, first + k * BLOCK, IN)
+            more += (_add_product(sums[k], tl.trans(tile), given, EXACT),)
+        sums = more
+    dw += piece.to(tl.int64) * dw_row
+    for k in tl.static_range(BLOCKS):
+        into = first + k * BLOCK
+        inside = (out < OUT)[:, None] & (into < IN)[None, :]
+        tl.store(dw + out[:, None] * IN + into[None, :], sums[k], inside)
+    if BIAS:
+        db += piece.to(tl.int64) * db_row
+        tl.store(db + out, tl.sum(total, 0), (out < OUT) & (program % tiles == 0))
+
+
+@triton.jit(do_not_specialize=["count", "dx_programs"])
+def backward_kernel(
+    g, x, w, y, passed, dx, dw, db, count, dx_programs, scale, dw_row, db_row,
+    IN: tl.constexpr, OUT: tl.constexpr, BIAS: tl.constexpr, RELU: tl.constexpr,
+    PASSED: tl.constexpr, EXACT: tl.constexpr,
+    ROWS: tl.constexpr, OUTS: tl.constexpr, BLOCKS: tl.constexpr, PIECE: tl.constexpr,
+    STEP: tl.constexpr, TURN: tl.constexpr,
+):  # fmt: skip
+    """dx, and pieces of dW and db, whose rows are ``dw_row`` and ``db_row`` numbers apart.
+
+    g, y [count, OUT], x, passed, dx [count, IN], w [OUT, IN].
+    """
+    program = tl.program_id(0)
+    if program < dx_programs:
+        _input_tile(
+            program, g, w, y, passed, dx, count, scale,
+            IN, OUT, RELU, PASSED, EXACT, ROWS, BLOCKS, STEP,
+        )  # fmt: skip
+    else:
+        _weight_tile(
+            program - dx_programs, g, x, y, dw, db, count, scale, dw_row, db_row,
+            IN, OUT, BIAS, RELU, EXACT, OUTS, BLOCKS, PIECE, TURN,
+        )  # fmt: skip
