@@ -20,13 +20,18 @@ def _mix(x):
 
 
 @triton.jit
-def _row_keys(seed, graph, head, rows):
-    """The key of each row's draws; ``seed`` points at (trial seed, step, site)."""
+def _site_key(seed):
+    """The key of a site's draws; ``seed`` points at (trial seed, step, site)."""
     trial = tl.load(seed).to(tl.uint32)
     step = tl.load(seed + 1).to(tl.uint32)
     site = tl.load(seed + 2).to(tl.uint32)
-    key = _mix(_mix(_mix(trial) + step) + site)
-    key = _mix(key + graph.to(tl.uint32))
+    return _mix(_mix(_mix(trial) + step) + site)
+
+
+@triton.jit
+def _row_keys(seed, graph, head, rows):
+    """The key of each row's draws."""
+    key = _mix(_site_key(seed) + graph.to(tl.uint32))
     return _mix(key + (head.to(tl.uint32) << 24) + rows.to(tl.uint32))
 
 
