@@ -6,8 +6,11 @@ import pytest
 
 from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
+from gradformer.graphs.store import pack
 from gradformer.model.base import MODELS, create_model, model_class
+from gradformer.training.data import structure_for
 from gradformer.training.recipe import load_recipe
+from tests.zoo.toys import toy_graphs, toy_schema
 
 model_class("gradformer")  # fills the registry
 BASELINES = sorted(set(MODELS) - {"gradformer"})
@@ -51,10 +54,12 @@ def test_about_half_a_million_parameters(name, dataset):
     assert count == pytest.approx(own or 500_000, rel=0.04 if own else 0.1)
 
 
-@pytest.mark.parametrize("dataset", [name for name in SCHEMAS if not SCHEMAS[name].edge])
-@pytest.mark.parametrize("name", BASELINES)
-def test_no_paths_are_stored_where_edges_have_no_features(name, dataset):
-    assert "first_edge" not in load_recipe(dataset, model=name).model.config.needs().extras
+@pytest.mark.parametrize("edges", [True, False])
+@pytest.mark.parametrize("name", ["graphormer", "deepgraph"])
+def test_paths_are_stored_where_edges_have_features(name, edges):
+    structure = structure_for(model_class(name).Config().needs())
+    store = pack(toy_graphs(toy_schema("graph", edges)), structure)
+    assert ("first_edge" in store.arrays) == edges
 
 
 @pytest.mark.parametrize(

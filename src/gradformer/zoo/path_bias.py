@@ -26,9 +26,7 @@ from gradformer.zoo.precomputed import Precomputed
 from gradformer.zoo.tokens import TOKEN
 
 EDGE_TERMS = ("paths", "adjacent")
-
-
-FIRST_EDGE = Precomputed("first_edge", first_edges, "pair")
+FIRST_EDGE = Precomputed("first_edge", first_edges, "pair", with_edge_features=True)
 
 
 def first_edge_of(batch: Batch, pairs: Pairs) -> tuple[Tensor, Tensor]:

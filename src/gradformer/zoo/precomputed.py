@@ -36,13 +36,23 @@ class Precomputed:
         function: ``(node_ptr, edge_ptr, edge_index, progress=…, **options)`` → array; ``progress``
             is called with the number of graphs that became ready.
         kind: what the rows belong to.
+        with_edge_features: nobody reads it where edges have no features: no store holds it there.
     """
 
-    def __init__(self, name: str, function: Callable[..., Array], kind: Kind) -> None:
-        self.name, self.function = name, function
+    def __init__(
+        self,
+        name: str,
+        function: Callable[..., Array],
+        kind: Kind,
+        *,
+        with_edge_features: bool = False,
+    ) -> None:
+        self.name, self.function, self.with_edge_features = name, function, with_edge_features
         register_structure(name, self._for_store, kind)
 
     def _for_store(self, arrays: GraphArrays, **options: Any) -> dict[str, Array]:
+        if self.with_edge_features and not arrays.schema.edge:
+            return {}
         graphs = arrays.node_ptr, arrays.edge_ptr, arrays.edge_index
         with bar(self.name.replace("_", " "), arrays.num_graphs) as advance:
             return {self.name: self.function(*graphs, progress=advance, **options)}
