@@ -67,6 +67,10 @@ def test_paths_are_stored_where_edges_have_features(name, edges):
     [
         ("kdlgt", {"features": 0}, "features: got 0, expected at least 1"),
         ("egt", {"virtual_nodes": -1}, "virtual_nodes: got -1, expected at least 0"),
+        ("egt", {"clip_low": 6.0}, "clip_low: got 6.0, expected less than clip_high, 5.0"),
+        ("sat", {"pe_steps": 0}, "pe_steps: got 0, expected at least 1"),
+        ("graphgps", {"pe": "lap", "pe_steps": 0}, "pe_steps: got 0, expected at least 1"),
+        ("lgi_gt", {"pe_width": 0}, "pe_width: got 0, expected at least 1"),
         ("graphtrans", {"gnn_layers": 0}, "gnn_layers: got 0, expected at least 1"),
         ("deepgraph", {"substructures": "x"}, "substructures: unknown value 'x'"),
         ("san", {"lpe_width": 64}, "lpe_width: 64 leaves no room for features in 64"),

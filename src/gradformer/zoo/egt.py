@@ -31,6 +31,7 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 
 from gradformer.attention.layout import Layout
+from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
@@ -194,6 +195,10 @@ class EGT(GraphModel):
     def __init__(self, schema: Schema, config: EGTConfig | None = None, **options: Any) -> None:
         super().__init__(schema, config, options)
         c: EGTConfig = self.config
+        if c.clip_low >= c.clip_high:
+            raise ConfigError(
+                f"clip_low: got {c.clip_low}, expected less than clip_high, {c.clip_high}"
+            )
         self.node = FeatureEncoder(schema.node, c.width)
         self.position = Singular(c.svd, c.width, c.flip_signs) if c.svd else None
         self.distance = nn.Embedding(c.hops + 2, c.pair_width)

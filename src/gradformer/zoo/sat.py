@@ -57,7 +57,7 @@ class SATConfig(ModelConfig):
     degree_scaling: bool = option(True, "scale the attention by 1/√(1 + degree); not with cls")
     dropout: float = option(0.2, "on attention weights, attention and feed-forward")
     pe: str = option("rwse", "positional encoding added to the features: rwse, lap or none")
-    pe_steps: int = option(20, "length of the encoding")
+    pe_steps: int = option(20, "length of the encoding", least=1)
     pool: str = option("mean", "graph readout: mean, add or cls")
     mean_log_degree: float = option(1.1, "pna: mean of log(degree + 1) over the training nodes")
 
