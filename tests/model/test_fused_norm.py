@@ -107,7 +107,7 @@ def test_sizes(rows: int, channels: int, real: str) -> None:
     _check(rows, channels, real, residual=True, relu=True, training=True)
 
 
-def test_more_rows_than_registers_hold_of_eight_channels() -> None:
+def test_more_rows_than_a_program_holds() -> None:
     _check(2100, 5, "holes", residual=True, relu=True, training=True)
 
 
@@ -119,7 +119,7 @@ def test_combinations(residual: bool, relu: bool, training: bool) -> None:
 
 
 def test_chunks_of_several_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradformer.model.fused_norm.MOST_CHUNKS", 3)
+    monkeypatch.setattr("gradformer.model.fused_norm.MOST_CHUNKS", 6)
     monkeypatch.setattr("gradformer.model.fused_norm.MOST_WHOLE_ROWS", 0)
     grid = Grid.of(900, 32)
     assert grid.shape[0] == 3
@@ -135,7 +135,7 @@ def test_a_mean_far_from_zero() -> None:
     torch.testing.assert_close(fused["var"].double(), plain["var"], rtol=1e-4, atol=0.0)
 
 
-@pytest.mark.parametrize("rows", [1, 100, 4096, 5000, 10**6])
+@pytest.mark.parametrize("rows", [1, 100, 1024, 5000, 10**6])
 @pytest.mark.parametrize("channels", [1, 6, 64, 512])
 def test_grid_covers_all(rows: int, channels: int) -> None:
     grid = Grid.of(rows, channels)

@@ -80,18 +80,19 @@ def _merge_moments(
     """Mean and rstd of all chunks."""
     mean = tl.zeros_like(channel).to(tl.float32)
     square = mean
-    count = mean
+    count = 0.0
     if TRAINING:
         program = tl.arange(0, BLOCK_P)
-        listed = (program < tl.num_programs(0))[:, None] & (channel < C)[None, :]
+        listed = program < tl.num_programs(0)
+        inside = listed[:, None] & (channel < C)[None, :]
         at = program[:, None] * 3 * C + channel[None, :]
-        counts = tl.load(partial + 2 * C + at, listed, other=0.0)
-        means = tl.load(partial + at, listed, other=0.0)
-        squares = tl.load(partial + C + at, listed, other=0.0)
-        count = tl.sum(counts, 0)
-        mean = tl.sum(counts * means, 0) / tl.maximum(count, 1.0)
+        counts = tl.load(partial + 2 * C + program * 3 * C, listed, other=0.0)
+        means = tl.load(partial + at, inside, other=0.0)
+        squares = tl.load(partial + C + at, inside, other=0.0)
+        count = tl.sum(counts)
+        mean = tl.sum(counts[:, None] * means, 0) * (1.0 / tl.maximum(count, 1.0))
         apart = means - mean[None, :]
-        square = tl.sum(squares + counts * apart * apart, 0)
+        square = tl.sum(squares + counts[:, None] * apart * apart, 0)
     return _settle(
         mean, square, count, running_mean, running_var, stats, channel, momentum, eps,
         tl.program_id(0) == 0, C, TRAINING,

@@ -22,9 +22,9 @@ from gradformer.model.pieces import Claim, claim
 if TYPE_CHECKING:
     from gradformer.model.parts import Draw
 
-MOST_WHOLE_ROWS = 4096  # up to which a program holds all rows of some channels
-WHOLE_CHANNELS = {4096: 2, 2048: 2, 1024: 4}  # by rows; 8 if fewer: each core does its part
-MOST_CHUNKS = 128  # every program of the second kernel reads the sums of all chunks
+MOST_WHOLE_ROWS = 1024  # up to which a program holds all rows of some channels
+MANY_ROWS = 8192  # beyond which programs are large
+MOST_CHUNKS = 128  # every program of the second kernel reads the sums of all; half for fewer rows
 
 
 @dataclass(frozen=True)
@@ -37,25 +37,23 @@ class Grid:
 
     @classmethod
     def of(cls, rows: int, channels: int) -> Grid:
-        wide = 1 << (channels - 1).bit_length()
+        shape: tuple[int, ...]
+        wide = max(4, 1 << (channels - 1).bit_length())
         if rows <= MOST_WHOLE_ROWS:
             block_r = max(16, 1 << (rows - 1).bit_length())
-            block_c = min(WHOLE_CHANNELS.get(block_r, 8), wide)
-            warps = min(max(block_r * block_c // 512, 1), 16)
-            return cls(
-                (-(-channels // block_c),),
-                rows,
-                {"C": channels, "BLOCK_R": block_r, "BLOCK_C": block_c, "num_warps": warps},
-            )
-        block_c = min(32, max(4, wide))
-        large = rows * block_c > MOST_CHUNKS * 1024
-        block_r = (4096 if large else 1024) // block_c
-        chunk = -(-rows // (MOST_CHUNKS * block_r)) * block_r
-        return cls(
-            (-(-rows // chunk), -(-channels // block_c)),
-            chunk,
-            {"C": channels, "BLOCK_R": block_r, "BLOCK_C": block_c, "num_warps": 8 if large else 4},
-        )
+            block_c = min(4 if block_r == 1024 else 8, wide)  # each core does its part
+            warps = max(block_r * block_c // 512, 1)
+            chunk, shape = rows, (-(-channels // block_c),)
+        else:
+            many = rows > MANY_ROWS
+            block_c = min(32 if many else 16, wide)
+            block_r = (4096 if many else 1024) // block_c
+            warps = 8 if many else 2
+            chunks = MOST_CHUNKS if many else MOST_CHUNKS // 2
+            chunk = -(-rows // (chunks * block_r)) * block_r
+            shape = (-(-rows // chunk), -(-channels // block_c))
+        blocks = {"C": channels, "BLOCK_R": block_r, "BLOCK_C": block_c, "num_warps": warps}
+        return cls(shape, chunk, blocks)
 
     @property
     def whole(self) -> bool:

@@ -63,20 +63,20 @@ def _dropped(value, draw, keyed, at):
 
 @triton.jit
 def _entering(x, add, draw, keyed, at, DROP: tl.constexpr, ADD: tl.constexpr):
-    """z, 0 where it is not real."""
-    _, _, place, _, there = at
-    value = tl.load(x + place, there, other=0.0).to(tl.float32)
+    """z, 0 where it is not real; all is read that exists, so that no load waits for the mask."""
+    _, _, place, inside, there = at
+    value = tl.load(x + place, inside, other=0.0).to(tl.float32)
     if DROP:
         value = _dropped(value, draw, keyed, at)
     if ADD:
-        value += tl.load(add + place, there, other=0.0).to(tl.float32)
-    return value
+        value += tl.load(add + place, inside, other=0.0).to(tl.float32)
+    return tl.where(there, value, 0.0)
 
 
 @triton.jit
 def _moments(value, count, at):
     """Mean, and Σ (z − mean)², of the rows of a tile."""
-    mean = tl.sum(value, 0) / tl.maximum(count, 1.0)
+    mean = tl.sum(value, 0) * (1.0 / tl.maximum(count, 1.0))
     centred = tl.where(at[4], value - mean[None, :], 0.0)
     return mean, tl.sum(centred * centred, 0)
 
@@ -96,14 +96,14 @@ def _settle(
     inverse = 0.0
     if TRAINING:
         several = count > 1.0
+        inverse = tl.where(several, 1.0 / tl.maximum(count, 1.0), 0.0)
         if writes:
-            unbiased = square / tl.maximum(count - 1.0, 1.0)
+            unbiased = square * (1.0 / tl.maximum(count - 1.0, 1.0))
             share = tl.where(several, momentum, 0.0)
             tl.store(running_mean + channel, center + share * (mean - center), wide)
             tl.store(running_var + channel, variance + share * (unbiased - variance), wide)
         center = tl.where(several, mean, center)
-        variance = tl.where(several, square / tl.maximum(count, 1.0), variance)
-        inverse = tl.where(several, 1.0 / tl.maximum(count, 1.0), 0.0)
+        variance = tl.where(several, square * inverse, variance)
     rstd = tl.rsqrt(variance + eps)
     if writes:
         tl.store(stats + channel, center, wide)
@@ -139,10 +139,10 @@ def _leave(
 @triton.jit
 def _arriving(grad, draw, keyed, at, AFTER: tl.constexpr):
     """The gradient behind the ReLU."""
-    slope = tl.load(grad + at[2], at[4], other=0.0).to(tl.float32)
+    slope = tl.load(grad + at[2], at[3], other=0.0).to(tl.float32)
     if AFTER:
         slope = _dropped(slope, draw, keyed, at)
-    return slope
+    return tl.where(at[4], slope, 0.0)
 
 
 @triton.jit
