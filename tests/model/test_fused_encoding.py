@@ -11,6 +11,7 @@ from gradformer.attention import Rows, use_engine
 from gradformer.attention.draws import site_seeds
 from gradformer.errors import InputError
 from gradformer.graphs.batch import Batch
+from gradformer.model import encoders
 from gradformer.model.base import create_model
 from gradformer.model.encoders import (
     CategoryEncoder,
@@ -107,6 +108,21 @@ def test_degrees(device: str) -> None:
             y = encoder(batch)
             found.append(with_gradients(y, batch.nodes.mask, nn.ModuleList([encoder])))
     same(found)
+
+
+@pytest.mark.parametrize(("name", "most"), [("NUMBERS", 4 * 6 - 1), ("WIDTH", 5)])
+def test_large_tables_are_left_to_torch(
+    name: str, most: int, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batch = padded_batch(device)
+    categories, degrees = CategoryEncoder((3, 1), 6, "x"), DegreeEncoder(6, largest=3)
+    x = torch.zeros(5, 2, dtype=torch.int64, device=device)
+    with use_engine("fused"):
+        assert categories.to(device).takes_kernel(x)
+        monkeypatch.setattr(encoders, f"MOST_FUSED_{name}", most)
+        monkeypatch.setattr(fused_encoding, "embed", None)
+        assert categories(x).shape == (5, 6)
+        assert degrees.to(device)(batch).shape == (batch.num_nodes, 6)
 
 
 def test_signs(device: str) -> None:

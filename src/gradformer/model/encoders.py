@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
@@ -19,6 +21,8 @@ BOND_SIZES = (5, 6, 2)
 
 DEGREES = ("onehot", "normalised")
 MOST_FUSED_WIDTH = 512
+MOST_FUSED_NUMBERS = 1 << 17
+"""Numbers in tables up to which kernels embed: their gradient is made in up to 64 such pieces."""
 
 
 def check_categories(name: str, x: Tensor, sizes: tuple[int, ...]) -> None:
@@ -30,6 +34,13 @@ def check_categories(name: str, x: Tensor, sizes: tuple[int, ...]) -> None:
             f"{name}: category {int(x[row, column])} in row {row}, column {column}, "
             f"expected 0 to {sizes[column] - 1}"
         )
+
+
+def fits_kernel(tables: Sequence[Tensor]) -> bool:
+    """Whether :mod:`gradformer.model.fused_encoding` takes ``tables`` [size, width] each."""
+    exact = all(table.dtype == torch.float32 for table in tables)
+    small = sum(table.numel() for table in tables) <= MOST_FUSED_NUMBERS
+    return exact and small and tables[0].shape[1] <= MOST_FUSED_WIDTH
 
 
 class CategoryEncoder(nn.Module):
@@ -52,9 +63,7 @@ class CategoryEncoder(nn.Module):
                 f"{self.name}: expected integers [rows, {len(self.tables)}], got {x.dtype} "
                 f"{list(x.shape)}"
             )
-        table = next(self.parameters())
-        fits = table.dtype == torch.float32 and table.shape[1] <= MOST_FUSED_WIDTH
-        return fits and runs_kernels(x)
+        return fits_kernel([*self.parameters()]) and runs_kernels(x)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
         """``mask`` [rows] bool: rows that are padding take no part and may come out as anything."""
@@ -100,7 +109,7 @@ class DegreeEncoder(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         if self.kind == "onehot":
             degree = in_degree(batch.edges, torch.int64).clamp(max=self.largest)
-            if runs_kernels(degree) and self.table.weight.dtype == torch.float32:
+            if fits_kernel([self.table.weight]) and runs_kernels(degree):
                 from gradformer.model.fused_encoding import embed
 
                 return embed(degree[:, None], [self.table.weight], batch.nodes.mask)
