@@ -53,6 +53,14 @@ def test_cells_are_different_and_can_be_trained() -> None:
                     assert str(written).lower() == value or float(written) == float(value)
 
 
+def test_costs_are_compared_on_equal_batches() -> None:
+    study = STUDIES["efficiency"]
+    costs = [cell for cell in study.cells(study.datasets, study.models) if cell.cost]
+    for dataset in study.datasets:
+        sizes = {c.recipe().train.batch_size for c in costs if c.dataset == dataset}
+        assert len(sizes) == 1
+
+
 @pytest.mark.parametrize("name", SHAPES)
 def test_a_study_from_end_to_end(
     name: str, reproduce: Reproduce, root: Path, monkeypatch: pytest.MonkeyPatch

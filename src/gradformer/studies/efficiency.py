@@ -9,6 +9,7 @@ from gradformer.report.plots import Axes, Line, line_plot
 from gradformer.studies.figures import by_column, epoch_seconds, score_name
 from gradformer.studies.study import Cell, Measured, Rows, Study
 from gradformer.studies.tables import shown
+from gradformer.training.recipe import load_recipe
 
 EPOCHS = 4
 
@@ -17,9 +18,10 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
     """For every model a few epochs of one seed alone on the device, then the score."""
     found = []
     for dataset in datasets:
+        batch = f"train.batch_size={load_recipe(dataset).train.batch_size}"  # the same for all
+        short = (f"train.epochs={EPOCHS}", "train.warmup_epochs=0", batch)
         for model in models:
             preset = "paper" if model == "gradformer" else None
-            short = (f"train.epochs={EPOCHS}", "train.warmup_epochs=0")
             name = f"{dataset}, cost"
             cost = Cell(name, model, dataset, model, preset, short, trials=1, cost=True)
             found += [cost, Cell(dataset, model, dataset, model, preset)]
@@ -73,7 +75,7 @@ STUDY = Study(
     name="efficiency",
     title="Figure 7: cost and score",
     text="The paper draws this as a figure and prints no numbers. Cost is that of one seed alone "
-    "on the device: the median time of an epoch with its validation, and the peak of memory (of "
+    "on the device, all models with the batch size of the dataset's recipe: the median time of an epoch with its validation, and the peak of memory (of "
     "the whole process where there is no GPU).",
     datasets=("zinc", "cluster"),
     models=("gradformer", "graphgps", "graphormer", "san"),
