@@ -96,8 +96,9 @@ def classes_kernel(
     weight = tl.full([1, BLOCK_C], 1.0, tl.float32)
     if BALANCED:
         weight = tl.load(balance + column, column < OUT, other=0.0)
-    if BY_BATCH:
-        weight = tl.where(count > 0.0, 1.0 - count / tl.maximum(tl.sum(count), 1.0), 0.0)
+    if BY_BATCH:  # 1 − n_c/n; a quotient n/n need not be 1 on a GPU
+        every = tl.sum(count)
+        weight = tl.where(count > 0.0, (every - count) / tl.maximum(every, 1.0), 0.0)
     whole = tl.sum(count * weight)
     whole = tl.where(whole > 0.0, whole, 1.0)
     total = tl.zeros([BLOCK_R, BLOCK_C], tl.float32)
