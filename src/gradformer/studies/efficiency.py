@@ -75,8 +75,9 @@ STUDY = Study(
     name="efficiency",
     title="Figure 7: cost and score",
     text="The paper draws this as a figure and prints no numbers. Cost is that of one seed alone "
-    "on the device, all models with the batch size of the dataset's recipe: the median time of an epoch with its validation, and the peak of memory (of "
-    "the whole process where there is no GPU).",
+    "on the device, for all models with the batch size of the dataset's recipe: the median time "
+    "of an epoch with its validation, and the peak of memory (of the whole process where there is "
+    "no GPU).",
     datasets=("zinc", "cluster"),
     models=("gradformer", "graphgps", "graphormer", "san"),
     cells=cells,
