@@ -1,4 +1,4 @@
-"""Write the tables of the README from the records in ``results/``: ``python docs/tables.py``.
+"""Write the tables of README and docs/speed.md from ``results/``: ``python docs/tables.py``.
 
 A number that was not measured is not there. Results are runs under ``results/studies/table1`` and
 ``results/studies/nodes`` (``gradformer reproduce``), speeds what the scripts in ``benchmarks/``
@@ -19,7 +19,7 @@ from gradformer.studies.paper import printed
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
-README = ROOT / "README.md"
+PAGES = (ROOT / "README.md", ROOT / "docs" / "speed.md")
 STUDIES = ("table1", "nodes")
 ABSENT = "*No record yet.*"
 COLUMNS = (
@@ -109,6 +109,36 @@ def _attention(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def models_table(folder: Path = RESULTS) -> str:
+    """A training step of every model, a group of columns for each dataset."""
+    path = folder / "benchmarks" / "models.json"
+    if not path.is_file():
+        return ABSENT
+    record = json.loads(path.read_text(encoding="utf-8"))
+    found = {(row["model"], row["dataset"]): row for row in record["rows"]}
+    models, datasets = (dict.fromkeys(key[place] for key in found) for place in (0, 1))
+    head = [f"{dataset}: {name}" for dataset in datasets for name in ("layers", "parameters", "ms")]
+    lines = [
+        f"Milliseconds of one training step ({_source(record, 'models')}). Every model has the "
+        "options of its recipe, and all have the batch size of Gradformer's:\n",
+        f"| model | {' | '.join(head)} |",
+        f"|---|{'---:|' * len(head)}",
+    ]
+    for model in models:
+        cells = [cell for dataset in datasets for cell in _step(found.get((model, dataset)))]
+        lines.append(f"| {model} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _step(row: dict[str, Any] | None) -> tuple[str, str, str]:
+    """Layers, parameters and time of a model's row; a step that is not captured says so."""
+    if row is None:
+        return "–", "–", "–"
+    time = "fails" if row["ms"] is None else f"{row['ms']:.2f}"
+    how = " (eager)" if row["eager"] is not None and row["ms"] is not None else ""
+    return str(row["layers"]), f"{row['parameters']:,}", time + how
+
+
 def _time(row: dict[str, Any] | None) -> str:
     if row is None:
         return "–"
@@ -135,13 +165,16 @@ def _value(outcome: dict[str, Any]) -> str:
 
 def fill(text: str, folder: Path = RESULTS) -> str:
     """``text`` with its marked blocks made anew."""
-    for name, table in (("results", results_table(folder)), ("speed", speed_table(folder))):
-        block = re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
-        assert block.search(text), f"README.md has no block {name}"
-        text = block.sub(lambda found, new=table: f"{found[1]}{new}\n{found[2]}", text)
-    return text
+    makers = {"results": results_table, "speed": speed_table, "models": models_table}
+
+    def make(found: re.Match[str]) -> str:
+        name = found[1]
+        return f"<!-- {name} -->\n{makers[name](folder)}\n<!-- /{name} -->"
+
+    return re.sub(r"<!-- (\w+) -->\n.*?<!-- /\1 -->", make, text, flags=re.DOTALL)
 
 
 if __name__ == "__main__":
-    README.write_text(fill(README.read_text(encoding="utf-8")), encoding="utf-8")
-    print(f"{README.name} is filled from {RESULTS.name}/")
+    for page in PAGES:
+        page.write_text(fill(page.read_text(encoding="utf-8")), encoding="utf-8")
+        print(f"{page.name} is filled from {RESULTS.name}/")

@@ -1,4 +1,4 @@
-"""The README's numbers are those of the records, and its picture is what our code draws."""
+"""The numbers on the pages are those of the records, and the picture is what our code draws."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import importlib.util
 import json
 from pathlib import Path
 from types import ModuleType
+
+import pytest
 
 from tests.conftest import ROOT
 
@@ -19,9 +21,14 @@ def _script(name: str) -> ModuleType:
     return module
 
 
-def test_the_readme_is_filled_from_the_records() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
+@pytest.mark.parametrize(
+    ("page", "blocks"),
+    [("README.md", ["results", "speed"]), ("docs/speed.md", ["speed", "models"])],
+)
+def test_the_pages_are_filled_from_the_records(page: str, blocks: list[str]) -> None:
+    text = (ROOT / page).read_text(encoding="utf-8")
     assert _script("tables").fill(text) == text, "run: make tables"
+    assert all(f"<!-- {name} -->\n" in text for name in blocks)
 
 
 def test_records_become_rows(tmp_path: Path) -> None:
@@ -53,6 +60,22 @@ def test_records_become_rows(tmp_path: Path) -> None:
     text = tables.speed_table(results)
     assert "| one | 3.000 | – |" in text
     assert "| two | 2.000 | fails |" in text
+
+
+def test_models_become_rows(tmp_path: Path) -> None:
+    tables = _script("tables")
+    assert tables.models_table(tmp_path) == tables.ABSENT
+    rows = [
+        {"dataset": "zinc", "model": "gcn", "layers": 16, "parameters": 505079, "ms": 1.5},
+        {"dataset": "zinc", "model": "gt", "layers": 9, "parameters": 5, "ms": 2.0, "eager": "no"},
+        {"dataset": "cluster", "model": "gt", "layers": 9, "parameters": 5, "ms": None},
+    ]
+    record = {"device": "a GPU", "torch": "2", "rows": [{"eager": None} | row for row in rows]}
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "models.json").write_text(json.dumps(record))
+    first, second = tables.models_table(tmp_path).splitlines()[-2:]
+    assert first == "| gcn | 16 | 505,079 | 1.50 | – | – | – |"
+    assert second == "| gt | 9 | 5 | 2.00 (eager) | 9 | 5 | fails |"
 
 
 def test_the_picture_is_ours() -> None:
