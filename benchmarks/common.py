@@ -75,6 +75,7 @@ def training_data(arrays: GraphArrays, recipe: Recipe) -> TrainingData:
 def forget() -> None:
     """On the GPU: free what nothing uses any more, and count memory from here."""
     gc.collect()
+    torch._C._cuda_clearCublasWorkspaces()  # one for every stream that made a product
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
 
