@@ -124,6 +124,16 @@ def _locate(
 
 
 @triton.jit
+def _row(ids, ptr, slot, place, last):
+    """Graph in each ``slot``, and the store's row at ``place`` in it; padding reads any row."""
+    graph = tl.load(ids + slot)
+    there = tl.maximum(graph, 0)
+    first = tl.load(ptr + there)
+    size = tl.where(graph >= 0, tl.load(ptr + there + 1) - first, 0)
+    return graph, tl.minimum(first + tl.minimum(place, tl.maximum(size - 1, 0)), last)
+
+
+@triton.jit
 def _copy(values, out, row, place, inside, kept, WIDTH: tl.constexpr, BLOCK: tl.constexpr):
     """out[place] = values[row], 0 where not ``kept``; a second grid axis shares out the columns."""
     for start in range(tl.program_id(1) * BLOCK, WIDTH, tl.num_programs(1) * BLOCK):
@@ -178,11 +188,7 @@ def _node_tile(
         ids, index, place, graphs, True, False, GRAPHS
     )
     real = place < all_nodes
-    graph = tl.load(ids + slot)
-    there = tl.maximum(graph, 0)
-    first = tl.load(index.node_ptr + there)
-    size = tl.where(graph >= 0, tl.load(index.node_ptr + there + 1) - first, 0)
-    row = tl.minimum(first + tl.minimum(place - before, tl.maximum(size - 1, 0)), last)
+    graph, row = _row(ids, index.node_ptr, slot, place - before, last)
     if tl.program_id(1) == 0:
         tl.store(out.graph + place, tl.where(real, slot, graphs), inside)
         tl.store(out.graph_id + place, graph.to(tl.int32), inside)
@@ -206,11 +212,7 @@ def _edge_tile(
         ids, index, place, graphs, False, True, GRAPHS
     )
     real = place < all_edges
-    graph = tl.load(ids + slot)
-    there = tl.maximum(graph, 0)
-    first = tl.load(index.edge_ptr + there)
-    size = tl.where(graph >= 0, tl.load(index.edge_ptr + there + 1) - first, 0)
-    row = tl.minimum(first + tl.minimum(place - before, tl.maximum(size - 1, 0)), last)
+    graph, row = _row(ids, index.edge_ptr, slot, place - before, last)
     if tl.program_id(1) == 0:
         source = tl.where(real, tl.load(index.source + row) + nodes_before, 0)
         target = tl.where(real, tl.load(index.target + row) + nodes_before, nodes - 1)
