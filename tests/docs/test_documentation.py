@@ -91,17 +91,12 @@ def test_what_a_page_says_works(
     monkeypatch.setitem(sys.modules, "page", module)
     model_class("gradformer")  # fills the registry; what a page adds is taken out again
     monkeypatch.setattr("gradformer.model.base.MODELS", dict(MODELS))
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        for kind, text in found:
-            if kind == "python":
-                exec(compile(text, str(page), "exec"), vars(module))
-                continue
-            for command in commands(text):
-                _run(command)
-    finally:
-        torch.set_num_threads(threads)
+    for kind, text in found:
+        if kind == "python":
+            exec(compile(text, str(page), "exec"), vars(module))
+            continue
+        for command in commands(text):
+            _run(command)
 
 
 def _objects() -> dict[str, object]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import networkx as nx
 import numpy as np
@@ -40,6 +40,14 @@ def permute(graph: tuple[int, np.ndarray], order: np.ndarray) -> tuple[int, np.n
     """The same graph with node v renamed to order[v]."""
     nodes, edges = graph
     return nodes, order[edges]
+
+
+def separate(batch: Mapping[str, np.ndarray]) -> list[tuple[int, np.ndarray]]:
+    """The graphs of a PyG batch, its arrays ``batch`` [nodes] and ``edge_index`` [2, edges]."""
+    size = np.bincount(batch["batch"])
+    first = np.cumsum(size) - size
+    owner = batch["batch"][batch["edge_index"][0]]
+    return [(n, batch["edge_index"][:, owner == g] - first[g]) for g, n in enumerate(size.tolist())]
 
 
 def to_networkx(graph: tuple[int, np.ndarray], *, is_directed: bool = True) -> nx.Graph:

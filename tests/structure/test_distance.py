@@ -18,7 +18,7 @@ from gradformer.structure import (
 )
 from gradformer.structure.adjacency import neighbours
 
-from .random_graphs import directed, pack, path, permute, to_networkx, undirected
+from .random_graphs import directed, pack, path, permute, separate, to_networkx, undirected
 
 
 def matrices(graphs, **options):
@@ -111,13 +111,7 @@ def test_large_batches_are_split_between_threads(monkeypatch):
 @pytest.mark.parametrize("case", ["a", "b", "d"])
 def test_equals_reference_files(golden_folder, case):
     file = np.load(golden_folder / "gradformer" / f"case_{case}.npz")
-    size = np.bincount(file["batch"])
-    first = np.cumsum(size) - size
-    owner = file["batch"][file["edge_index"][0]]
-    graphs = [
-        (n, file["edge_index"][:, owner == g] - first[g]) for g, n in enumerate(size.tolist())
-    ]
-    for g, ours in enumerate(matrices(graphs)):
+    for g, ours in enumerate(matrices(separate(file))):
         n = len(ours)
         np.testing.assert_array_equal(HOPS.values[ours], file["spd"][g, :n, :n])
 

@@ -12,7 +12,7 @@ from torch_geometric.transforms import AddRandomWalkPE
 from gradformer.errors import ConfigError
 from gradformer.structure import laplacian, random_walk
 
-from .random_graphs import directed, pack, path, permute, to_networkx, undirected
+from .random_graphs import directed, pack, path, permute, separate, to_networkx, undirected
 
 
 @pytest.fixture(scope="module")
@@ -53,13 +53,7 @@ def test_random_walk_equals_pyg(zoo):
 @pytest.mark.parametrize("case", ["a", "b", "d"])
 def test_random_walk_equals_reference_files(golden_folder, case):
     file = np.load(golden_folder / "gradformer" / f"case_{case}.npz")
-    size = np.bincount(file["batch"])
-    first = np.cumsum(size) - size
-    owner = file["batch"][file["edge_index"][0]]
-    graphs = [
-        (n, file["edge_index"][:, owner == g] - first[g]) for g, n in enumerate(size.tolist())
-    ]
-    ours = random_walk(*pack(graphs), file["pe"].shape[1])
+    ours = random_walk(*pack(separate(file)), file["pe"].shape[1])
     np.testing.assert_allclose(ours, file["pe"], atol=1e-6)
 
 
@@ -128,17 +122,12 @@ def test_laplacian_equals_reference_files(golden_folder, folder):
     for name in sorted((golden_folder / folder).glob("case_*.npz")):
         file = np.load(name)
         encoding = file["pe" if "pe" in file else "lap_pos_enc"].astype(np.float64)
-        size = np.bincount(file["batch"])
-        first = np.cumsum(size) - size
-        owner = file["batch"][file["edge_index"][0]]
-        graphs = [
-            (n, file["edge_index"][:, owner == g] - first[g]) for g, n in enumerate(size.tolist())
-        ]
+        graphs = separate(file)
+        node_ptr, *_ = pack(graphs)
         ours, values = laplacian(
             *pack(graphs), encoding.shape[1], isolated=isolated, with_values=True
         )
-        for g, n in enumerate(size.tolist()):
-            rows = slice(first[g], first[g] + n)
+        for g, rows in enumerate(map(slice, node_ptr[:-1], node_ptr[1:])):
             matrix = laplacian_matrix(graphs[g], "sym", isolated)
             theirs = encoding[rows]
             np.testing.assert_allclose(matrix @ theirs, theirs * values[g], atol=1e-5)

@@ -89,6 +89,15 @@ def toy_batch(schema: Schema) -> Batch:
     return collator(toy_graphs(schema))(IDS)
 
 
+def lively(model: GraphModel) -> GraphModel:
+    """The model with weights large enough that a wrong row would show in the output."""
+    generator = torch.Generator().manual_seed(0)
+    with torch.no_grad():
+        for value in [*model.parameters(), *model.buffers()]:
+            value.normal_(std=0.3, generator=generator)
+    return model
+
+
 def loss_of(out: Tensor, batch: Batch) -> Tensor:
     """Squared error over the real rows."""
     assert batch.y is not None

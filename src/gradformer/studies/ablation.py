@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradformer.studies.study import Cell, Study
+from gradformer.studies.study import Cell, Study, paper_preset
 
 VARIANTS = {
     "": (),
@@ -20,7 +20,7 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
             f"{model}{variant}",
             dataset,
             model,
-            preset="paper" if model == "gradformer" else None,
+            preset=paper_preset(model),
             settings=settings,
             printed=f"{model}{variant}",
         )

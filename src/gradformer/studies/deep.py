@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradformer.studies.study import Cell, Study
+from gradformer.studies.study import Cell, Study, paper_preset
 
 SHALLOW, DEEP = (4, 12, 24), (12, 24, 48)
 DEPTHS = {"cluster": DEEP, "pattern": DEEP}
@@ -17,7 +17,7 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
             model,
             dataset,
             model,
-            preset="paper" if model == "gradformer" else None,
+            preset=paper_preset(model),
             settings=(f"model.layers={layers}",),
             printed=model,
         )

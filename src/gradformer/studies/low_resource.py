@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradformer.studies.study import Cell, Study
+from gradformer.studies.study import Cell, Study, paper_preset
 
 SHARES = (5, 10, 25, 100)
 
@@ -16,7 +16,7 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
             model,
             dataset,
             model,
-            preset="paper" if model == "gradformer" else None,
+            preset=paper_preset(model),
             settings=(f"data.fraction={share / 100}",),
             printed=model,
         )

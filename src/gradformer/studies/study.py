@@ -71,6 +71,11 @@ class Cell:
         return load_recipe(self.dataset, model=model, preset=self.preset, settings=changes)
 
 
+def paper_preset(model: str) -> str | None:
+    """The paper's settings of Gradformer; baselines have no presets."""
+    return "paper" if model == "gradformer" else None
+
+
 def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9._]+", "-", text.lower()).strip("-")
 
