@@ -28,14 +28,20 @@ def _share(piece, pieces, last, ROWS: tl.constexpr):
     """
     tiles = tl.cdiv(last, ROWS)
     begin = piece * (tiles // pieces) + tl.minimum(piece, tiles % pieces)
-    return begin, begin + tiles // pieces + (piece < tiles % pieces).to(tl.int32)
+    return begin, begin + tiles // pieces + (piece < tiles % pieces)
+
+
+@triton.jit
+def _channels(block: tl.constexpr):
+    """The channels of a block of STEP."""
+    return tl.arange(0, STEP) + block * STEP
 
 
 @triton.jit
 def _rows(x, row, channel, X_ROW: tl.constexpr, C: tl.constexpr):
     """Some channels of some rows of x [·, C], as float32."""
     at = x + row[:, None] * X_ROW + channel[None, :]
-    if C % STEP == 0:
+    if (C + STEP - 1) // STEP * STEP == C:
         value = tl.load(at)
     else:
         value = tl.load(at, (channel < C)[None, :], other=0.0)
@@ -45,7 +51,7 @@ def _rows(x, row, channel, X_ROW: tl.constexpr, C: tl.constexpr):
 @triton.jit
 def _row(x, channel, C: tl.constexpr):
     """Some channels of x [C], as float32 [1, channels]."""
-    if C % STEP == 0:
+    if (C + STEP - 1) // STEP * STEP == C:
         value = tl.load(x + channel)
     else:
         value = tl.load(x + channel, channel < C, other=0.0)
@@ -81,3 +87,9 @@ def _updated(given, value, channel, learned, draw, DROP: tl.constexpr):
     value = (value - mean) * rstd * gamma + beta
     value = tl.where(value <= 0.0, 0.0, value)  # NaN stays NaN
     return given + _dropped(value, channel, draw, DROP)
+
+
+@triton.jit
+def _rounded(value, like):
+    """As float32, but rounded as ``like`` is: one product of tf32 is exact for short floats."""
+    return value.to(like.dtype.element_ty).to(tl.float32)

@@ -17,7 +17,9 @@ from gradformer.model.fused_messages import edge_rows
 from gradformer.model.fused_norm import Norms
 
 ROWS = 64  # of a tile
-SUMS = {"BLOCK_T": 256, "BLOCK_C": 8, "num_warps": 8}  # of tiles
+MERGE = {"BLOCK_C": 8, "num_warps": 8}  # of all programs' moments
+SLOPE_PIECES, SLOPE_ROWS = 528, 32  # at most, four on each core; edges of a tile of theirs
+SUMS = {"BLOCK_T": 256, "BLOCK_C": 8, "num_warps": 8}  # of their sums
 
 
 @dataclass(frozen=True)
@@ -48,25 +50,27 @@ class Origin:
         return [self.u, norm.weight, norm.bias, self.stats, *_draw(self.update, self.u)]
 
 
-def moments_of(u: Tensor, update: Norms | None, rows: int) -> Tensor | None:
-    """Room for mean and Σ (u − mean)² of each tile of ``rows`` edges, where they are asked for."""
+def moments_of(u: Tensor, update: Norms | None, programs: int) -> Tensor | None:
+    """Room for mean and Σ (u − mean)² of each program's edges, where they are asked for."""
     if update is None or not update.norms[0].training:
         return None
-    return torch.empty(-(-len(u) // rows), 2, u.shape[1], dtype=torch.float32, device=u.device)
+    return torch.empty(programs, 2, u.shape[1], dtype=torch.float32, device=u.device)
 
 
 def updated(
     update: Norms, u: Tensor, e: Tensor, moments: Tensor | None, rows: int, edges: Edges
 ) -> tuple[Tensor, Tensor]:
-    """e' [edges, c] and stats [3, c]; ``moments`` are those of tiles of ``rows`` edges."""
-    from gradformer.model.edge_norm_kernels import moments_kernel, update_kernel
+    """e' [edges, c] and stats [3, c]; ``moments`` are those of shares in tiles of ``rows``."""
+    from gradformer.model.edge_state_kernels import moments_kernel, update_kernel
 
     norm, (count, channels), (given, e_row) = update.norms[0], u.shape, edge_rows(e)
     nodes, stats = len(edges.target_ptr) - 1, norm.weight.new_empty(3, channels)
-    moments_kernel[(-(-channels // SUMS["BLOCK_C"]),)](
+    pieces = 1 if moments is None else len(moments)
+    moments_kernel[(-(-channels // MERGE["BLOCK_C"]),)](
         u if moments is None else moments, norm.running_mean, norm.running_var, stats,
-        edges.target_ptr, nodes, norm.momentum or 0.0, norm.eps,
-        C=channels, ROWS=rows, TRAINING=moments is not None, **SUMS,
+        edges.target_ptr, nodes, pieces, norm.momentum or 0.0, norm.eps,
+        C=channels, ROWS=rows, TRAINING=moments is not None,
+        BLOCK_P=max(16, 1 << (pieces - 1).bit_length()), **MERGE,
     )  # fmt: skip
     new = torch.empty_like(u, dtype=torch.promote_types(u.dtype, e.dtype))
     update_kernel[(-(-count // ROWS),)](
@@ -83,20 +87,21 @@ def slopes_of(
 
     ``grad`` is that of e' [edges, c].
     """
-    from gradformer.model.edge_norm_kernels import slope_kernel, slope_sums_kernel
+    from gradformer.model.edge_gradient_kernels import slope_kernel, slope_sums_kernel
 
     gamma, beta = update.norms[0].weight, update.norms[0].bias
-    (count, channels), ptr, tiles = u.shape, edges.target_ptr, -(-len(u) // ROWS)
-    partial = stats.new_empty(tiles, 2, channels)
+    channels, ptr = u.shape[1], edges.target_ptr
+    pieces = min(-(-len(u) // SLOPE_ROWS), SLOPE_PIECES)
+    partial = stats.new_empty(pieces, 2, channels)
     made = [torch.empty_like(gamma), torch.empty_like(beta)]
     rooms = made if update.room is None else update.room.open(u.device)
     learned, draw = [gamma, beta, stats], _draw(update, u)
-    slope_kernel[(tiles,)](
-        grad, u, *learned, partial, ptr, len(ptr) - 1, count, *draw,
-        C=channels, **_tile(channels, update),
+    slope_kernel[(pieces,)](
+        grad, u, *learned, partial, ptr, len(ptr) - 1, *draw,
+        C=channels, ROWS=SLOPE_ROWS, DROP=update.after is not None, num_warps=4,
     )  # fmt: skip
     slope_sums_kernel[(-(-channels // SUMS["BLOCK_C"]),)](
-        partial, *rooms, tiles, C=channels, **SUMS
+        partial, *rooms, pieces, C=channels, **SUMS
     )
     return [*learned, *rooms, *draw], [*made] if update.room is None else [None, None]
 

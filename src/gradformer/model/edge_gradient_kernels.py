@@ -1,0 +1,296 @@
+"""Triton kernels of the gated convolution's gradients over edges, a tile of rows at a time.
+
+How programs share the edges is told in :mod:`gradformer.model.edge_tile_kernels`.
+"""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from gradformer.attention.draw_kernels import _site_key
+from gradformer.model.edge_tile_kernels import (
+    STEP,
+    _channels,
+    _dropped,
+    _keys,
+    _learned,
+    _rounded,
+    _row,
+    _rows,
+    _share,
+    _updated,
+)
+from gradformer.model.message_kernels import write_rest
+from gradformer.model.product_kernels import _add_product, _factors
+
+NUMBERS = ["nodes", "edges", "pieces", "threshold", "old_threshold"]  # batches share a kernel
+SEEDS = ["seed", "old_seed"]
+
+
+@triton.jit
+def _slope(grad, value, channel, learned, draw, DROP: tl.constexpr):
+    """ẑ of u, and dy: what arrives at γ ẑ + β of that at e' = e + drop(ReLU(γ ẑ + β))."""
+    mean, rstd, gamma, beta = learned
+    normed = (value - mean) * rstd
+    slope = _dropped(grad, channel, draw, DROP)
+    return normed, tl.where(normed * gamma + beta > 0.0, slope, 0.0)
+
+
+# --- sums of the norm -----------------------------------------------------------------------------
+
+
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
+def slope_kernel(
+    e_grad, u, gamma, beta, stats, partial, ptr, nodes, graph_id, index, seed, scale, threshold,
+    C: tl.constexpr, ROWS: tl.constexpr, DROP: tl.constexpr,
+):  # fmt: skip
+    """partial [programs, 2, C]: Σ dy ẑ and Σ dy over each program's edges."""
+    BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
+    last = tl.load(ptr + nodes)
+    site = _site_key(seed) if DROP else 0
+    along, total = (), ()
+    for _ in tl.static_range(BLOCKS):
+        along += (tl.zeros([ROWS, STEP], tl.float32),)
+        total += (tl.zeros([ROWS, STEP], tl.float32),)
+    begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
+    for first in range(begin.to(tl.int64) * ROWS, end.to(tl.int64) * ROWS, ROWS):
+        left = (last - first).to(tl.int32)
+        real = (tl.arange(0, ROWS) < left)[:, None]
+        row = tl.minimum(tl.arange(0, ROWS), left - 1)
+        keys = _keys(site, graph_id + first, index + first, row) if DROP else 0
+        more_along, more_total = (), ()
+        for k in tl.static_range(BLOCKS):
+            channel = _channels(k)
+            value = _rows(u + first * C, row, channel, C, C)
+            grad = tl.where(real, _rows(e_grad + first * C, row, channel, C, C), 0.0)
+            learned = _learned(gamma, beta, stats, channel, C)
+            normed, slope = _slope(grad, value, channel, learned, (keys, scale, threshold), DROP)
+            more_along += (along[k] + slope * normed,)
+            more_total += (total[k] + slope,)
+        along, total = more_along, more_total
+    partial += tl.program_id(0) * 2 * C
+    for k in tl.static_range(BLOCKS):
+        channel = _channels(k)
+        tl.store(partial + channel, tl.sum(along[k], 0), channel < C)
+        tl.store(partial + C + channel, tl.sum(total[k], 0), channel < C)
+
+
+@triton.jit(do_not_specialize=["pieces"])
+def slope_sums_kernel(
+    partial, dgamma, dbeta, pieces,
+    C: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """dγ = Σ dy ẑ and dβ = Σ dy over all pieces; grid (channels / BLOCK_C,)."""
+    channel = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
+    along = tl.zeros([BLOCK_T, BLOCK_C], tl.float32)
+    total = tl.zeros([BLOCK_T, BLOCK_C], tl.float32)
+    for start in range(0, pieces, BLOCK_T):
+        piece = start + tl.arange(0, BLOCK_T)
+        listed = (piece < pieces)[:, None] & (channel < C)[None, :]
+        at = partial + piece[:, None] * (2 * C) + channel
+        along += tl.load(at, listed, other=0.0)
+        total += tl.load(at + C, listed, other=0.0)
+    tl.store(dgamma + channel, tl.sum(along, 0), channel < C)
+    tl.store(dbeta + channel, tl.sum(total, 0), channel < C)
+
+
+# --- gradients ------------------------------------------------------------------------------------
+
+
+@triton.jit
+def _norm_change(grad, value, channel, norm, draw, C: tl.constexpr, DROP: tl.constexpr):
+    """What arrives at u of that at e', through the norm."""
+    gamma, beta, stats, dgamma, dbeta = norm
+    learned = _learned(gamma, beta, stats, channel, C)
+    one = _row(stats + 2 * C, channel, C)  # 1 / rows
+    normed, slope = _slope(grad, value, channel, learned, draw, DROP)
+    slope -= _row(dbeta, channel, C) * one + normed * (_row(dgamma, channel, C) * one)
+    return slope * (learned[1] * learned[2])
+
+
+@triton.jit
+def _map_factors(weight, like, IN: tl.constexpr, C: tl.constexpr, BLOCK_IN: tl.constexpr,
+                 EXACT: tl.constexpr):  # fmt: skip
+    """Factors of each STEP rows of the map [C, IN]."""
+    found = ()
+    into = tl.arange(0, BLOCK_IN)[None, :]
+    for k in tl.static_range((C + STEP - 1) // STEP):
+        out = _channels(k)[:, None]
+        part = tl.load(weight + out * IN + into, (out < C) & (into < IN), other=0.0)
+        found += (_factors(_rounded(part, like), EXACT),)
+    return found
+
+
+@triton.jit
+def _side_by_side(blocks, WIDTH: tl.constexpr):
+    """Blocks [rows, STEP] as [rows, WIDTH], filled up with zeros."""
+    if WIDTH == STEP:
+        joined = blocks[0]
+    elif WIDTH == 2 * STEP:
+        joined = tl.join(blocks[0], blocks[1])
+        joined = joined.permute(0, 2, 1).reshape(blocks[0].shape[0], WIDTH)
+    else:
+        tl.static_assert(WIDTH == 4 * STEP)
+        end = blocks[3] if len(blocks) == 4 else tl.zeros_like(blocks[0])
+        joined = tl.join(tl.join(blocks[0], blocks[2]), tl.join(blocks[1], end))
+        joined = joined.permute(0, 2, 3, 1).reshape(blocks[0].shape[0], WIDTH)
+    return joined
+
+
+@triton.jit
+def _apart(joined, WIDTH: tl.constexpr):
+    """The blocks [rows, STEP] of [rows, WIDTH]."""
+    ROWS: tl.constexpr = joined.shape[0]
+    if WIDTH == STEP:
+        blocks = (joined,)
+    elif WIDTH == 2 * STEP:
+        blocks = joined.reshape(ROWS, 2, STEP).permute(0, 2, 1).split()
+    else:
+        tl.static_assert(WIDTH == 4 * STEP)
+        even, odd = joined.reshape(ROWS, 2, 2, STEP).permute(0, 3, 1, 2).split()
+        zero, two = even.split()
+        one, three = odd.split()
+        blocks = (zero, one, two, three)
+    return blocks
+
+
+@triton.jit
+def _change(
+    first, row, real, ends, node, edge, norm, draw, channel,
+    C: tl.constexpr, POSITION: tl.constexpr, OUT_GRAD: tl.constexpr, NORM: tl.constexpr,
+    DROP: tl.constexpr,
+):  # fmt: skip
+    """Some channels of du = dg r σ'(u) (+ what arrives at u, directly or with NORM through e'),
+    where dg = dh_t inverse_t (B_s − mean_t), in real rows, otherwise 0; and Σ_c dg σ(u)."""
+    dh, mean, inverse, terms = node
+    u, out_grad, position = edge
+    source, target = ends
+    value = _rows(u + first * C, row, channel, C, C)
+    gate = tl.sigmoid(value)
+    share = _rows(dh, target, channel, C, C) * _rows(inverse, target, channel, C, C)
+    apart = _rows(terms + 2 * C, source, channel, 4 * C, C) - _rows(mean, target, channel, C, C)
+    change = share * apart * gate
+    found = tl.sum(change, 1) if POSITION else 0
+    change *= (1.0 - gate) * position
+    if OUT_GRAD:
+        grad = _rows(out_grad + first * C, row, channel, C, C)
+        if NORM:
+            grad = _norm_change(grad, value, channel, norm, draw, C, DROP)
+        change += grad
+    change = tl.where(real[:, None], change, 0.0)
+    return change, found
+
+
+@triton.jit
+def _write(out, value, row, real, channel, C: tl.constexpr):
+    at = out + row[:, None] * C + channel[None, :]
+    tl.store(at, value.to(out.dtype.element_ty), real[:, None] & (channel < C)[None, :])
+
+
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
+def edge_gradient_kernel(
+    dh, mean, inverse, terms, u, r, out_grad, du, dr, source, target, ptr, nodes, edges,
+    gamma, beta, stats, dgamma, dbeta, graph_id, index, seed, scale, threshold,
+    e, e_grad, weight, de, dw, db, dw_row, db_row,
+    before, old_gamma, old_beta, old_stats, old_graph_id, old_index, old_seed, old_scale,
+    old_threshold,
+    IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK_IN: tl.constexpr, BLOCK_C: tl.constexpr, EXACT: tl.constexpr, POSITION: tl.constexpr,
+    OUT_GRAD: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr, MAP: tl.constexpr,
+    E_GRAD: tl.constexpr, REMAKE: tl.constexpr, OLD_DROP: tl.constexpr,
+):  # fmt: skip
+    """du and, with POSITION, dr. With MAP also de = du W (+ what arrives at e) and a piece of
+    dW = Σ du eᵀ and db = Σ du for each program, their rows ``dw_row`` and ``db_row`` numbers apart.
+
+    Padded rows of de, of dr, and without MAP of du, are 0. With REMAKE the edge states were not
+    kept: they are made again of those ``e`` of the layer before, and of its u, ``before``.
+    """
+    BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
+    INS: tl.constexpr = (IN + STEP - 1) // STEP
+    last = tl.load(ptr + nodes)
+    site = _site_key(seed) if DROP else 0
+    old_site = _site_key(old_seed) if OLD_DROP else 0
+    matrix, totals = (), ()
+    if MAP:
+        matrix = _map_factors(weight, du, IN, C, BLOCK_IN, EXACT)
+        for _ in tl.static_range(BLOCKS):
+            totals += (tl.zeros([ROWS, STEP], tl.float32),)
+    sums = tl.zeros([BLOCK_C, BLOCK_IN], tl.float32)
+    begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
+    for first in range(begin.to(tl.int64) * ROWS, end.to(tl.int64) * ROWS, ROWS):
+        left = (last - first).to(tl.int32)
+        real = tl.arange(0, ROWS) < left
+        row = tl.minimum(tl.arange(0, ROWS), left - 1)
+        ends = (tl.load(source + first + row), tl.load(target + first + row))
+        keys = _keys(site, graph_id + first, index + first, row) if DROP else 0
+        position = tl.load(r + first + row).to(tl.float32)[:, None] if POSITION else 1.0
+        node, edge = (dh, mean, inverse, terms), (u, out_grad, position)
+        norm, draw = (gamma, beta, stats, dgamma, dbeta), (keys, scale, threshold)
+        apart = tl.zeros([ROWS], tl.float32)
+        if MAP:
+            old_keys = (
+                _keys(old_site, old_graph_id + first, old_index + first, row) if OLD_DROP else 0
+            )
+            givens, changes, more_totals = (), (), ()
+            for j in tl.static_range(INS):
+                channel = _channels(j)
+                given = _rows(e + first * E_ROW, row, channel, E_ROW, IN)
+                if REMAKE:
+                    given = _updated(
+                        given, _rows(before + first * IN, row, channel, IN, IN), channel,
+                        _learned(old_gamma, old_beta, old_stats, channel, IN),
+                        (old_keys, old_scale, old_threshold), OLD_DROP,
+                    )  # fmt: skip
+                givens += (_rounded(given, du),)
+            for k in tl.static_range(BLOCKS):
+                channel = _channels(k)
+                change, found = _change(
+                    first, row, real, ends, node, edge, norm, draw, channel,
+                    C, POSITION, OUT_GRAD, NORM, DROP,
+                )  # fmt: skip
+                apart += found
+                change = _rounded(change, du)
+                changes += (change,)
+                more_totals += (totals[k] + change,)
+            totals = more_totals
+            whole = _factors(_side_by_side(changes, BLOCK_C), EXACT)
+            given = _factors(_side_by_side(givens, BLOCK_IN), EXACT)
+            sums = _add_product(sums, (tl.trans(whole[0]), tl.trans(whole[1])), given, EXACT)
+            value = tl.zeros([ROWS, BLOCK_IN], tl.float32)
+            for k in tl.static_range(BLOCKS):
+                value = _add_product(value, _factors(changes[k], EXACT), matrix[k], EXACT)
+                channel = _channels(k)
+                _write(du + first * C, changes[k], row, real, channel, C)
+            values = _apart(value, BLOCK_IN)
+            for j in tl.static_range(INS):
+                channel = _channels(j)
+                part = values[j]
+                if E_GRAD:
+                    part += _rows(e_grad + first * IN, row, channel, IN, IN)
+                _write(de + first * IN, part, row, real, channel, IN)
+        else:
+            for k in range(BLOCKS):
+                channel = tl.arange(0, STEP) + k * STEP
+                change, found = _change(
+                    first, row, real, ends, node, edge, norm, draw, channel,
+                    C, POSITION, OUT_GRAD, NORM, DROP,
+                )  # fmt: skip
+                apart += found
+                _write(du + first * C, change, row, real, channel, C)
+        if POSITION:
+            tl.store(dr + first + row, apart.to(dr.dtype.element_ty), real)
+    if MAP:
+        dw += tl.program_id(0).to(tl.int64) * dw_row
+        db += tl.program_id(0).to(tl.int64) * db_row
+        out, into = tl.arange(0, BLOCK_C)[:, None], tl.arange(0, BLOCK_IN)[None, :]
+        tl.store(dw + out * IN + into, sums, (out < C) & (into < IN))
+        for k in tl.static_range(BLOCKS):
+            channel = _channels(k)
+            tl.store(db + channel, tl.sum(totals[k], 0), channel < C)
+        write_rest(de, de, last, edges, IN, BLOCK_IN, ROWS, False)
+    else:
+        write_rest(du, du, last, edges, C, BLOCK_C, ROWS, False)
+    if POSITION:
+        write_rest(dr, dr, last, edges, 1, 1, ROWS, False)
