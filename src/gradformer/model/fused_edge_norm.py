@@ -18,7 +18,8 @@ from gradformer.model.fused_norm import Norms
 
 ROWS = 64  # of a tile
 MERGE = {"BLOCK_C": 8, "num_warps": 8}  # of all programs' moments
-SUMS = {"BLOCK_T": 256, "BLOCK_C": 8, "num_warps": 8}  # of tiles
+SLOPE_PIECES, SLOPE_ROWS = 528, 32  # at most, four on each core; edges of a tile of theirs
+SUMS = {"BLOCK_T": 256, "BLOCK_C": 8, "num_warps": 8}  # of their sums
 
 
 @dataclass(frozen=True)
@@ -86,20 +87,21 @@ def slopes_of(
 
     ``grad`` is that of e' [edges, c].
     """
-    from gradformer.model.edge_norm_kernels import slope_kernel, slope_sums_kernel
+    from gradformer.model.edge_gradient_kernels import slope_kernel, slope_sums_kernel
 
     gamma, beta = update.norms[0].weight, update.norms[0].bias
-    (count, channels), ptr, tiles = u.shape, edges.target_ptr, -(-len(u) // ROWS)
-    partial = stats.new_empty(tiles, 2, channels)
+    channels, ptr = u.shape[1], edges.target_ptr
+    pieces = min(-(-len(u) // SLOPE_ROWS), SLOPE_PIECES)
+    partial = stats.new_empty(pieces, 2, channels)
     made = [torch.empty_like(gamma), torch.empty_like(beta)]
     rooms = made if update.room is None else update.room.open(u.device)
     learned, draw = [gamma, beta, stats], _draw(update, u)
-    slope_kernel[(tiles,)](
-        grad, u, *learned, partial, ptr, len(ptr) - 1, count, *draw,
-        C=channels, **_tile(channels, update),
+    slope_kernel[(pieces,)](
+        grad, u, *learned, partial, ptr, len(ptr) - 1, *draw,
+        C=channels, ROWS=SLOPE_ROWS, DROP=update.after is not None, num_warps=4,
     )  # fmt: skip
     slope_sums_kernel[(-(-channels // SUMS["BLOCK_C"]),)](
-        partial, *rooms, tiles, C=channels, **SUMS
+        partial, *rooms, pieces, C=channels, **SUMS
     )
     return [*learned, *rooms, *draw], [*made] if update.room is None else [None, None]
 

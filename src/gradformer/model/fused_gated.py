@@ -26,7 +26,8 @@ from gradformer.model.once import Gradients, once
 from gradformer.model.parts import linear
 from gradformer.model.pieces import Claim, claim
 
-PIECES = 132  # at most, that gradients of the map are summed in: one on each core
+PIECES = 264  # at most, that gradients of the map are summed in: two programs on each core
+TILE = 64  # edges that such a program treats at a time
 ROWS = 32  # of a tile of edges
 PROGRAMS = 512  # at most, that share the tiles: several on each core, each with tiles to walk over
 WALK = {"STAGES": 2, "num_warps": 2}  # the next tile is read meanwhile; small programs, and many
@@ -86,7 +87,8 @@ class _Gated(torch.autograd.Function):
     def backward(
         ctx: Any, out_grad: Tensor | None, dh: Tensor | None, e_grad: Tensor | None
     ) -> Gradients:
-        from gradformer.model.gated_kernels import source_gradient_kernel, target_gradient_kernel
+        from gradformer.model.edge_gradient_kernels import edge_gradient_kernel
+        from gradformer.model.gated_kernels import node_gradient_kernel
 
         terms, weight, r, u, mean, inverse, *_ = ctx.saved_tensors
         edges, update, ctx.origin = ctx.edges, ctx.update, None
@@ -95,69 +97,72 @@ class _Gated(torch.autograd.Function):
         count, (nodes, channels) = len(u), mean.shape
         du, d_terms = torch.empty_like(u), torch.empty_like(terms)
         dr = None if r is None else torch.empty_like(r)
+        position = u if r is None else r
         norm, inside = [*[u] * 8, 1.0, 0], {"NORM": False, "DROP": False}
         slopes: list[Tensor | None] = [None, None]
         if update is not None and out_grad is not None:
             norm, slopes = slopes_of(update, out_grad, u, ctx.stats, edges)
             inside = {"NORM": True, "DROP": update.after is not None}
             e_grad = out_grad
+        de, pieces, mapping, options = _map_part(ctx, du, e_grad)
+        if u.numel():
+            edge_gradient_kernel[(_pieces(count),)](
+                dh, mean, inverse, terms, u, position, u if out_grad is None else out_grad, du,
+                u if dr is None else dr, edges.source, edges.target, edges.target_ptr, nodes, count,
+                *norm, *mapping,
+                C=channels, ROWS=TILE, BLOCK_C=_block(channels), EXACT=_exact(u.dtype),
+                POSITION=r is not None, OUT_GRAD=out_grad is not None, **inside, **options,
+                num_warps=4, num_stages=1,
+            )  # fmt: skip
         if mean.numel():
-            position, size = u if r is None else r, tile(channels, count, nodes)
-            target_gradient_kernel[(nodes,)](
-                dh, u if out_grad is None else out_grad, terms, position, u, mean, inverse,
-                d_terms, du, u if dr is None else dr,
-                edges.source, edges.target_ptr, nodes, count, *norm,
-                POSITION=r is not None, OUT_GRAD=out_grad is not None, PADDING=weight is None,
-                **inside, **size,
-            )  # fmt: skip
-            source_gradient_kernel[(nodes,)](
+            node_gradient_kernel[(nodes * -(-channels // 16),)](
                 dh, position, u, du, inverse, d_terms,
-                edges.target, edges.source_ptr, edges.by_source, POSITION=r is not None, **size,
+                edges.target, edges.target_ptr, edges.source_ptr, edges.by_source,
+                C=channels, CHUNK=16, POSITION=r is not None, num_warps=1,
             )  # fmt: skip
-        return d_terms, *_map_gradients(ctx, du, e_grad), dr, *slopes, None, None, None, None
+        if pieces is None:
+            return d_terms, de, None, None, dr, *slopes, None, None, None, None
+        dw, db = pieces.sum(0).to(weight.dtype).split([weight.numel(), channels])
+        return d_terms, de, dw.view_as(weight), db, dr, *slopes, None, None, None, None
 
 
-def _map_gradients(
+def _map_part(
     ctx: Any, du: Tensor, e_grad: Tensor | None
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Gradients of e and of the map; None for a map's that are left in pieces, or without a map."""
-    from gradformer.model.edge_map_kernels import map_gradient_kernel
-
+) -> tuple[Tensor, Tensor | None, list[Any], dict[str, Any]]:
+    """de; pieces of the map's gradients, unless others add them up; what the kernel takes of it."""
     _, weight, *_, e, before, stats = ctx.saved_tensors
+    old: list[Any] = [*[du] * 7, 1.0, 0]
+    options = {"MAP": weight is not None, "REMAKE": False, "OLD_DROP": False, "E_GRAD": False}
     if weight is None:
-        return du, None, None
-    norm: list[Any] = [*[du] * 7, 1.0, 0]
-    remake: dict[str, Any] = {"REMAKE": False, "DROP": False}
+        return du, None, [*[du] * 6, 0, 0, *old], options | {"IN": 1, "E_ROW": 0, "BLOCK_IN": 16}
     if ctx.before is not None:
-        norm = Origin(ctx.before, e, before, stats).norm
-        remake = {"REMAKE": True, "DROP": ctx.before.after is not None, "num_stages": 2}
-    (count, width), channels = e.shape, du.shape[1]
-    de, pieces = e.new_empty(e.shape), _pieces(count)
+        old = Origin(ctx.before, e, before, stats).norm
+        options |= {"REMAKE": True, "OLD_DROP": ctx.before.after is not None}
+    (count, width), channels, whole = e.shape, du.shape[1], None
     if ctx.room is None:
-        dw = torch.empty(pieces, channels * (width + 1), dtype=torch.float32, device=e.device)
+        shape = _pieces(count), channels * (width + 1)
+        dw = whole = torch.empty(shape, dtype=torch.float32, device=e.device)
         db = dw[:, channels * width :]
     else:
         dw, db = ctx.room.open(e.device)
-    if count:
-        map_gradient_kernel[(pieces + -(-count // ROWS),)](
-            du, du if e_grad is None else e_grad, e, weight, de, dw, db, ctx.edges.target_ptr,
-            len(ctx.edges.target_ptr) - 1, count, pieces, dw.stride(0), db.stride(0), *norm,
-            E_ROW=edge_rows(e)[1], E_GRAD=e_grad is not None, BLOCK_IN=_block(width),
-            **_edge_tile(width, channels, du.dtype) | remake,
-        )  # fmt: skip
-    if ctx.room is not None:
-        return de, None, None
-    weights, biases = dw.sum(0).to(weight.dtype).split([channels * width, channels])
-    return de, weights.view_as(weight), biases
+    de, arriving = e.new_empty(e.shape), du if e_grad is None else e_grad
+    size = {"IN": width, "E_ROW": edge_rows(e)[1], "BLOCK_IN": _block(width)}
+    given = [e, arriving, weight, de, dw, db, dw.stride(0), db.stride(0)]
+    return de, whole, [*given, *old], options | size | {"E_GRAD": e_grad is not None}
 
 
 def _pieces(edges: int) -> int:
-    """Programs that sum gradients of the map: each has some tiles of edges to walk over."""
-    return min(-(-edges // (4 * ROWS)), PIECES)
+    """Programs that share the tiles of edges, and pieces of the map's gradients."""
+    return min(-(-edges // TILE), PIECES)
 
 
 def _block(channels: int) -> int:
     return max(16, 1 << (channels - 1).bit_length())
+
+
+def _exact(dtype: torch.dtype) -> bool:
+    """How products are made: one of tf32 is exact for short floats."""
+    return dtype == torch.float32 and precision() == "ieee"
 
 
 def _edge_tile(width: int, channels: int, dtype: torch.dtype) -> dict[str, Any]:
