@@ -20,7 +20,8 @@ import torch
 from torch import Tensor
 
 UNIT = 32  # numbers: what belongs to one parameter begins at a multiple of it
-BLOCK = 512
+UNITS = 16  # that a program sums up
+DEPTH = 16  # pieces that it reads at a time
 
 
 @dataclass
@@ -97,25 +98,27 @@ class Pieces:
         assert self._buffer is not None
         units = len(grad) // UNIT
         table = self._table(units, kept, grad.device)
-        sum_pieces_kernel[(-(-len(grad) // BLOCK),)](
-            self._buffer, table, grad, units, UNIT=UNIT, BLOCK=BLOCK
+        # Told how many registers there are, the compiler lets all loads wait together.
+        sum_pieces_kernel[(-(-units // UNITS),)](
+            self._buffer, table, grad, units, UNIT=UNIT, UNITS=UNITS, DEPTH=DEPTH, maxnreg=96
         )
 
     def _table(self, units: int, kept: Sequence[tuple[int, int]], device: torch.device) -> Tensor:
-        """For each unit: where its first piece begins, row, count, numbers in use, kept or not.
+        """For each unit: where its first piece is, row, count, numbers in use, kept or not.
 
-        [5, units] int32. It follows from the shapes, so steps of the same shape share one.
+        [5, units] int32; place and row count units. It follows from the shapes, so steps of the
+        same shape share one.
         """
         rooms = [(r.place, r.size, r.count, r.start) for r in self.written]
         key = (*rooms, *kept)
         if key not in self._tables:
             table = torch.zeros(5, units, dtype=torch.int32)
             for place, size, count, start in rooms:
-                number = torch.arange(-(-size // UNIT)) * UNIT
-                mine = slice(place // UNIT, place // UNIT + len(number))
-                table[0, mine] = start + number
-                table[1, mine], table[2, mine] = len(number) * UNIT, count
-                table[3, mine] = (size - number).clamp(max=UNIT)
+                unit = torch.arange(-(-size // UNIT))
+                mine = slice(place // UNIT, place // UNIT + len(unit))
+                table[0, mine] = start // UNIT + unit
+                table[1, mine], table[2, mine] = len(unit), count
+                table[3, mine] = (size - unit * UNIT).clamp(max=UNIT)
             for place, size in kept:
                 table[4, place // UNIT : -(-(place + size) // UNIT)] = 1
             self._tables[key] = table.to(device)
