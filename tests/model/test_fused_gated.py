@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gradformer import use_engine
 from gradformer.attention.draws import number_sites
 from gradformer.graphs.batch import Batch
-from gradformer.model import fused_norm, local, segments
+from gradformer.model import fused_edge_norm, fused_gated, fused_norm, local, segments
 from gradformer.model.fused_edge_norm import Origin
 from gradformer.model.fused_gated import gated, updates
 from gradformer.training.weights import Weights
@@ -55,10 +55,15 @@ class Stack(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("padding", "few", "training", "dropout"),
-    [((2, 40), False, True, 0.4), (None, True, True, 0.0), ((2, 40), True, False, 0.4)],
+    ("width", "padding", "few", "training", "dropout"),
+    [
+        (6, (2, 40), False, True, 0.4),
+        (40, None, True, True, 0.0),
+        (20, (2, 40), True, False, 0.4),
+    ],
 )
 def test_the_edge_norm_inside(
+    width: int,
     padding: tuple[int, int] | None,
     few: bool,
     training: bool,
@@ -67,10 +72,12 @@ def test_the_edge_norm_inside(
 ) -> None:
     """As for more edges than fit into one kernel of the norm; running statistics included."""
     monkeypatch.setattr(fused_norm, "MOST_WHOLE_ROWS", 4)
+    monkeypatch.setattr(fused_gated, "PIECES", 1)  # so that programs walk over several tiles
+    monkeypatch.setattr(fused_edge_norm, "SLOPE_PIECES", 2)
     torch.manual_seed(0)
     batch = graphs(padding, few).with_seed(torch.tensor([3, 5]), 4)
-    module = Stack(6, dropout).train(training)
-    x, e = states(batch, 6)
+    module = Stack(width, dropout).train(training)
+    x, e = states(batch, width)
     assert updates(module.layers[0].C, len(e))
     found = {}
     for engine, dtype in (("fused", torch.float32), ("reference", torch.float64)):
