@@ -1,11 +1,12 @@
 """The gated convolution in Triton kernels; the plain form is ``local.GatedGCN``.
 
 Forward a kernel over edge rows makes u, the map of the edge states inside it, and one over nodes
-makes the sums. Backward one makes du and all that is summed by target, one what is summed by
-source, and one the gradients of the map. For many edges, where the norm of u takes several kernels,
-its moments are made with u, and du straight from what arrives at the new edge states, so that the
-gradient between norm and convolution is never stored. Two edge tensors are kept, the edge states
-and u; in every other layer only u: its edge states are made again from those of the layer before.
+makes the sums. Backward one over edge rows makes du, and from it at once the gradients of the map
+and of the edge states, and one over nodes what is summed by target and by source. For many edges,
+where the norm of u takes several kernels, its moments are made with u, and du straight from what
+arrives at the new edge states, so that the gradient between norm and convolution is never stored.
+Two edge tensors are kept, the edge states and u; in every other layer only u: its edge states are
+made again from those of the layer before.
 """
 
 from __future__ import annotations
@@ -166,9 +167,7 @@ def _exact(dtype: torch.dtype) -> bool:
 
 
 def _edge_tile(width: int, channels: int, dtype: torch.dtype) -> dict[str, Any]:
-    """A tile of edges, and how products are made: one of tf32 is exact for short floats."""
-    exact = dtype == torch.float32 and precision() == "ieee"
-    names = {"IN": width, "C": channels, "ROWS": ROWS, "EXACT": exact}
+    names = {"IN": width, "C": channels, "ROWS": ROWS, "EXACT": _exact(dtype)}
     return {**names, "num_warps": 4, "num_stages": 3}
 
 
