@@ -22,28 +22,16 @@ from gradformer.model.norm_kernels import (
 
 
 @triton.jit
-def _chunk_moments(
-    x, add, mask, partial, draw, keyed, chunk,
-    C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, MASK: tl.constexpr,
-    DROP: tl.constexpr, ADD: tl.constexpr,
-):  # fmt: skip
-    """partial [3, C]: mean, Σ(z − mean)² and count of the chunk's real rows."""
-    rows = keyed[2]
-    first_channel = tl.program_id(1) * BLOCK_C
-    first = tl.program_id(0) * chunk
-    count = 0.0
-    mean = tl.zeros([BLOCK_C], tl.float32)
-    square = tl.zeros([BLOCK_C], tl.float32)
-    for start in range(first, tl.minimum(first + chunk, rows), BLOCK_R):
-        at, more = _tile(mask, start, rows, first_channel, C, BLOCK_R, BLOCK_C, MASK)
-        value = _entering(x, add, draw, keyed, at, DROP, ADD)
-        tile_mean, tile_square = _moments(value, more, at)
-        apart = tile_mean - mean
-        share = more / tl.maximum(count + more, 1.0)
-        mean += apart * share
-        square += tile_square + apart * apart * (count * share)
-        count += more
-    channel = first_channel + tl.arange(0, BLOCK_C)
+def _pool(mean, square, count, value, more, at):
+    """Mean and Σ(z − mean)² of ``count`` rows and those of a tile, ``more``."""
+    tile_mean, tile_square = _moments(value, more, at)
+    apart = tile_mean - mean
+    share = more / tl.maximum(count + more, 1.0)
+    return mean + apart * share, square + tile_square + apart * apart * (count * share)
+
+
+@triton.jit
+def _store_moments(partial, mean, square, count, channel, C: tl.constexpr):
     tl.store(partial + channel, mean, channel < C)
     tl.store(partial + C + channel, square, channel < C)
     tl.store(partial + 2 * C + channel, tl.zeros_like(mean) + count, channel < C)
@@ -57,19 +45,31 @@ def statistics_kernel(
     PAIR: tl.constexpr, DROP1: tl.constexpr, DROP2: tl.constexpr, ADD1: tl.constexpr,
     ADD2: tl.constexpr,
 ):  # fmt: skip
-    """partial [norms, chunks, 3, C]."""
+    """partial [norms, chunks, 3, C]: mean, Σ(z − mean)² and count of each chunk's real rows."""
     keyed = (graph_id, index, rows)
+    channel = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
+    first = tl.program_id(0) * chunk
+    count = 0.0
+    mean1 = tl.zeros([BLOCK_C], tl.float32)
+    square1, mean2, square2 = mean1, mean1, mean1
+    for start in range(first, tl.minimum(first + chunk, rows), BLOCK_R):
+        at, real = _tile(
+            mask, start, rows, tl.program_id(1) * BLOCK_C, C, BLOCK_R, BLOCK_C, MASK
+        )  # fmt: skip
+        value1, _ = _entering(x1, add, (seed1, scale1, threshold1), keyed, at, DROP1, ADD1)
+        value2 = value1
+        if PAIR:
+            value2, _ = _entering(x2, add, (seed2, scale2, threshold2), keyed, at, DROP2, ADD2)
+        more = tl.sum(real.to(tl.float32))
+        mean1, square1 = _pool(mean1, square1, count, value1, more, at)
+        if PAIR:
+            mean2, square2 = _pool(mean2, square2, count, value2, more, at)
+        count += more
     partial += tl.program_id(0) * 3 * C
-    _chunk_moments(
-        x1, add, mask, partial, (seed1, scale1, threshold1), keyed, chunk,
-        C, BLOCK_R, BLOCK_C, MASK, DROP1, ADD1,
-    )  # fmt: skip
+    _store_moments(partial, mean1, square1, count, channel, C)
     if PAIR:
         partial += tl.num_programs(0) * 3 * C
-        _chunk_moments(
-            x2, add, mask, partial, (seed2, scale2, threshold2), keyed, chunk,
-            C, BLOCK_R, BLOCK_C, MASK, DROP2, ADD2,
-        )  # fmt: skip
+        _store_moments(partial, mean2, square2, count, channel, C)
 
 
 @triton.jit
@@ -126,36 +126,12 @@ def normalise_kernel(
         at, _ = _tile(
             mask, start, rows, tl.program_id(1) * BLOCK_C, C, BLOCK_R, BLOCK_C, MASK
         )  # fmt: skip
-        value = _entering(x1, add, (seed1, scale1, threshold1), keyed, at, DROP1, ADD1)
+        value, _ = _entering(x1, add, (seed1, scale1, threshold1), keyed, at, DROP1, ADD1)
         out = _affine(value, center1, rstd1, weight1, bias1, channel, C)
         if PAIR:
-            value = _entering(x2, add, (seed2, scale2, threshold2), keyed, at, DROP2, ADD2)
+            value, _ = _entering(x2, add, (seed2, scale2, threshold2), keyed, at, DROP2, ADD2)
             out += _affine(value, center2, rstd2, weight2, bias2, channel, C)
         _leave(out, plus, y, (seed3, scale3, threshold3), keyed, at, RELU, AFTER, PLUS)
-
-
-@triton.jit
-def _chunk_slopes(
-    grad, x, add, weight, bias, stats, mask, partial, draw, last_draw, keyed, chunk,
-    C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, MASK: tl.constexpr,
-    DROP: tl.constexpr, ADD: tl.constexpr, RELU: tl.constexpr, AFTER: tl.constexpr,
-):  # fmt: skip
-    """partial [2, C]: Σ dy·ẑ and Σ dy of the chunk."""
-    rows = keyed[2]
-    first_channel = tl.program_id(1) * BLOCK_C
-    first = tl.program_id(0) * chunk
-    along = tl.zeros([BLOCK_C], tl.float32)
-    total = tl.zeros([BLOCK_C], tl.float32)
-    for start in range(first, tl.minimum(first + chunk, rows), BLOCK_R):
-        at, _ = _tile(mask, start, rows, first_channel, C, BLOCK_R, BLOCK_C, MASK)
-        slope = _arriving(grad, last_draw, keyed, at, AFTER)
-        value = _entering(x, add, draw, keyed, at, DROP, ADD)
-        slope, normed = _slopes(slope, value, weight, bias, stats, at, C, RELU)
-        along += tl.sum(slope * normed, 0)
-        total += tl.sum(slope, 0)
-    channel = first_channel + tl.arange(0, BLOCK_C)
-    tl.store(partial + channel, along, channel < C)
-    tl.store(partial + C + channel, total, channel < C)
 
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
@@ -167,20 +143,35 @@ def gradient_sums_kernel(
     PAIR: tl.constexpr, DROP1: tl.constexpr, DROP2: tl.constexpr, ADD1: tl.constexpr,
     ADD2: tl.constexpr, RELU: tl.constexpr, AFTER: tl.constexpr,
 ):  # fmt: skip
-    """partial [norms, chunks, 2, C]."""
-    keyed, last_draw = (graph_id, index, rows), (seed3, scale3, threshold3)
-    partial += tl.program_id(0) * 2 * C
-    _chunk_slopes(
-        grad, x1, add, weight1, bias1, stats, mask, partial, (seed1, scale1, threshold1),
-        last_draw, keyed, chunk, C, BLOCK_R, BLOCK_C, MASK, DROP1, ADD1, RELU, AFTER,
-    )  # fmt: skip
+    """partial [norms, chunks, 2, C]: Σ dy·ẑ and Σ dy of each chunk."""
+    keyed = (graph_id, index, rows)
+    channel = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
+    first = tl.program_id(0) * chunk
+    along1 = tl.zeros([BLOCK_C], tl.float32)
+    total1, along2, total2 = along1, along1, along1
+    for start in range(first, tl.minimum(first + chunk, rows), BLOCK_R):
+        at, _ = _tile(
+            mask, start, rows, tl.program_id(1) * BLOCK_C, C, BLOCK_R, BLOCK_C, MASK
+        )  # fmt: skip
+        arriving = _arriving(grad, (seed3, scale3, threshold3), keyed, at, AFTER)
+        value1, _ = _entering(x1, add, (seed1, scale1, threshold1), keyed, at, DROP1, ADD1)
+        value2 = value1
+        if PAIR:
+            value2, _ = _entering(x2, add, (seed2, scale2, threshold2), keyed, at, DROP2, ADD2)
+        slope, normed = _slopes(arriving, value1, weight1, bias1, stats, at, C, RELU)
+        along1 += tl.sum(slope * normed, 0)
+        total1 += tl.sum(slope, 0)
+        if PAIR:
+            slope, normed = _slopes(arriving, value2, weight2, bias2, stats + 3 * C, at, C, RELU)
+            along2 += tl.sum(slope * normed, 0)
+            total2 += tl.sum(slope, 0)
+    partial += tl.program_id(0) * 2 * C + channel
+    tl.store(partial, along1, channel < C)
+    tl.store(partial + C, total1, channel < C)
     if PAIR:
         partial += tl.num_programs(0) * 2 * C
-        _chunk_slopes(
-            grad, x2, add, weight2, bias2, stats + 3 * C, mask, partial,
-            (seed2, scale2, threshold2), last_draw, keyed, chunk,
-            C, BLOCK_R, BLOCK_C, MASK, DROP2, ADD2, RELU, AFTER,
-        )  # fmt: skip
+        tl.store(partial, along2, channel < C)
+        tl.store(partial + C, total2, channel < C)
 
 
 @triton.jit
@@ -196,17 +187,6 @@ def _merge_slopes(partial, dweight, dbias, channel, C: tl.constexpr, BLOCK_P: tl
         tl.store(dweight + channel, along, wide)
         tl.store(dbias + channel, total, wide)
     return along, total
-
-
-@triton.jit
-def _half_back(
-    slope, x, add, dx, weight, bias, along, total, stats, draw, keyed, at,
-    C: tl.constexpr, DROP: tl.constexpr, ADD: tl.constexpr, RELU: tl.constexpr,
-):  # fmt: skip
-    """Input gradient of one norm; returns dz."""
-    value = _entering(x, add, draw, keyed, at, DROP, ADD)
-    slope, normed = _slopes(slope, value, weight, bias, stats, at, C, RELU)
-    return _back(slope, normed, along, total, weight, stats, dx, draw, keyed, at, C, DROP)
 
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
@@ -233,14 +213,17 @@ def input_gradient_kernel(
             mask, start, rows, tl.program_id(1) * BLOCK_C, C, BLOCK_R, BLOCK_C, MASK
         )  # fmt: skip
         slope = _arriving(grad, (seed3, scale3, threshold3), keyed, at, AFTER)
-        dz = _half_back(
-            slope, x1, add, dx1, weight1, bias1, along1, total1, stats,
-            (seed1, scale1, threshold1), keyed, at, C, DROP1, ADD1, RELU,
-        )  # fmt: skip
+        value1, kept1 = _entering(x1, add, (seed1, scale1, threshold1), keyed, at, DROP1, ADD1)
+        value2, kept2 = value1, kept1
         if PAIR:
-            dz2 = _half_back(
-                slope, x2, add, dx2, weight2, bias2, along2, total2, stats + 3 * C,
-                (seed2, scale2, threshold2), keyed, at, C, DROP2, ADD2, RELU,
+            value2, kept2 = _entering(x2, add, (seed2, scale2, threshold2), keyed, at, DROP2, ADD2)
+        change, normed = _slopes(slope, value1, weight1, bias1, stats, at, C, RELU)
+        dz = _back(change, normed, along1, total1, weight1, stats, dx1, kept1, scale1, at, C, DROP1)
+        if PAIR:
+            change, normed = _slopes(slope, value2, weight2, bias2, stats + 3 * C, at, C, RELU)
+            dz2 = _back(
+                change, normed, along2, total2, weight2, stats + 3 * C, dx2, kept2, scale2, at,
+                C, DROP2,
             )  # fmt: skip
             if ADD2:
                 dz += dz2

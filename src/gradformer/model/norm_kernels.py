@@ -37,7 +37,7 @@ SEEDS = ["seed1", "seed2", "seed3"]
 @triton.jit
 def _tile(mask, start, rows, first_channel, C: tl.constexpr,
           BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, MASK: tl.constexpr):  # fmt: skip
-    """The tile of BLOCK_R rows from ``start`` and BLOCK_C channels, and its number of real rows."""
+    """The tile of BLOCK_R rows from ``start`` and BLOCK_C channels, and which rows are real."""
     row = start + tl.arange(0, BLOCK_R)
     channel = first_channel + tl.arange(0, BLOCK_C)
     real = row < rows
@@ -46,31 +46,36 @@ def _tile(mask, start, rows, first_channel, C: tl.constexpr,
     if MASK:
         real = tl.load(mask + row, real, other=0) != 0
     at = (row, channel, place, inside, inside & real[:, None])
-    return at, tl.sum(real.to(tl.float32))
+    return at, real
 
 
 @triton.jit
-def _dropped(value, draw, keyed, at):
-    """The value times a factor where the draw keeps it, otherwise 0."""
-    seed, scale, threshold = draw
+def _kept(draw, keyed, at):
+    """Where the draw keeps a value."""
+    seed, _, threshold = draw
     graph_id, index, rows = keyed
     row, channel, _, _, _ = at
     graph = tl.load(graph_id + row, row < rows, other=0)
     inner = tl.load(index + row, row < rows, other=0)
     keys = _row_keys(seed, graph, row * 0, inner)
-    return tl.where(_keep(keys[:, None], channel[None, :], threshold), value * scale, 0.0)
+    return _keep(keys[:, None], channel[None, :], threshold)
 
 
 @triton.jit
 def _entering(x, add, draw, keyed, at, DROP: tl.constexpr, ADD: tl.constexpr):
-    """z, 0 where it is not real; all is read that exists, so that no load waits for the mask."""
+    """z, 0 where it is not real, and where the draw keeps x.
+
+    All is read that exists, so that no load waits for the mask.
+    """
     _, _, place, inside, there = at
     value = tl.load(x + place, inside, other=0.0).to(tl.float32)
+    kept = inside
     if DROP:
-        value = _dropped(value, draw, keyed, at)
+        kept = _kept(draw, keyed, at)
+        value = tl.where(kept, value * draw[1], 0.0)
     if ADD:
         value += tl.load(add + place, inside, other=0.0).to(tl.float32)
-    return tl.where(there, value, 0.0)
+    return tl.where(there, value, 0.0), kept
 
 
 @triton.jit
@@ -129,7 +134,7 @@ def _leave(
     if RELU:
         out = tl.where(out <= 0.0, 0.0, out)  # NaN stays NaN
     if AFTER:
-        out = _dropped(out, draw, keyed, at)
+        out = tl.where(_kept(draw, keyed, at), out * draw[1], 0.0)
     out = tl.where(there, out, 0.0)
     if PLUS:
         out += tl.load(plus + place, inside, other=0.0).to(tl.float32)
@@ -141,7 +146,7 @@ def _arriving(grad, draw, keyed, at, AFTER: tl.constexpr):
     """The gradient behind the ReLU."""
     slope = tl.load(grad + at[2], at[3], other=0.0).to(tl.float32)
     if AFTER:
-        slope = _dropped(slope, draw, keyed, at)
+        slope = tl.where(_kept(draw, keyed, at), slope * draw[1], 0.0)
     return tl.where(at[4], slope, 0.0)
 
 
@@ -162,7 +167,7 @@ def _slopes(slope, value, weight, bias, stats, at, C: tl.constexpr, RELU: tl.con
 
 @triton.jit
 def _back(
-    slope, normed, along, total, weight, stats, dx, draw, keyed, at,
+    slope, normed, along, total, weight, stats, dx, kept, factor, at,
     C: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """dz = rstd·weight·(dy − mean(dy) − ẑ·mean(dy·ẑ)); stores dx."""
@@ -175,6 +180,6 @@ def _back(
     dz = tl.where(there, slope * (rstd * scale)[None, :], 0.0)
     dropped = dz
     if DROP:
-        dropped = _dropped(dz, draw, keyed, at)
+        dropped = tl.where(kept, dz * factor, 0.0)
     tl.store(dx + place, dropped.to(dx.dtype.element_ty), inside)
     return dz

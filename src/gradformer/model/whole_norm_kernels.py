@@ -23,11 +23,10 @@ from gradformer.model.norm_kernels import (
 
 @triton.jit
 def _whole_half(
-    x, add, weight, bias, running_mean, running_var, stats, count, draw, keyed, at, momentum, eps,
-    C: tl.constexpr, DROP: tl.constexpr, ADD: tl.constexpr, TRAINING: tl.constexpr,
+    value, weight, bias, running_mean, running_var, stats, count, at, momentum, eps,
+    C: tl.constexpr, TRAINING: tl.constexpr,
 ):  # fmt: skip
     """One norm of a tile that holds all rows."""
-    value = _entering(x, add, draw, keyed, at, DROP, ADD)
     mean, square = _moments(value, count, at)
     mean, rstd = _settle(
         mean, square, count, running_mean, running_var, stats, at[1], momentum, eps, True,
@@ -48,31 +47,34 @@ def whole_kernel(
 ):  # fmt: skip
     """y, stats and running statistics; grid (channel tiles,)."""
     keyed = (graph_id, index, rows)
-    at, count = _tile(mask, 0, rows, tl.program_id(0) * BLOCK_C, C, BLOCK_R, BLOCK_C, MASK)
+    at, real = _tile(mask, 0, rows, tl.program_id(0) * BLOCK_C, C, BLOCK_R, BLOCK_C, MASK)
+    value1, _ = _entering(x1, add, (seed1, scale1, threshold1), keyed, at, DROP1, ADD1)
+    value2 = value1
+    if PAIR:
+        value2, _ = _entering(x2, add, (seed2, scale2, threshold2), keyed, at, DROP2, ADD2)
+    count = tl.sum(real.to(tl.float32))
     out = _whole_half(
-        x1, add, weight1, bias1, mean1, var1, stats, count, (seed1, scale1, threshold1), keyed, at,
-        momentum, eps, C, DROP1, ADD1, TRAINING,
-    )  # fmt: skip
+        value1, weight1, bias1, mean1, var1, stats, count, at, momentum, eps, C, TRAINING
+    )
     if PAIR:
         out += _whole_half(
-            x2, add, weight2, bias2, mean2, var2, stats + 3 * C, count,
-            (seed2, scale2, threshold2), keyed, at, momentum, eps, C, DROP2, ADD2, TRAINING,
+            value2, weight2, bias2, mean2, var2, stats + 3 * C, count, at, momentum, eps,
+            C, TRAINING,
         )  # fmt: skip
     _leave(out, plus, y, (seed3, scale3, threshold3), keyed, at, RELU, AFTER, PLUS)
 
 
 @triton.jit
 def _whole_half_back(
-    slope, x, add, dx, weight, bias, dweight, dbias, stats, draw, keyed, at,
-    C: tl.constexpr, DROP: tl.constexpr, ADD: tl.constexpr, RELU: tl.constexpr,
+    slope, value, kept, factor, dx, weight, bias, dweight, dbias, stats, at,
+    C: tl.constexpr, DROP: tl.constexpr, RELU: tl.constexpr,
 ):  # fmt: skip
     """Gradients of one norm of a tile that holds all rows; returns dz."""
-    value = _entering(x, add, draw, keyed, at, DROP, ADD)
     slope, normed = _slopes(slope, value, weight, bias, stats, at, C, RELU)
     along, total = tl.sum(slope * normed, 0), tl.sum(slope, 0)
     tl.store(dweight + at[1], along, at[1] < C)
     tl.store(dbias + at[1], total, at[1] < C)
-    return _back(slope, normed, along, total, weight, stats, dx, draw, keyed, at, C, DROP)
+    return _back(slope, normed, along, total, weight, stats, dx, kept, factor, at, C, DROP)
 
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
@@ -88,14 +90,18 @@ def whole_gradient_kernel(
     keyed = (graph_id, index, rows)
     at, _ = _tile(mask, 0, rows, tl.program_id(0) * BLOCK_C, C, BLOCK_R, BLOCK_C, MASK)
     slope = _arriving(grad, (seed3, scale3, threshold3), keyed, at, AFTER)
+    value1, kept1 = _entering(x1, add, (seed1, scale1, threshold1), keyed, at, DROP1, ADD1)
+    value2, kept2 = value1, kept1
+    if PAIR:
+        value2, kept2 = _entering(x2, add, (seed2, scale2, threshold2), keyed, at, DROP2, ADD2)
     dz = _whole_half_back(
-        slope, x1, add, dx1, weight1, bias1, dweight1, dbias1, stats,
-        (seed1, scale1, threshold1), keyed, at, C, DROP1, ADD1, RELU,
+        slope, value1, kept1, scale1, dx1, weight1, bias1, dweight1, dbias1, stats, at,
+        C, DROP1, RELU,
     )  # fmt: skip
     if PAIR:
         dz2 = _whole_half_back(
-            slope, x2, add, dx2, weight2, bias2, dweight2, dbias2, stats + 3 * C,
-            (seed2, scale2, threshold2), keyed, at, C, DROP2, ADD2, RELU,
+            slope, value2, kept2, scale2, dx2, weight2, bias2, dweight2, dbias2, stats + 3 * C, at,
+            C, DROP2, RELU,
         )  # fmt: skip
         if ADD2:
             dz += dz2
