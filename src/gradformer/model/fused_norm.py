@@ -1,6 +1,6 @@
 """Batch norm with dropout and residual before it, ReLU, dropout and a sum after it, in kernels.
 
-One kernel each way for up to some thousand rows, two for more; so also for the sum of two norms.
+One kernel each way for up to a thousand rows, two for more; so also for the sum of two norms.
 The plain versions are :class:`~gradformer.model.parts.BatchNorm` and
 :func:`~gradformer.model.parts.norm_pair`. Saved for the backward pass: what entered, and three
 numbers for each channel.
