@@ -21,7 +21,7 @@ from gradformer.attention.fused import precision
 from gradformer.graphs.batch import Edges
 from gradformer.model import fused_norm
 from gradformer.model.fused_edge_norm import Origin, moments_of, slopes_of, updated
-from gradformer.model.fused_messages import edge_rows, tile
+from gradformer.model.fused_messages import edge_rows
 from gradformer.model.fused_norm import Norms
 from gradformer.model.once import Gradients, once
 from gradformer.model.parts import linear
@@ -65,9 +65,9 @@ class _Gated(torch.autograd.Function):
                 **_edge_tile(e.shape[1], channels, terms.dtype) | WALK,
             )  # fmt: skip
         if h.numel():
-            node_kernel[(nodes,)](
+            node_kernel[(nodes * -(-channels // 16),)](
                 terms, u if r is None else r, u, h, mean, inverse, edges.source, edges.target_ptr,
-                POSITION=r is not None, **tile(channels, len(e), nodes),
+                C=channels, CHUNK=16, POSITION=r is not None, num_warps=1,
             )  # fmt: skip
         kept = [None if weight is None else given, None, None]
         if origin is not None:
@@ -99,7 +99,7 @@ class _Gated(torch.autograd.Function):
         du, d_terms = torch.empty_like(u), torch.empty_like(terms)
         dr = None if r is None else torch.empty_like(r)
         position = u if r is None else r
-        norm, inside = [*[u] * 8, 1.0, 0], {"NORM": False, "DROP": False}
+        norm, inside = [*[u] * 7, 1.0, 0], {"NORM": False, "DROP": False}
         slopes: list[Tensor | None] = [None, None]
         if update is not None and out_grad is not None:
             norm, slopes = slopes_of(update, out_grad, u, ctx.stats, edges)

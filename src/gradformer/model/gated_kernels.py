@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.model.edge_tile_kernels import STEP
+from gradformer.model.edge_tile_kernels import STEP, _rows, _sigmoid
 
 GATE_EPS = tl.constexpr(1e-6)
 
@@ -20,27 +20,27 @@ GATE_EPS = tl.constexpr(1e-6)
 @triton.jit
 def node_kernel(
     terms, r, u, h, mean, inverse, source, ptr,
-    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, POSITION: tl.constexpr,
+    C: tl.constexpr, CHUNK: tl.constexpr, POSITION: tl.constexpr,
 ):  # fmt: skip
     """g = σ(u) r, inverse_t = 1 / (Σ g + 1e-6), mean_t = inverse_t Σ g B_s, h = A + mean;
-    grid (nodes,)."""
-    node = tl.program_id(0)
-    channel = tl.arange(0, BLOCK_C)
+    grid (nodes · blocks of STEP channels,)."""
+    BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
+    node = tl.program_id(0) // BLOCKS
+    channel = (tl.program_id(0) % BLOCKS) * STEP + tl.arange(0, STEP)
     wide = channel < C
-    numerator = tl.zeros([CHUNK, BLOCK_C], tl.float32)
-    denominator = tl.zeros([CHUNK, BLOCK_C], tl.float32)
+    numerator = tl.zeros([CHUNK, STEP], tl.float32)
+    denominator = tl.zeros([CHUNK, STEP], tl.float32)
     end = tl.load(ptr + node + 1)
     for start in range(tl.load(ptr + node), end, CHUNK):
-        edge = (start + tl.arange(0, CHUNK)).to(tl.int64)
-        real = edge < end
-        inside = real[:, None] & wide[None, :]
-        other = tl.load(source + edge, real, other=0).to(tl.int64)
-        value = tl.load(u + edge[:, None] * C + channel, inside, other=0.0).to(tl.float32)
-        gate = tl.where(inside, tl.sigmoid(value), 0.0)
+        first, left = tl.cast(start, tl.int64), end - start
+        inside = (tl.arange(0, CHUNK) < left)[:, None] & wide[None, :]
+        row = tl.minimum(tl.arange(0, CHUNK), left - 1)
+        other = tl.load(source + first + row)
+        at = u + first * C + row[:, None] * C + channel[None, :]
+        gate = _sigmoid(tl.load(at, inside, other=float("-inf")).to(tl.float32))
         if POSITION:
-            gate *= tl.load(r + edge, real, other=0.0).to(tl.float32)[:, None]
-        b = terms + other[:, None] * (4 * C) + 2 * C + channel
-        numerator += gate * tl.load(b, inside, other=0.0).to(tl.float32)
+            gate *= tl.load(r + first + row).to(tl.float32)[:, None]
+        numerator += gate * _rows(terms + 2 * C, other, channel, 4 * C, C)
         denominator += gate
     share = 1.0 / (tl.sum(denominator, 0) + GATE_EPS)
     found = tl.sum(numerator, 0) * share
