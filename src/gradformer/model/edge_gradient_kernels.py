@@ -79,21 +79,31 @@ def slope_kernel(
 
 @triton.jit(do_not_specialize=["pieces"])
 def slope_sums_kernel(
-    partial, dgamma, dbeta, pieces,
+    partial, gamma, stats, dgamma, dbeta, factors, pieces,
     C: tl.constexpr, BLOCK_T: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """dγ = Σ dy ẑ and dβ = Σ dy over all pieces; grid (channels / BLOCK_C,)."""
+    """dγ = Σ dy ẑ and dβ = Σ dy over all pieces; grid (channels / BLOCK_C,).
+
+    Also factors [3, C]: γ rstd, and this times dγ / rows and times dβ / rows.
+    """
     channel = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
+    wide = channel < C
     along = tl.zeros([BLOCK_T, BLOCK_C], tl.float32)
     total = tl.zeros([BLOCK_T, BLOCK_C], tl.float32)
     for start in range(0, pieces, BLOCK_T):
         piece = start + tl.arange(0, BLOCK_T)
-        listed = (piece < pieces)[:, None] & (channel < C)[None, :]
+        listed = (piece < pieces)[:, None] & wide[None, :]
         at = partial + piece[:, None] * (2 * C) + channel
         along += tl.load(at, listed, other=0.0)
         total += tl.load(at + C, listed, other=0.0)
-    tl.store(dgamma + channel, tl.sum(along, 0), channel < C)
-    tl.store(dbeta + channel, tl.sum(total, 0), channel < C)
+    d_gamma, d_beta = tl.sum(along, 0), tl.sum(total, 0)
+    tl.store(dgamma + channel, d_gamma, wide)
+    tl.store(dbeta + channel, d_beta, wide)
+    factor = tl.load(gamma + channel, wide, other=0.0) * tl.load(stats + C + channel, wide)
+    one = tl.load(stats + 2 * C + channel, wide, other=0.0)  # 1 / rows
+    tl.store(factors + channel, factor, wide)
+    tl.store(factors + C + channel, factor * (d_gamma * one), wide)
+    tl.store(factors + 2 * C + channel, factor * (d_beta * one), wide)
 
 
 # --- gradients ------------------------------------------------------------------------------------
@@ -102,12 +112,11 @@ def slope_sums_kernel(
 @triton.jit
 def _norm_change(grad, value, channel, norm, draw, C: tl.constexpr, DROP: tl.constexpr):
     """What arrives at u of that at e', through the norm."""
-    gamma, beta, stats, dgamma, dbeta = norm
+    gamma, beta, stats, factors = norm
     learned = _learned(gamma, beta, stats, channel, C)
-    one = _row(stats + 2 * C, channel, C)  # 1 / rows
     normed, slope = _slope(grad, value, channel, learned, draw, DROP)
-    slope -= _row(dbeta, channel, C) * one + normed * (_row(dgamma, channel, C) * one)
-    return slope * (learned[1] * learned[2])
+    along, total = _row(factors + C, channel, C), _row(factors + 2 * C, channel, C)
+    return slope * _row(factors, channel, C) - total - normed * along
 
 
 @triton.jit
@@ -137,6 +146,12 @@ def _side_by_side(blocks, WIDTH: tl.constexpr):
         joined = tl.join(tl.join(blocks[0], blocks[2]), tl.join(blocks[1], end))
         joined = joined.permute(0, 2, 3, 1).reshape(blocks[0].shape[0], WIDTH)
     return joined
+
+
+@triton.jit
+def _sum_of_halves(x):
+    """[rows, STEP] → [rows / 2, STEP]: rows that far apart, which lie in one thread."""
+    return tl.sum(x.reshape(2, x.shape[0] // 2, STEP), 0)
 
 
 @triton.jit
@@ -192,7 +207,7 @@ def _write(out, value, row, real, channel, C: tl.constexpr):
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
 def edge_gradient_kernel(
     dh, mean, inverse, terms, u, r, out_grad, du, dr, source, target, ptr, nodes, edges,
-    gamma, beta, stats, dgamma, dbeta, graph_id, index, seed, scale, threshold,
+    gamma, beta, stats, factors, graph_id, index, seed, scale, threshold,
     e, e_grad, weight, de, dw, db, dw_row, db_row,
     before, old_gamma, old_beta, old_stats, old_graph_id, old_index, old_seed, old_scale,
     old_threshold,
@@ -216,7 +231,7 @@ def edge_gradient_kernel(
     if MAP:
         matrix = _map_factors(weight, du, IN, C, BLOCK_IN, EXACT)
         for _ in tl.static_range(BLOCKS):
-            totals += (tl.zeros([ROWS, STEP], tl.float32),)
+            totals += (tl.zeros([ROWS // 2, STEP], tl.float32),)
     sums = tl.zeros([BLOCK_C, BLOCK_IN], tl.float32)
     begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
     for first in range(begin.to(tl.int64) * ROWS, end.to(tl.int64) * ROWS, ROWS):
@@ -227,7 +242,7 @@ def edge_gradient_kernel(
         keys = _keys(site, graph_id + first, index + first, row) if DROP else 0
         position = tl.load(r + first + row).to(tl.float32)[:, None] if POSITION else 1.0
         node, edge = (dh, mean, inverse, terms), (u, out_grad, position)
-        norm, draw = (gamma, beta, stats, dgamma, dbeta), (keys, scale, threshold)
+        norm, draw = (gamma, beta, stats, factors), (keys, scale, threshold)
         apart = tl.zeros([ROWS], tl.float32)
         if MAP:
             old_keys = (
@@ -253,7 +268,7 @@ def edge_gradient_kernel(
                 apart += found
                 change = _rounded(change, du)
                 changes += (change,)
-                more_totals += (totals[k] + change,)
+                more_totals += (totals[k] + _sum_of_halves(change),)
             totals = more_totals
             whole = _factors(_side_by_side(changes, BLOCK_C), EXACT)
             given = _factors(_side_by_side(givens, BLOCK_IN), EXACT)

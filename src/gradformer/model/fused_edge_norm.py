@@ -92,7 +92,7 @@ def slopes_of(
     gamma, beta = update.norms[0].weight, update.norms[0].bias
     channels, ptr = u.shape[1], edges.target_ptr
     pieces = min(-(-len(u) // SLOPE_ROWS), SLOPE_PIECES)
-    partial = stats.new_empty(pieces, 2, channels)
+    partial, factors = stats.new_empty(pieces, 2, channels), torch.empty_like(stats)
     made = [torch.empty_like(gamma), torch.empty_like(beta)]
     rooms = made if update.room is None else update.room.open(u.device)
     learned, draw = [gamma, beta, stats], _draw(update, u)
@@ -101,9 +101,9 @@ def slopes_of(
         C=channels, ROWS=SLOPE_ROWS, DROP=update.after is not None, num_warps=4,
     )  # fmt: skip
     slope_sums_kernel[(-(-channels // SUMS["BLOCK_C"]),)](
-        partial, *rooms, pieces, C=channels, **SUMS
+        partial, gamma, stats, *rooms, factors, pieces, C=channels, **SUMS
     )
-    return [*learned, *rooms, *draw], [*made] if update.room is None else [None, None]
+    return [*learned, factors, *draw], [*made] if update.room is None else [None, None]
 
 
 def _draw(update: Norms, dummy: Tensor) -> list[Any]:
