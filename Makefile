@@ -33,7 +33,7 @@ test: $(READY)   ## set up, then lint, type-check and run all tests
 quick: $(READY)  ## the tests that take seconds
 	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n 2 -m "not slow"
 
-tables: $(READY) ## make the tables of README and docs, and the picture, from results/
+tables: $(READY) ## make the tables of README and docs from results/ and the code, and the picture
 	$(BIN)/python docs/tables.py
 	$(BIN)/python docs/results.py
 	$(BIN)/python docs/picture.py

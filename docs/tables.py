@@ -1,8 +1,8 @@
-"""Write the tables of README and docs/speed.md from ``results/``: ``python docs/tables.py``.
+"""Write the tables of README and docs from what they are about: ``python docs/tables.py``.
 
 A number that was not measured is not there. Results are runs under ``results/studies/table1`` and
 ``results/studies/nodes`` (``gradformer reproduce``), speeds what the scripts in ``benchmarks/``
-wrote to ``results/benchmarks``.
+wrote to ``results/benchmarks``, options those of the code.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from gradformer.studies.paper import printed
+from gradformer.training.recipe import DataOptions, TrainOptions
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
-PAGES = (ROOT / "README.md", ROOT / "docs" / "speed.md")
+PAGES = [ROOT / page for page in ("README.md", "docs/speed.md", "docs/recipes.md")]
 STUDIES = ("table1", "nodes")
 ABSENT = "*No record yet.*"
 COLUMNS = (
@@ -151,6 +153,17 @@ def _source(record: dict[str, Any], name: str) -> str:
     return f"{device}, torch {version}, `benchmarks/{name}.py`"
 
 
+def options_table() -> str:
+    """Options of data and training with their defaults."""
+    lines = ["| option | default | meaning |", "|---|---|---|"]
+    for section, kind in (("data", DataOptions), ("train", TrainOptions)):
+        for each in fields(kind):
+            default = str(each.default).lower()
+            text = each.metadata["help"]
+            lines.append(f"| `{section}.{each.name}` | `{default}` | {text} |")
+    return "\n".join(lines)
+
+
 def _metric(outcome: dict[str, Any]) -> str:
     return f"{outcome['metric']} {'↓' if outcome['lower_is_better'] else '↑'}"
 
@@ -165,11 +178,16 @@ def _value(outcome: dict[str, Any]) -> str:
 
 def fill(text: str, folder: Path = RESULTS) -> str:
     """``text`` with its marked blocks made anew."""
-    makers = {"results": results_table, "speed": speed_table, "models": models_table}
+    makers = {
+        "results": lambda: results_table(folder),
+        "speed": lambda: speed_table(folder),
+        "models": lambda: models_table(folder),
+        "options": options_table,
+    }
 
     def make(found: re.Match[str]) -> str:
         name = found[1]
-        return f"<!-- {name} -->\n{makers[name](folder)}\n<!-- /{name} -->"
+        return f"<!-- {name} -->\n{makers[name]()}\n<!-- /{name} -->"
 
     return re.sub(r"<!-- (\w+) -->\n.*?<!-- /\1 -->", make, text, flags=re.DOTALL)
 
@@ -177,4 +195,4 @@ def fill(text: str, folder: Path = RESULTS) -> str:
 if __name__ == "__main__":
     for page in PAGES:
         page.write_text(fill(page.read_text(encoding="utf-8")), encoding="utf-8")
-        print(f"{page.name} is filled from {RESULTS.name}/")
+        print(f"{page.name} is filled")

@@ -23,9 +23,13 @@ def _script(name: str) -> ModuleType:
 
 @pytest.mark.parametrize(
     ("page", "blocks"),
-    [("README.md", ["results", "speed"]), ("docs/speed.md", ["speed", "models"])],
+    [
+        ("README.md", ["results", "speed"]),
+        ("docs/speed.md", ["speed", "models"]),
+        ("docs/recipes.md", ["options"]),
+    ],
 )
-def test_the_pages_are_filled_from_the_records(page: str, blocks: list[str]) -> None:
+def test_the_tables_of_a_page_are_those_of_records_and_code(page: str, blocks: list[str]) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
     assert _script("tables").fill(text) == text, "run: make tables"
     assert all(f"<!-- {name} -->\n" in text for name in blocks)

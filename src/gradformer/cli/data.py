@@ -21,7 +21,9 @@ data_app = typer.Typer(
 Name = Annotated[
     str,
     typer.Argument(
-        help="A dataset, as `gradformer data list` shows it.", autocompletion=dataset_names
+        metavar="NAME",
+        help="A dataset, as `gradformer data list` shows it.",
+        autocompletion=dataset_names,
     ),
 ]
 
@@ -168,7 +170,10 @@ def pack(
     rwse: Annotated[int, typer.Option(help="Steps of the random-walk encoding.")] = 0,
     lap: Annotated[int, typer.Option(help="Laplacian eigenvectors.")] = 0,
     limit: Annotated[
-        int | None, typer.Option(min=1, help="Most bytes of the pairs of one graph.")
+        int | None,
+        typer.Option(
+            min=1, help="Refuse a graph whose n² pairs take more bytes (default: 2³⁰, one GiB)."
+        ),
     ] = None,
 ) -> None:
     """Build the store of a dataset, ready for training.

@@ -14,7 +14,9 @@ from gradformer.cli.tables import fact_table, metric_label, plain_table, show
 def models(
     name: Annotated[
         str | None,
-        typer.Argument(help="Show this model and its options.", autocompletion=model_names),
+        typer.Argument(
+            metavar="NAME", help="Show this model and its options.", autocompletion=model_names
+        ),
     ] = None,
 ) -> None:
     """List the models: parameters by default on ZINC, what each was proven against. Or one in full.

@@ -32,8 +32,7 @@ def predict(
 
     Example: [bold]gradformer predict runs/mine new.csv -o predictions.csv[/bold]
 
-    A model that comes with the package goes by its name (gradformer models lists them):
-    [bold]gradformer predict zinc new.csv[/bold]
+    A trained model that comes with the package goes by its name; gradformer models lists them.
     """
     from gradformer.training.distributed import find_device
     from gradformer.training.files import replace_file

@@ -35,7 +35,9 @@ def search(
     data: Annotated[
         str | None,
         typer.Argument(
-            metavar="DATASET|FILE", help="Benchmark or your own file.", autocompletion=data_names
+            metavar="DATASET|FILE",
+            help="Benchmark or your own file; left out with --resume.",
+            autocompletion=data_names,
         ),
     ] = None,
     samples: Annotated[int, typer.Option(min=1, help="Candidates to begin with.")] = 9,

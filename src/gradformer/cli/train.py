@@ -43,9 +43,14 @@ def train(
     ] = None,
     model: Model = None,
     trials: Annotated[
-        int | None, typer.Option("--trials", "-n", min=1, help="Seeds, trained side by side.")
+        int | None,
+        typer.Option(
+            "--trials", "-n", min=1, help="Seeds, trained side by side (default: the recipe's)."
+        ),
     ] = None,
-    seed: Annotated[int | None, typer.Option(min=0, help="First seed.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=0, help="First seed (default: the recipe's).")
+    ] = None,
     settings: Settings = None,
     preset: Annotated[
         str | None,

@@ -37,8 +37,14 @@ def _option(default: Any, text: str) -> Any:
 class DataOptions:
     """Which part of a dataset is used, and how."""
 
-    split: str = _option("auto", "auto (the dataset's own protocol) or a way to split")
-    fraction: float = _option(1.0, "share of the training split that is used")
+    split: str = _option(
+        "auto",
+        "auto (a benchmark's protocol; of your own data the split column, else stratified, else "
+        "random), random, stratified, scaffold, column, fixed or kfold",
+    )
+    fraction: float = _option(
+        1.0, "share of the training part that is used; small shares lie inside larger ones"
+    )
 
     def __post_init__(self) -> None:
         if not 0.0 < self.fraction <= 1.0:
@@ -49,7 +55,7 @@ class DataOptions:
 class TrainOptions:
     """How the weights are found."""
 
-    epochs: int = _option(100, "passes over the training split")
+    epochs: int = _option(100, "passes over the training part")
     batch_size: int = _option(32, "graphs in a step")
     optimizer: str = _option("adamw", "adam or adamw")
     lr: float = _option(1e-3, "highest learning rate")
