@@ -309,11 +309,14 @@ def test_distances_inside_a_larger_array(sizes: Sequence[int], device: str) -> N
         assert torch.equal(found[name], value), name
 
 
-@pytest.mark.parametrize(("sizes", "largest"), [((5, 1, 3), 11), ((5, 3), LARGE)])
+@pytest.mark.parametrize(
+    ("sizes", "width", "largest"),
+    [((5, 1, 3), 4, 11), ((5, 3), NARROW, LARGE), ((5, 3), BROAD, LARGE)],
+)
 def test_padding_is_zero_and_changes_nothing(
-    sizes: Sequence[int], largest: int, device: str
+    sizes: Sequence[int], width: int, largest: int, device: str
 ) -> None:
-    p = random_problem(sizes, heads=1)
+    p = random_problem(sizes, heads=1, width=width)
     last = p.layout.node_ptr[-1:]
     layout = Layout(
         torch.cat([p.layout.node_ptr, last]),
@@ -323,7 +326,7 @@ def test_padding_is_zero_and_changes_nothing(
         largest=largest,
         padded=True,
     )
-    junk = torch.full((4, 1, 4), math.nan, dtype=torch.float64)
+    junk = torch.full((4, 1, width), math.nan, dtype=torch.float64)
     padded = Problem(
         layout, *(torch.cat([t, junk]) for t in (p.q, p.k, p.v)), p.distance,
         torch.cat([p.cotangent, torch.zeros_like(junk)]),
@@ -425,6 +428,23 @@ def test_random_layouts(case: int, device: str) -> None:
     problem = random_problem(sizes, heads, width, diameter=12, seed=case).to(device)
     decay = decay_of(kinds[case % len(kinds)], heads, device)
     compare(problem, decay, (0.0, 0.3)[case % 2], tolerance=2e-4)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("sizes", "width", "kind"),
+    [
+        ((44, 188, 119, 1), 16, "start and λ"),
+        ((300, 77), 6, "blocked profile"),
+        ((301, 130), 32, "free"),
+        ((130, 70), 64, "weight"),
+    ],
+)
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_float32(sizes: Sequence[int], width: int, kind: str, symmetric: bool, device: str) -> None:
+    problem = random_problem(sizes, heads=2, width=width)
+    problem = mirrored(problem, sizes) if symmetric else problem
+    compare(problem.to(device), decay_of(KINDS[kind], 2, device), 0.2)
 
 
 @pytest.mark.gpu

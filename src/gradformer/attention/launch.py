@@ -18,6 +18,7 @@ SMALL = 64  # graphs up to this size take one program for each head
 MIDDLE = 256  # up to this size, narrow float32 heads take the row kernels
 OWN = 32  # queries or keys of a program of the row kernels
 WHOLE = 256  # "count" of a table whose every entry has a gradient
+CORES = 32  # up to so many channels, the tiled kernels put float32 on tensor cores
 
 
 def precision() -> str:
@@ -47,25 +48,36 @@ class Tiles:
 
 
 # Narrow tiles where the wide way of pair_kernels is not taken: the smallest devices have 99 KiB of
-# shared memory for a program.
+# shared memory for a program. So do float32 tiles, whose halves take many registers; their two
+# warps keep to the tensor cores' older way, in which a warp has 16 rows and waits for no other.
 
 
-def forward_tiles(dtype: torch.dtype, d: int, wide: bool) -> Tiles:
+def float32_tiles(d: int) -> Tiles:
+    return Tiles(32, 32, warps=2 if d <= CORES else 4)
+
+
+def forward_tiles(dtype: torch.dtype, d: int, wide: int) -> Tiles:
+    if dtype == torch.float32:
+        return float32_tiles(d)
     if not wide:
-        return Tiles(32 if dtype == torch.float32 else 64, 32)
+        return Tiles(64, 32)
     return Tiles(64, 128, registers=168) if d <= 32 else Tiles(64, 64)
 
 
-def query_tiles(dtype: torch.dtype, d: int, wide: bool) -> Tiles:
+def query_tiles(dtype: torch.dtype, d: int, wide: int) -> Tiles:
+    if dtype == torch.float32:
+        return float32_tiles(d)
     if not wide:
-        return Tiles(32 if dtype == torch.float32 else 64, 32)
+        return Tiles(64, 32)
     # 3 stages: with 2, a tile of 64 channels leaves no room for tables, see pair_kernels.RESERVE
     return Tiles(64, 64, stages=3 if 32 < d <= 64 else 2, registers=168 if d <= 64 else None)
 
 
-def key_tiles(dtype: torch.dtype, d: int, wide: bool) -> Tiles:
+def key_tiles(dtype: torch.dtype, d: int, wide: int) -> Tiles:
+    if dtype == torch.float32:
+        return float32_tiles(d)
     if not wide:
-        return Tiles(32, 32 if dtype == torch.float32 else 64)
+        return Tiles(32, 64)
     return Tiles(64, 64, registers=168 if d <= 32 else None)
 
 
@@ -104,15 +116,17 @@ class Problem:
         return "rows" if narrow and self.largest <= MIDDLE else "tiled"
 
     @property
-    def wide(self) -> bool:
-        """Whether bytes may be fetched as :mod:`gradformer.attention.pair_kernels` says."""
-        half = self.q.dtype in (torch.bfloat16, torch.float16)
-        return half and self.bias is None and not interpreting() and known_registers(self.q.device)
+    def wide(self) -> int:
+        """How many columns :mod:`gradformer.attention.pair_kernels` orders anew; 0: none."""
+        if self.bias is not None or interpreting() or not known_registers(self.q.device):
+            return 0
+        if self.q.dtype in (torch.bfloat16, torch.float16):
+            return 64
+        return 32 if self.q.shape[2] <= CORES else 0
 
     def empty(self, *shape: int) -> Tensor:
-        """Room for node rows; the tiled kernels leave rows of padding alone."""
-        make = torch.zeros if self.padded and self.kind == "tiled" else torch.empty
-        return make(shape, dtype=self.q.dtype, device=self.q.device)
+        """Room for node rows, those of padding included: the kernels write zeros there."""
+        return torch.empty(shape, dtype=self.q.dtype, device=self.q.device)
 
     @property
     def where(self) -> tuple[Tensor, ...]:
@@ -166,6 +180,13 @@ class Problem:
         }
 
     @property
+    def tiled_options(self) -> dict[str, Any]:
+        cores = self.q.dtype == torch.float32 and self.q.shape[2] <= CORES
+        if cores and precision() == "ieee":
+            return self.dot_options | {"PRECISION": "tf32x3"}
+        return self.dot_options
+
+    @property
     def small_options(self) -> dict[str, Any]:
         block = _power(self.largest)
         return self.dot_options | {
@@ -205,9 +226,9 @@ def forward(p: Problem) -> tuple[Tensor, Tensor]:
     else:
         tile = forward_tiles(p.q.dtype, d, p.wide)
         tiles = -(-p.largest // tile.m)
-        forward_kernel[(heads, p.graphs * tiles)](
-            *arguments, p.distance.numel(), tiles, *p.biases,
-            WIDE=p.wide, **tile.options, **p.dot_options,
+        forward_kernel[(heads, p.graphs * tiles + p.padded)](
+            *arguments, nodes, p.graphs, p.distance.numel(), tiles, *p.biases,
+            WIDE=p.wide, **tile.options, **p.tiled_options,
         )  # fmt: skip
     return out, lse
 
@@ -232,7 +253,8 @@ def backward(
     gradients = p.empty(nodes, 3 * heads, d)
     dq, dk, dv = gradients.chunk(3, dim=1)
     query_tile = query_tiles(p.q.dtype, d, p.wide)
-    key_tile = key_tiles(p.q.dtype, d, p.wide and p.symmetric)
+    key_wide = p.wide if p.symmetric else 0
+    key_tile = key_tiles(p.q.dtype, d, key_wide)
     tiles = -(-p.largest // {"small": SMALL, "rows": OWN, "tiled": query_tile.m}[p.kind])
     programs = p.graphs * tiles
 
@@ -265,18 +287,18 @@ def backward(
     else:
         pairs = p.distance.numel()
         stats = torch.empty(nodes, heads, 2, dtype=torch.float32, device=p.q.device)
-        query_gradient_kernel[(heads, programs)](
+        query_gradient_kernel[(heads, programs + p.padded)](
             p.q, p.k, p.v, out, lse, grad, stats, dq, partial_mul, partial_add,
             *p.where, *p.tables, *jacobians, p.draws, *strides, *p.numbers,
-            pairs, tiles, *p.biases, dbias,
-            NEED_BIAS=need_bias, WIDE=p.wide, **query_tile.options, **p.dot_options, **counts,
+            nodes, p.graphs, pairs, tiles, *p.biases, dbias,
+            NEED_BIAS=need_bias, WIDE=p.wide, **query_tile.options, **p.tiled_options, **counts,
         )  # fmt: skip
         tiles = -(-p.largest // key_tile.n)
-        key_gradient_kernel[(heads, p.graphs * tiles)](
+        key_gradient_kernel[(heads, p.graphs * tiles + p.padded)](
             p.q, p.k, p.v, grad, stats, dk, dv,
-            *p.where, *p.tables, p.draws, *strides, *p.numbers, pairs, tiles, *p.biases,
-            SYMMETRIC=p.symmetric, WIDE=p.wide and p.symmetric,
-            **key_tile.options, **p.dot_options,
+            *p.where, *p.tables, p.draws, *strides, *p.numbers,
+            nodes, p.graphs, pairs, tiles, *p.biases,
+            SYMMETRIC=p.symmetric, WIDE=key_wide, **key_tile.options, **p.tiled_options,
         )  # fmt: skip
     return gradients, _total(partial_mul, mul_count), _total(partial_add, add_count), dbias
 

@@ -10,11 +10,13 @@ two by two all over the row. But which key is column x is free to choose, since 
 sum over all of them. So ``order`` makes column x the key 16c + 2i + e: over i and e, the 16 columns
 of a thread are 16 keys in a row, and their distances 16 bytes in a row of memory. A thread fetches
 them at once, and looks entries up in a copy of the tables in shared memory, both in PTX: one
-instruction for the address of an entry and one to load it.
+instruction for the address of an entry and one to load it. WIDE is the number of columns that are
+ordered so, 64 or, where a smaller tile wastes less, 32: then i = 0..3, and 8 bytes are fetched.
 
-Its register 4i + 2·[row r + 8] + e of every 32 is that pair: Triton hands registers to assembly in
-this order, but does not promise to. ``availability.known_registers`` says where it was proven, and
-a test compiles the kernels and reads their layouts; elsewhere the plain way is taken.
+Its register 4i + 2·[row r + 8] + e of every 32 (16) is that pair: Triton hands registers to
+assembly in this order, but does not promise to. ``availability.known_registers`` says where it was
+proven, and a test compiles the kernels and reads their layouts; elsewhere the plain way is taken,
+and WIDE is 0.
 """
 
 # mypy: ignore-errors
@@ -31,86 +33,98 @@ LOG2E = tl.constexpr(1.4426950408889634)
 MUL, ADD, MUL_ONE, MUL_TWO, ADD_ONE, ADD_TWO = (tl.constexpr(place) for place in range(6))
 TABLES = tl.constexpr(6 * 1024)
 
-PACK = tl.constexpr(32)  # registers of a thread in one group of 64 columns: 2 rows × 16 columns
+# --- assembly; its operands are packs of registers, one for each pair of a thread, from $0 on -----
 
 
-def _operands(first: str, *rest: str) -> str:
-    """Constraints of an assembly text whose every operand is a pack of registers."""
-    return ",".join([f"={first}"] * 32 + [kind for kind in rest for _ in range(32)])
+def _operands(wide: int, first: str, *rest: str) -> str:
+    """Constraints of the result and the other operands."""
+    pack = wide // 2
+    return ",".join([f"={first}"] * pack + [kind for kind in rest for _ in range(pack)])
 
 
-def _words_text(row: int, clamp: bool) -> str:
-    """16 bytes from address $32 + 2·row as words $0 + 4·row…, wherever they begin.
+def _words_text(wide: int, row: int, clamp: bool) -> str:
+    """The bytes of row r or (``row`` = 1) r + 8 as words of the result, wherever they begin.
 
     The words they lie in are loaded, and neighbours are shifted together. No word is read that
-    holds none of the bytes, nor, with ``clamp``, any that begins behind address $64.
+    holds none of the bytes, nor, with ``clamp``, any that begins behind the last operand.
     """
-    address = f"${32 + 2 * row}"
+    pack, words = wide // 2, wide // 16
+    address = f"${pack + 2 * row}"
     lines = [
         f"cvt.u32.u64 s, {address}; shl.b32 s, s, 3; and.b32 s, s, 24;",
-        f"and.b64 a, {address}, -4; add.u64 b, {address}, 15; and.b64 b, b, -4;",
+        f"and.b64 a, {address}, -4; add.u64 b, {address}, {4 * words - 1}; and.b64 b, b, -4;",
     ]
-    for k in range(5):
-        lines.append(f"add.u64 c, a, {4 * k};" if k < 4 else "mov.u64 c, b;")
-        lines += ["min.u64 c, c, $64;"] if clamp else []
+    for k in range(words + 1):
+        lines.append(f"add.u64 c, a, {4 * k};" if k < words else "mov.u64 c, b;")
+        lines += [f"min.u64 c, c, ${2 * pack};"] if clamp else []
         lines.append(f"ld.global.nc.u32 w{k}, [c];")
-    lines += [f"shf.r.wrap.b32 ${4 * row + k}, w{k}, w{k + 1}, s;" for k in range(4)]
+    lines += [f"shf.r.wrap.b32 ${words * row + k}, w{k}, w{k + 1}, s;" for k in range(words)]
     return "\n".join(lines)
 
 
-def _fetch_text(clamp: bool) -> str:
-    """Words $0-$3 of row r and $4-$7 of row r + 8, whose addresses are $32 and $34."""
-    slow = _words_text(0, clamp) + _words_text(1, clamp)
+def _fetch_text(wide: int, clamp: bool) -> str:
+    """The words of row r, then those of row r + 8."""
+    pack, words = wide // 2, wide // 16
+    slow = _words_text(wide, 0, clamp) + _words_text(wide, 1, clamp)
     head = ".reg .u64 a, b, c; .reg .u32 s, w0, w1, w2, w3, w4; .reg .pred straddle;"
     if clamp:
         return f"{{ {head} {slow} }}"
+    one, two = (", ".join(f"${words * row + k}" for k in range(words)) for row in range(2))
     return f"""{{ {head}
-        or.b64 a, $32, $34;
-        and.b64 a, a, 15;
+        or.b64 a, ${pack}, ${pack + 2};
+        and.b64 a, a, {4 * words - 1};
         setp.ne.u64 straddle, a, 0;
         @straddle bra SLOW;
-        ld.global.nc.v4.u32 {{$0, $1, $2, $3}}, [$32];
-        ld.global.nc.v4.u32 {{$4, $5, $6, $7}}, [$34];
+        ld.global.nc.v{words}.u32 {{{one}}}, [${pack}];
+        ld.global.nc.v{words}.u32 {{{two}}}, [${pack + 2}];
         bra.uni DONE;
         SLOW: {slow}
         DONE:
     }}"""
 
 
-def _bytes_text(weight: int, then: str) -> str:
-    """``then`` for each register, with t = weight · its byte + $64.
+def _bytes_text(wide: int, weight: int, then: str) -> str:
+    """``then`` for each register, with t = weight · its byte + the last operand.
 
     Byte 2i + e of a row's words belongs to column 8i + 2c + e; the bits of a register's number are
     e, row, i.
     """
+    pack, words = wide // 2, wide // 16
     lines = []
-    for register in range(32):
+    for register in range(pack):
         e, row, i = register & 1, register >> 1 & 1, register >> 2
-        word, place = 32 + 4 * row + i // 2, 2 * (i % 2) + e
-        lines.append(f"dp4a.u32.u32 t, ${word}, {weight << 8 * place}, $64;")
+        word, place = pack + words * row + i // 2, 2 * (i % 2) + e
+        lines.append(f"dp4a.u32.u32 t, ${word}, {weight << 8 * place}, ${2 * pack};")
         lines.append(then.format(register))
     return "{ .reg .u32 t; " + "\n".join(lines) + " }"
 
 
-FETCH, FETCH_CLAMPED = (tl.constexpr(_fetch_text(clamp)) for clamp in (False, True))
-FETCH_OPERANDS = tl.constexpr(_operands("r", "l", "l"))
-BYTES = tl.constexpr(_bytes_text(1, "mov.u32 ${}, t;"))
-BYTES_OPERANDS = tl.constexpr(_operands("r", "r", "r"))
-FIND_MUL, FIND_ADD, FIND_MUL_ONE, FIND_MUL_TWO, FIND_ADD_ONE, FIND_ADD_TWO = (
-    tl.constexpr(_bytes_text(4, f"ld.shared.f32 ${{}}, [t+{1024 * place}];")) for place in range(6)
+def _find_texts(wide: int) -> list[str]:
+    """Entries of the table in each place."""
+    loads = [f"ld.shared.f32 ${{}}, [t+{1024 * place}];" for place in range(TABLES.value // 1024)]
+    return [_bytes_text(wide, 4, load) for load in loads]
+
+
+WIDTHS = (32, 64)
+FETCH, FETCH_CLAMPED = (
+    tl.constexpr({wide: _fetch_text(wide, clamp) for wide in WIDTHS}) for clamp in (False, True)
 )
-FIND_OPERANDS = tl.constexpr(_operands("f", "r", "r"))
+FETCH_OPERANDS = tl.constexpr({wide: _operands(wide, "r", "l", "l") for wide in WIDTHS})
+BYTES = tl.constexpr({wide: _bytes_text(wide, 1, "mov.u32 ${}, t;") for wide in WIDTHS})
+BYTES_OPERANDS = tl.constexpr({wide: _operands(wide, "r", "r", "r") for wide in WIDTHS})
+FIND = tl.constexpr({wide: _find_texts(wide) for wide in WIDTHS})
+FIND_OPERANDS = tl.constexpr({wide: _operands(wide, "f", "r", "r") for wide in WIDTHS})
 # Static memory. Triton asks the driver for more than 48 KiB only if its own, dynamic part needs it,
 # so a kernel's dynamic part must not lie between 48 KiB less this and 48 KiB.
 RESERVE = tl.constexpr(f"{{ .shared .align 1024 .b8 tables[{TABLES.value}]; mov.u32 $0, tables; }}")
 
 
 @triton.jit
-def order(SIZE: tl.constexpr, WIDE: tl.constexpr):
-    """Which of SIZE keys each column of a tile is."""
-    x = tl.arange(0, SIZE)
+def order(x, WIDE: tl.constexpr):
+    """Which key each column x of a tile is."""
     if WIDE:
-        return (x & -64) + ((x >> 1) & 3) * 16 + ((x >> 3) & 7) * 2 + (x & 1)
+        i = (x & (WIDE - 1)) >> 3
+        return (x & -WIDE) + ((x >> 1) & 3) * (WIDE // 4) + i * 2 + (x & 1)
     else:
         return x
 
@@ -126,8 +140,8 @@ def fetch(distance, row_start, cols, last, TAIL: tl.constexpr, WIDE: tl.constexp
         address = (distance + offset).to(tl.int64)
         end = tl.zeros(offset.shape, tl.int64) + ((distance + last).to(tl.int64) & -4)
         return tl.inline_asm_elementwise(
-            FETCH_CLAMPED if TAIL else FETCH, FETCH_OPERANDS, [address, end],
-            dtype=tl.uint32, is_pure=True, pack=PACK,
+            FETCH_CLAMPED[WIDE] if TAIL else FETCH[WIDE], FETCH_OPERANDS[WIDE], [address, end],
+            dtype=tl.uint32, is_pure=True, pack=WIDE // 2,
         )  # fmt: skip
     elif TAIL:
         return tl.load(distance + offset, offset <= last, other=255).to(tl.uint32)
@@ -141,8 +155,9 @@ def bytes_of(place, WIDE: tl.constexpr):
     if WIDE:
         zero = tl.zeros(place.shape, tl.uint32)
         return tl.inline_asm_elementwise(
-            BYTES, BYTES_OPERANDS, [place, zero], dtype=tl.uint32, is_pure=True, pack=PACK
-        )
+            BYTES[WIDE], BYTES_OPERANDS[WIDE], [place, zero],
+            dtype=tl.uint32, is_pure=True, pack=WIDE // 2,
+        )  # fmt: skip
     else:
         return place
 
@@ -171,13 +186,14 @@ def stage(shared, table, factor, PLACE: tl.constexpr, WIDE: tl.constexpr):
 
 
 @triton.jit
-def lookup(table, factor, shared, place, FIND: tl.constexpr, WIDE: tl.constexpr):
-    """Entries of a table, times ``factor``, for what ``fetch`` gave; FIND reads the staged copy."""
+def lookup(table, factor, shared, place, PLACE: tl.constexpr, WIDE: tl.constexpr):
+    """Entries of a table, times ``factor``, for what ``fetch`` gave; PLACE has its staged copy."""
     if WIDE:
         base = tl.zeros(place.shape, tl.uint32) + shared
         return tl.inline_asm_elementwise(
-            FIND, FIND_OPERANDS, [place, base], dtype=tl.float32, is_pure=True, pack=PACK
-        )
+            FIND[WIDE][PLACE], FIND_OPERANDS[WIDE], [place, base],
+            dtype=tl.float32, is_pure=True, pack=WIDE // 2,
+        )  # fmt: skip
     else:
         return tl.load(table + place) * factor
 

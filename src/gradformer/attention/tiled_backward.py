@@ -19,12 +19,6 @@ from gradformer.attention.pair_kernels import (
     ADD,
     ADD_ONE,
     ADD_TWO,
-    FIND_ADD,
-    FIND_ADD_ONE,
-    FIND_ADD_TWO,
-    FIND_MUL,
-    FIND_MUL_ONE,
-    FIND_MUL_TWO,
     LOG2E,
     MUL,
     MUL_ONE,
@@ -38,33 +32,42 @@ from gradformer.attention.pair_kernels import (
     store_shares,
     tally,
 )
+from gradformer.attention.product_kernels import (
+    add_product,
+    product,
+    regroup,
+    regrouped,
+    regrouped_rows,
+)
+from gradformer.attention.small_kernels import _zero_padding
 
 
 @triton.jit
 def _query_step(
     acc, mul_one, mul_two, add_one, add_two, mul_table, add_table,
-    place, query, do, row_lse, row_delta, k, v, k_row, v_row, rows, cols, n, channel, row_keys,
-    mul, add, bias_row, dbias_row, mul_jacobian, add_jacobian, shared, heads,
+    place, query, do, row_lse, row_delta, k, v, k_row, v_row, rows, cols, sums, n, channel,
+    row_keys, mul, add, bias_row, dbias_row, mul_jacobian, add_jacobian, shared, heads,
     scale, dropout_scale, threshold,
     D: tl.constexpr, TAIL: tl.constexpr, WIDE: tl.constexpr,
     HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
     PRECISION: tl.constexpr, MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
     NEED_BIAS: tl.constexpr,
 ):  # fmt: skip
-    """What the keys ``cols`` add to dq and to the decay's gradients."""
+    """What the keys ``cols``, regrouped ``sums``, add to dq and to the decay's gradients."""
     wide = (channel < D)[None, :]
     col_in = (cols < n)[:, None] & wide if TAIL else wide
+    sum_in = (sums < n)[:, None] & wide if TAIL else wide
     key = tl.load(k + cols[:, None] * k_row + channel[None, :], col_in, other=0.0)
     value = tl.load(v + cols[:, None] * v_row + channel[None, :], col_in, other=0.0)
-    raw = tl.dot(query, tl.trans(key), input_precision=PRECISION)
-    dp = tl.dot(do, tl.trans(value), input_precision=PRECISION)
+    raw = product(query, tl.trans(key), PRECISION)
+    dp = product(do, tl.trans(value), PRECISION)
     if HAS_MUL:
-        factor = lookup(mul, scale * LOG2E, shared, place, FIND_MUL, WIDE)
+        factor = lookup(mul, scale * LOG2E, shared, place, MUL, WIDE)
         a = raw * factor
     else:
         a = raw * (scale * LOG2E)
     if HAS_ADD:
-        a = a + lookup(add, LOG2E, shared, place, FIND_ADD, WIDE)
+        a = a + lookup(add, LOG2E, shared, place, ADD, WIDE)
     if HAS_BIAS:
         a = a + LOG2E * tl.load(bias_row + (cols * heads)[None, :], (cols < n)[None, :], other=0.0)
     if TAIL:
@@ -82,28 +85,30 @@ def _query_step(
         mul_table = tally(mul_table, da * raw, bytes_of(place, WIDE))
     elif MUL_COUNT > 0:
         x = da * raw
-        mul_one += tl.sum(x * lookup(mul_jacobian, 1.0, shared, place, FIND_MUL_ONE, WIDE), 1)
+        mul_one += tl.sum(x * lookup(mul_jacobian, 1.0, shared, place, MUL_ONE, WIDE), 1)
         if MUL_COUNT > 1:
-            second = lookup(mul_jacobian + heads * 256, 1.0, shared, place, FIND_MUL_TWO, WIDE)
+            second = lookup(mul_jacobian + heads * 256, 1.0, shared, place, MUL_TWO, WIDE)
             mul_two += tl.sum(x * second, 1)
     if ADD_COUNT == 256:
         add_table = tally(add_table, da, bytes_of(place, WIDE))
     elif ADD_COUNT > 0:
-        add_one += tl.sum(da * lookup(add_jacobian, 1.0, shared, place, FIND_ADD_ONE, WIDE), 1)
+        add_one += tl.sum(da * lookup(add_jacobian, 1.0, shared, place, ADD_ONE, WIDE), 1)
         if ADD_COUNT > 1:
-            second = lookup(add_jacobian + heads * 256, 1.0, shared, place, FIND_ADD_TWO, WIDE)
+            second = lookup(add_jacobian + heads * 256, 1.0, shared, place, ADD_TWO, WIDE)
             add_two += tl.sum(da * second, 1)
     ds = da * factor if HAS_MUL else da
-    acc = tl.dot(ds.to(key.dtype), key, acc, input_precision=PRECISION)
+    at_sums = sums[:, None] * k_row + channel[None, :]
+    key = regrouped_rows(key, k, at_sums, sum_in, PRECISION)
+    acc = add_product(acc, regroup(ds.to(key.dtype), PRECISION), key, PRECISION)
     return acc, mul_one, mul_two, add_one, add_two, mul_table, add_table
 
 
-@triton.jit(do_not_specialize=["pairs", "tiles"])
+@triton.jit(do_not_specialize=["nodes", "graphs", "pairs", "tiles"])
 def query_gradient_kernel(
     q, k, v, out, lse, grad, stats, dq, partial_mul, partial_add,
     node_ptr, pair_ptr, graph_id, distance, mul, add, mul_jacobian, add_jacobian, seed,
     q_row, q_head, k_row, k_head, v_row, v_head, g_row, heads, scale, dropout_scale, threshold,
-    pairs, tiles, bias, packed_ptr, dbias,
+    nodes, graphs, pairs, tiles, bias, packed_ptr, dbias,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
     PRECISION: tl.constexpr, MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
@@ -111,13 +116,17 @@ def query_gradient_kernel(
 ):  # fmt: skip
     """dq, the decay's gradients from this tile, stats [nodes, heads, 2] = (lse, δ).
 
-    The grid is (heads, graphs · tiles).
+    The grid is (heads, graphs · tiles [+ 1 if padded]).
     """
     head = tl.program_id(0)
     program = tl.program_id(1)
+    programs = graphs * tiles
     graph = program // tiles
     tile = program % tiles
     first = tl.load(node_ptr + graph).to(tl.int64)
+    if graph == graphs:
+        _zero_padding(dq + head * D, g_row, first.to(tl.int32), nodes, D, BLOCK_M, BLOCK_D)
+        return
     n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
     mul_table = tl.zeros([256], tl.float32)
     add_table = tl.zeros([256], tl.float32)
@@ -126,10 +135,8 @@ def query_gradient_kernel(
     add_one = tl.zeros([BLOCK_M], tl.float32)
     add_two = tl.zeros([BLOCK_M], tl.float32)
     if tile * BLOCK_M >= n:
-        store_shares(partial_mul, program, tl.num_programs(1), head,
-                     mul_table, mul_one, mul_two, MUL_COUNT)  # fmt: skip
-        store_shares(partial_add, program, tl.num_programs(1), head,
-                     add_table, add_one, add_two, ADD_COUNT)  # fmt: skip
+        store_shares(partial_mul, program, programs, head, mul_table, mul_one, mul_two, MUL_COUNT)
+        store_shares(partial_add, program, programs, head, add_table, add_one, add_two, ADD_COUNT)
         return
     pair = tl.load(pair_ptr + graph)
     last = pairs - 1 - pair
@@ -179,7 +186,8 @@ def query_gradient_kernel(
         bias_row = bias + at_row
         dbias_row = dbias + at_row
     whole = n // BLOCK_N * BLOCK_N
-    cols = order(BLOCK_N, WIDE)
+    cols = order(tl.arange(0, BLOCK_N), WIDE)
+    sums = order(regrouped(BLOCK_N, PRECISION), WIDE)
     place = tl.zeros([BLOCK_M, BLOCK_N], tl.uint32)
     if whole > 0:
         place = fetch(distance, row_start, cols, last, False, WIDE)
@@ -189,44 +197,49 @@ def query_gradient_kernel(
         acc, mul_one, mul_two, add_one, add_two, mul_table, add_table = _query_step(
             acc, mul_one, mul_two, add_one, add_two, mul_table, add_table,
             place, query, do, row_lse, row_delta, k, v, k_row, v_row, rows, start + cols,
-            n, channel, row_keys, mul, add, bias_row, dbias_row, mul_jacobian, add_jacobian,
-            shared, heads, scale, dropout_scale, threshold, D, False, WIDE,
+            start + sums, n, channel, row_keys, mul, add, bias_row, dbias_row,
+            mul_jacobian, add_jacobian, shared, heads, scale, dropout_scale, threshold,
+            D, False, WIDE,
             HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION, MUL_COUNT, ADD_COUNT, NEED_BIAS,
         )  # fmt: skip
         place = next_place
     if whole < n:
         cols += whole
+        sums += whole
         place = fetch(distance, row_start, cols, last, True, WIDE)
         acc, mul_one, mul_two, add_one, add_two, mul_table, add_table = _query_step(
             acc, mul_one, mul_two, add_one, add_two, mul_table, add_table,
             place, query, do, row_lse, row_delta, k, v, k_row, v_row, rows, cols,
-            n, channel, row_keys, mul, add, bias_row, dbias_row, mul_jacobian, add_jacobian,
-            shared, heads, scale, dropout_scale, threshold, D, True, WIDE,
+            sums, n, channel, row_keys, mul, add, bias_row, dbias_row,
+            mul_jacobian, add_jacobian, shared, heads, scale, dropout_scale, threshold,
+            D, True, WIDE,
             HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION, MUL_COUNT, ADD_COUNT, NEED_BIAS,
         )  # fmt: skip
     acc = acc * (1.0 / LOG2E if HAS_MUL else scale)  # with ``mul`` came the scale, and log₂e
     at = (first + rows)[:, None] * g_row + head * D + channel[None, :]
     tl.store(dq + at, acc.to(dq.dtype.element_ty), row_in)
     store_shares(
-        partial_mul, program, tl.num_programs(1), head,
+        partial_mul, program, programs, head,
         mul_table * scale, mul_one * scale, mul_two * scale, MUL_COUNT,
     )  # fmt: skip
-    store_shares(
-        partial_add, program, tl.num_programs(1), head, add_table, add_one, add_two, ADD_COUNT
-    )
+    store_shares(partial_add, program, programs, head, add_table, add_one, add_two, ADD_COUNT)
 
 
 @triton.jit
 def _key_step(
     dk, dv, place, key, value, q, grad, stats, q_row, o_row, heads, seed, graph, head,
-    rows, cols, n, channel, mul, add, bias, shared, scale, dropout_scale, threshold,
+    rows, sums, cols, n, channel, mul, add, bias, shared, scale, dropout_scale, threshold,
     D: tl.constexpr, TAIL: tl.constexpr, WIDE: tl.constexpr,
     HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """What the queries ``rows`` add to dk and dv of the keys ``cols``; [keys, queries]."""
+    """What the queries ``rows``, regrouped ``sums``, add to dk and dv of the keys ``cols``.
+
+    Pairs are [keys, queries].
+    """
     wide = (channel < D)[None, :]
     row_in = (rows < n)[:, None] & wide if TAIL else wide
+    sum_in = (sums < n)[:, None] & wide if TAIL else wide
     query = tl.load(q + rows[:, None] * q_row + channel[None, :], row_in, other=0.0)
     do = tl.load(grad + rows[:, None] * o_row + channel[None, :], row_in, other=0.0)
     # lse and δ in one load: two would be narrower than the program, and repeated by its threads
@@ -236,15 +249,15 @@ def _key_step(
         row_lse = tl.where(rows < n, row_lse, float("inf"))
     else:
         row_lse, row_delta = tl.split(tl.load(stats + pair))
-    a = tl.dot(key, tl.trans(query), input_precision=PRECISION)
-    dp = tl.dot(value, tl.trans(do), input_precision=PRECISION)
+    a = product(key, tl.trans(query), PRECISION)
+    dp = product(value, tl.trans(do), PRECISION)
     if HAS_MUL:
-        factor = lookup(mul, scale * LOG2E, shared, place, FIND_MUL, WIDE)
+        factor = lookup(mul, scale * LOG2E, shared, place, MUL, WIDE)
         a = a * factor
     else:
         a = a * (scale * LOG2E)
     if HAS_ADD:
-        a = a + lookup(add, LOG2E, shared, place, FIND_ADD, WIDE)
+        a = a + lookup(add, LOG2E, shared, place, ADD, WIDE)
     if HAS_BIAS:
         at_pair = (rows[None, :] * n + cols[:, None]).to(tl.int64) * heads
         inside = (rows < n)[None, :] & (cols < n)[:, None]
@@ -257,25 +270,29 @@ def _key_step(
         kept = _keep(row_keys[None, :], cols[:, None], threshold)
         weight = tl.where(kept, p, 0.0)
         change = tl.where(kept, dp * dropout_scale - row_delta[None, :], -row_delta[None, :])
-    dv = tl.dot(weight.to(do.dtype), do, dv, input_precision=PRECISION)
+    at_sums = sums[:, None] * o_row + channel[None, :]
+    do = regrouped_rows(do, grad, at_sums, sum_in, PRECISION)
+    dv = add_product(dv, regroup(weight.to(do.dtype), PRECISION), do, PRECISION)
     ds = p * change
     if HAS_MUL:
         ds = ds * factor
-    dk = tl.dot(ds.to(query.dtype), query, dk, input_precision=PRECISION)
+    at_sums = sums[:, None] * q_row + channel[None, :]
+    query = regrouped_rows(query, q, at_sums, sum_in, PRECISION)
+    dk = add_product(dk, regroup(ds.to(query.dtype), PRECISION), query, PRECISION)
     return dk, dv
 
 
-@triton.jit(do_not_specialize=["pairs", "tiles"])
+@triton.jit(do_not_specialize=["nodes", "graphs", "pairs", "tiles"])
 def key_gradient_kernel(
     q, k, v, grad, stats, dk, dv,
     node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
     q_row, q_head, k_row, k_head, v_row, v_head, g_row, heads, scale, dropout_scale, threshold,
-    pairs, tiles, bias, packed_ptr,
+    nodes, graphs, pairs, tiles, bias, packed_ptr,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
     PRECISION: tl.constexpr, SYMMETRIC: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """dk and dv; grid (heads, graphs · tiles of BLOCK_N keys).
+    """dk and dv; grid (heads, graphs · tiles of BLOCK_N keys [+ 1 if padded]).
 
     SYMMETRIC distances of a key are read along its row, as the other kernels read theirs; WIDE
     needs that. Otherwise they are read down its column.
@@ -284,6 +301,11 @@ def key_gradient_kernel(
     graph = tl.program_id(1) // tiles
     tile = tl.program_id(1) % tiles
     first = tl.load(node_ptr + graph).to(tl.int64)
+    if graph == graphs:
+        begin = first.to(tl.int32)
+        _zero_padding(dk + head * D, g_row, begin, nodes, D, BLOCK_N, BLOCK_D)
+        _zero_padding(dv + head * D, g_row, begin, nodes, D, BLOCK_N, BLOCK_D)
+        return
     n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
     if tile * BLOCK_N >= n:
         return
@@ -316,7 +338,8 @@ def key_gradient_kernel(
     along = 1 if SYMMETRIC else n
     key_start = tl.minimum(cols, n - 1)[:, None] * (n if SYMMETRIC else 1)
     whole = n // BLOCK_M * BLOCK_M
-    rows = order(BLOCK_M, WIDE)
+    rows = order(tl.arange(0, BLOCK_M), WIDE)
+    sums = order(regrouped(BLOCK_M, PRECISION), WIDE)
     place = tl.zeros([BLOCK_N, BLOCK_M], tl.uint32)
     if whole > 0:
         place = fetch(distance, key_start, rows * along, last, False, WIDE)
@@ -325,18 +348,19 @@ def key_gradient_kernel(
         next_place = fetch(distance, key_start, (rows + ahead) * along, last, False, WIDE)
         dk_acc, dv_acc = _key_step(
             dk_acc, dv_acc, place, key, value, q, grad, stats, q_row, heads * D, heads,
-            seed, graph_number, head, start + rows, cols, n, channel, mul, add, bias, shared,
-            scale, dropout_scale, threshold, D, False, WIDE,
+            seed, graph_number, head, start + rows, start + sums, cols, n, channel,
+            mul, add, bias, shared, scale, dropout_scale, threshold, D, False, WIDE,
             HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION,
         )  # fmt: skip
         place = next_place
     if whole < n:
         rows += whole
+        sums += whole
         place = fetch(distance, key_start, rows * along, last, True, WIDE)
         dk_acc, dv_acc = _key_step(
             dk_acc, dv_acc, place, key, value, q, grad, stats, q_row, heads * D, heads,
-            seed, graph_number, head, rows, cols, n, channel, mul, add, bias, shared,
-            scale, dropout_scale, threshold, D, True, WIDE,
+            seed, graph_number, head, rows, sums, cols, n, channel,
+            mul, add, bias, shared, scale, dropout_scale, threshold, D, True, WIDE,
             HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION,
         )  # fmt: skip
     dk_acc = dk_acc * (1.0 / LOG2E if HAS_MUL else scale)  # with ``mul`` came the scale, and log₂e

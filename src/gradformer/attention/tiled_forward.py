@@ -14,8 +14,6 @@ import triton.language as tl
 from gradformer.attention.draw_kernels import _keep, _row_keys
 from gradformer.attention.pair_kernels import (
     ADD,
-    FIND_ADD,
-    FIND_MUL,
     LOG2E,
     MUL,
     fetch,
@@ -24,28 +22,28 @@ from gradformer.attention.pair_kernels import (
     reserve_tables,
     stage,
 )
+from gradformer.attention.product_kernels import add_product, product, regroup, regrouped
+from gradformer.attention.small_kernels import _zero_padding
 
 
 @triton.jit
 def _forward_step(
-    acc, top, total, place, query, k, v, k_row, v_row, cols, n, channel, row_keys,
+    acc, top, total, place, query, k, v, k_row, v_row, cols, sums, n, channel, row_keys,
     mul, add, bias_row, heads, shared, scale, threshold,
     D: tl.constexpr, TAIL: tl.constexpr, WIDE: tl.constexpr,
     HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
     PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """The keys ``cols``; only those of the TAIL can lie beyond n."""
+    """The keys ``cols``, regrouped ``sums``; only those of the TAIL can lie beyond n."""
     wide = (channel < D)[None, :]
     col_in = (cols < n)[:, None] & wide if TAIL else wide
+    sum_in = (sums < n)[:, None] & wide if TAIL else wide
     key = tl.load(k + cols[:, None] * k_row + channel[None, :], col_in, other=0.0)
-    value = tl.load(v + cols[:, None] * v_row + channel[None, :], col_in, other=0.0)
-    a = tl.dot(query, tl.trans(key), input_precision=PRECISION)
-    if HAS_MUL:
-        a = a * lookup(mul, scale * LOG2E, shared, place, FIND_MUL, WIDE)
-    else:
-        a = a * (scale * LOG2E)
+    value = tl.load(v + sums[:, None] * v_row + channel[None, :], sum_in, other=0.0)
+    a = product(query, tl.trans(key), PRECISION)
+    a *= lookup(mul, scale * LOG2E, shared, place, MUL, WIDE) if HAS_MUL else scale * LOG2E
     if HAS_ADD:
-        a = a + lookup(add, LOG2E, shared, place, FIND_ADD, WIDE)
+        a = a + lookup(add, LOG2E, shared, place, ADD, WIDE)
     if HAS_BIAS:
         a = a + LOG2E * tl.load(bias_row + (cols * heads)[None, :], (cols < n)[None, :], other=0.0)
     if TAIL:
@@ -59,24 +57,32 @@ def _forward_step(
     total = total * shrink + tl.sum(p, 1)
     if DROPOUT:
         p = tl.where(_keep(row_keys[:, None], cols[None, :], threshold), p, 0.0)
-    acc = tl.dot(p.to(value.dtype), value, acc * shrink[:, None], input_precision=PRECISION)
+    p = regroup(p.to(value.dtype), PRECISION)
+    acc = add_product(acc * shrink[:, None], p, value, PRECISION)
     return acc, new_top, total
 
 
-@triton.jit(do_not_specialize=["pairs", "tiles"])
+@triton.jit(do_not_specialize=["nodes", "graphs", "pairs", "tiles"])
 def forward_kernel(
     q, k, v, out, lse, node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
     q_row, q_head, k_row, k_head, v_row, v_head, heads, scale, dropout_scale, threshold,
-    pairs, tiles, bias, packed_ptr,
+    nodes, graphs, pairs, tiles, bias, packed_ptr,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
     PRECISION: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """out [nodes, heads, d] and lse [nodes, heads] (base 2); grid (heads, graphs · tiles)."""
+    """out [nodes, heads, d] and lse [nodes, heads] (base 2).
+
+    The grid is (heads, graphs · tiles [+ 1 if padded]).
+    """
     head = tl.program_id(0)
     graph = tl.program_id(1) // tiles
     tile = tl.program_id(1) % tiles
     first = tl.load(node_ptr + graph).to(tl.int64)
+    if graph == graphs:
+        begin = first.to(tl.int32)
+        _zero_padding(out + head * D, heads * D, begin, nodes, D, BLOCK_M, BLOCK_D)
+        return
     n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
     if tile * BLOCK_M >= n:
         return
@@ -109,7 +115,8 @@ def forward_kernel(
     if HAS_BIAS:
         bias_row = bias + (tl.load(packed_ptr + graph) + row_start) * heads + head
     whole = n // BLOCK_N * BLOCK_N
-    cols = order(BLOCK_N, WIDE)
+    cols = order(tl.arange(0, BLOCK_N), WIDE)
+    sums = order(regrouped(BLOCK_N, PRECISION), WIDE)
     place = tl.zeros([BLOCK_M, BLOCK_N], tl.uint32)
     if whole > 0:
         place = fetch(distance, row_start, cols, last, False, WIDE)
@@ -117,16 +124,17 @@ def forward_kernel(
         ahead = tl.minimum(start + BLOCK_N, whole - BLOCK_N)
         next_place = fetch(distance, row_start, cols + ahead, last, False, WIDE)
         acc, top, total = _forward_step(
-            acc, top, total, place, query, k, v, k_row, v_row, start + cols, n, channel,
-            row_keys, mul, add, bias_row, heads, shared, scale, threshold,
+            acc, top, total, place, query, k, v, k_row, v_row, start + cols, start + sums, n,
+            channel, row_keys, mul, add, bias_row, heads, shared, scale, threshold,
             D, False, WIDE, HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION,
         )  # fmt: skip
         place = next_place
     if whole < n:
         cols += whole
+        sums += whole
         place = fetch(distance, row_start, cols, last, True, WIDE)
         acc, top, total = _forward_step(
-            acc, top, total, place, query, k, v, k_row, v_row, cols, n, channel,
+            acc, top, total, place, query, k, v, k_row, v_row, cols, sums, n, channel,
             row_keys, mul, add, bias_row, heads, shared, scale, threshold,
             D, True, WIDE, HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION,
         )  # fmt: skip
