@@ -52,7 +52,7 @@ def compiled(kernel: Any, tiles: Tiles, constants: dict[str, Any]) -> Any:
 def main() -> None:
     d = int(sys.argv[1])
     common = {"D": d, "BLOCK_D": max(16, 1 << (d - 1).bit_length()), "PRECISION": "ieee"}
-    common |= {"HAS_MUL": True, "HAS_ADD": False, "HAS_BIAS": False, "DROPOUT": False, "WIDE": True}
+    common |= {"HAS_MUL": True, "HAS_ADD": False, "HAS_BIAS": False, "DROPOUT": False, "WIDE": 64}
     counts = {"MUL_COUNT": 2, "ADD_COUNT": 0, "NEED_BIAS": False}
     half = torch.bfloat16
     for kernel, tiles, more in (
