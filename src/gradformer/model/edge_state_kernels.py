@@ -1,8 +1,6 @@
 """Triton kernels of edge states: u of the gated convolution, and e' = e + drop(ReLU(norm(u))).
 
-The map of the edge states is made on tensor cores, of tf32: where float32 is asked for, each factor
-is the sum of two such numbers, and of the four products that of the two small rests, beyond the
-precision of float32, is left out.
+The map of the edge states is made on tensor cores: see :mod:`gradformer.model.product_kernels`.
 
 ``stats`` [3, C] holds mean, rstd and 1/rows, as in :mod:`gradformer.model.norm_kernels`. Its sums
 over all edges are made where u is made, one piece a program, always in the same order.
@@ -28,7 +26,7 @@ from gradformer.model.edge_tile_kernels import (
 )
 from gradformer.model.message_kernels import write_rest
 from gradformer.model.norm_kernels import _settle
-from gradformer.model.product_kernels import _halves
+from gradformer.model.product_kernels import _add_product, _factors
 
 NUMBERS = ["nodes", "edges", "pieces", "threshold"]  # all batches share one compiled kernel
 
@@ -46,45 +44,29 @@ def _store(x, values, row, real, C: tl.constexpr):
 
 
 @triton.jit
-def _parts(x, EXACT: tl.constexpr):
-    """Two numbers of tf32 whose sum x is; if not EXACT, x is one itself."""
-    near, rest = x, x
-    if EXACT:
-        near, rest = _halves(x)
-    return near, rest
-
-
-@triton.jit
 def _map_blocks(weight, like, IN: tl.constexpr, C: tl.constexpr, EXACT: tl.constexpr):
-    """Halves of the map's blocks [STEP inputs, STEP outputs], those of the same inputs together."""
-    nears, rests = (), ()
+    """The map's blocks [STEP inputs, STEP outputs], those of the same inputs together, as factors
+    of products."""
+    blocks = ()
     for j in tl.static_range((IN + STEP - 1) // STEP):
         for k in tl.static_range((C + STEP - 1) // STEP):
             into, onto = _channels(j)[:, None], _channels(k)[None, :]
-            near = tl.load(weight + onto * IN + into, (into < IN) & (onto < C), other=0.0)
-            near, rest = _parts(_rounded(near, like), EXACT)
-            nears += (near,)
-            rests += (rest,)
-    return nears, rests
+            block = tl.load(weight + onto * IN + into, (into < IN) & (onto < C), other=0.0)
+            blocks += (_factors(_rounded(block, like), EXACT),)
+    return blocks
 
 
 @triton.jit
 def _add_mapped(
-    values, e, row, nears, rests, like,
-    IN: tl.constexpr, E_ROW: tl.constexpr, EXACT: tl.constexpr,
-):  # fmt: skip
+    values, e, row, blocks, like, IN: tl.constexpr, E_ROW: tl.constexpr, EXACT: tl.constexpr
+):
     """Values [rows, STEP] of all outputs + those of the map of e."""
     OUT: tl.constexpr = len(values)
     for j in tl.static_range((IN + STEP - 1) // STEP):
-        given = _rows(e, row, _channels(j), E_ROW, IN)
-        near, rest = _parts(_rounded(given, like), EXACT)
+        given = _factors(_rounded(_rows(e, row, _channels(j), E_ROW, IN), like), EXACT)
         found = ()
         for k in tl.static_range(OUT):
-            value = values[k]
-            if EXACT:
-                value = tl.dot(rest, nears[j * OUT + k], value, input_precision="tf32")
-                value = tl.dot(near, rests[j * OUT + k], value, input_precision="tf32")
-            found += (tl.dot(near, nears[j * OUT + k], value, input_precision="tf32"),)
+            found += (_add_product(values[k], given, blocks[j * OUT + k], EXACT),)
         values = found
     return values
 
@@ -120,7 +102,7 @@ def edge_kernel(
     last = tl.load(ptr + nodes)
     sums, squares, centers = (), (), ()
     if MAP:
-        nears, rests = _map_blocks(weight, terms, IN, C, EXACT)
+        blocks = _map_blocks(weight, terms, IN, C, EXACT)
     for _ in tl.static_range(BLOCKS):
         sums += (tl.zeros([ROWS // 16, 8, STEP], tl.float32),)
         squares += (tl.zeros([ROWS // 16, 8, STEP], tl.float32),)
@@ -144,9 +126,7 @@ def edge_kernel(
                 value += _rows(e + first * E_ROW, row, channel, E_ROW, C)
             values += (value,)
         if MAP:
-            values = _add_mapped(
-                values, e + first * E_ROW, row, nears, rests, terms, IN, E_ROW, EXACT
-            )
+            values = _add_mapped(values, e + first * E_ROW, row, blocks, terms, IN, E_ROW, EXACT)
         if MOMENTS:
             if tile == begin:
                 centers = _means(values, real, tl.minimum(left, ROWS))
