@@ -175,6 +175,24 @@ def test_saturated_and_unreachable_distances(kind: str, device: str) -> None:
         assert found["free"][..., 254].abs().min() > 0.0
 
 
+def path_problem(n: int, heads: int, width: int) -> Problem:
+    """Distances |i − j| of a path, up to 253: most tiles hold bytes that others do not."""
+    place = torch.arange(n)
+    distance = (place[:, None] - place).abs().clamp(max=253).byte().flatten()
+    problem = random_problem((n,), heads, width)
+    return replace(problem, distance=distance, layout=replace(problem.layout, symmetric=True))
+
+
+@pytest.mark.parametrize("kind", ["free", "free weight"])
+def test_every_distance_of_a_path(kind: str, device: str) -> None:
+    """A free table gets the share of every pair, wherever in a tile its distance lies."""
+    on_gpu = device == "cuda"
+    n, width, dtype = (300, 32, torch.bfloat16) if on_gpu else (LARGE, BROAD, torch.float32)
+    decay = Decay(1, **{**(KINDS[kind] or {}), "decay": 0.999}).to(device)
+    problem = path_problem(n, 1, width).to(device)
+    compare(problem, decay, 0.0, dtype, tolerance=3e-2 if on_gpu else 3e-5)
+
+
 @pytest.mark.parametrize("sizes", [(5, 1), (LARGE, 1)])
 def test_rows_at_minus_infinity(sizes: Sequence[int], device: str) -> None:
     problem = random_problem(sizes, heads=1)

@@ -1,41 +1,44 @@
 """Compile the tiled kernels for Hopper, on any machine, and print what the wide way rests on.
 
-One JSON object a line: the kernel, its dynamic shared memory in bytes, and the layouts of all
-assembly that takes 32 registers at once.
+One JSON object a line: the kernel, how many columns it orders anew, its dynamic shared memory in
+bytes, and the layouts of all assembly that takes half as many registers at once.
 
-    python tests/attention/wide_kernels.py <head width>
+    python tests/attention/wide_kernels.py
 """
 
 from __future__ import annotations
 
 import json
 import re
-import sys
 from typing import Any
 
 import torch
-import triton
+from triton._C.libtriton import ir
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
+from triton.compiler.compiler import make_backend
 
 from gradformer.attention.launch import Tiles, forward_tiles, key_tiles, query_tiles
 from gradformer.attention.tiled_backward import key_gradient_kernel, query_gradient_kernel
 from gradformer.attention.tiled_forward import forward_kernel
 
 TYPES = {
-    "*bf16": "q k v out grad dq dk dv",
     "*fp32": "lse stats mul add mul_jacobian add_jacobian partial_mul partial_add bias dbias",
     "*i32": "node_ptr graph_id",
     "*i64": "pair_ptr packed_ptr seed",
     "*u8": "distance",
     "fp32": "scale dropout_scale",
 }
+ROWS = "q k v out grad dq dk dv"  # of the type at hand
 
 
-def compiled(kernel: Any, tiles: Tiles, constants: dict[str, Any]) -> Any:
+def compiled(
+    kernel: Any, dtype: torch.dtype, tiles: Tiles, constants: dict[str, Any]
+) -> tuple[str, int]:
     options = {name: value for name, value in tiles.options.items() if value is not None}
     constants |= {name: options.pop(name) for name in ("BLOCK_M", "BLOCK_N")}
     types = {name: type_ for type_, names in TYPES.items() for name in names.split()}
+    types |= dict.fromkeys(ROWS.split(), "*bf16" if dtype == torch.bfloat16 else "*fp32")
     signature = {name: types.get(name, "i32") for name in kernel.arg_names}
     signature |= dict.fromkeys(constants, "constexpr")
     aligned = [
@@ -46,26 +49,73 @@ def compiled(kernel: Any, tiles: Tiles, constants: dict[str, Any]) -> Any:
     source = ASTSource(
         kernel, signature, constants, {(place,): [["tt.divisibility", 16]] for place in aligned}
     )
-    return triton.compile(source, target=GPUTarget("cuda", 90, 32), options=options)
+    return lowered(source, options)
+
+
+def lowered(source: ASTSource, options: dict[str, Any]) -> tuple[str, int]:
+    """Triton's text with layouts, and the dynamic shared memory; no machine code, which is slow."""
+    target = GPUTarget("cuda", 90, 32)
+    backend = make_backend(target)
+    chosen = backend.parse_options(options)
+    context = ir.context()
+    ir.load_dialects(context)
+    backend.load_dialects(context)
+    module: Any = source.make_ir(
+        target,
+        chosen,
+        backend.get_codegen_implementation(chosen),
+        backend.get_module_map(),
+        context,
+    )
+    stages: dict[str, Any] = {}
+    backend.add_stages(stages, chosen, source.language)
+    metadata = dict(vars(chosen))
+    for name in ("ttir", "ttgir"):
+        module = stages[name](module, metadata)
+    text = str(module)
+    stages["llir"](module, metadata)
+    return text, metadata["shared"]
+
+
+PLAIN = {"HAS_MUL": True, "HAS_ADD": False, "DROPOUT": False}
+SUMMED = {"HAS_MUL": False, "HAS_ADD": True, "DROPOUT": False}
+RICH = {"HAS_MUL": True, "HAS_ADD": True, "DROPOUT": True}
+
+
+def counts(mul: int, add: int) -> dict[str, Any]:
+    return {"MUL_COUNT": mul, "ADD_COUNT": add, "NEED_BIAS": False}
+
+
+BF16, FLOAT = torch.bfloat16, torch.float32
+# kernel, its tiles, type, head width, flags
+VARIANTS: list[tuple[Any, Any, torch.dtype, int, dict[str, Any]]] = [
+    (forward_kernel, forward_tiles, BF16, 32, PLAIN),
+    (forward_kernel, forward_tiles, BF16, 128, RICH),
+    (forward_kernel, forward_tiles, FLOAT, 16, RICH),
+    (key_gradient_kernel, key_tiles, BF16, 32, PLAIN | {"SYMMETRIC": True}),
+    (key_gradient_kernel, key_tiles, BF16, 64, RICH | {"SYMMETRIC": True}),
+    (key_gradient_kernel, key_tiles, FLOAT, 16, RICH | {"SYMMETRIC": True}),
+    (query_gradient_kernel, query_tiles, BF16, 16, SUMMED | counts(0, 256)),
+    (query_gradient_kernel, query_tiles, BF16, 32, PLAIN | counts(2, 0)),
+    (query_gradient_kernel, query_tiles, BF16, 32, PLAIN | counts(256, 0)),
+    (query_gradient_kernel, query_tiles, BF16, 64, RICH | counts(2, 256)),
+    (query_gradient_kernel, query_tiles, BF16, 128, RICH | counts(256, 2)),
+    (query_gradient_kernel, query_tiles, FLOAT, 16, PLAIN | counts(2, 0)),
+    (query_gradient_kernel, query_tiles, FLOAT, 32, RICH | counts(256, 256)),
+]
 
 
 def main() -> None:
-    d = int(sys.argv[1])
-    common = {"D": d, "BLOCK_D": max(16, 1 << (d - 1).bit_length()), "PRECISION": "ieee"}
-    common |= {"HAS_MUL": True, "HAS_ADD": False, "HAS_BIAS": False, "DROPOUT": False, "WIDE": 64}
-    counts = {"MUL_COUNT": 2, "ADD_COUNT": 0, "NEED_BIAS": False}
-    half = torch.bfloat16
-    for kernel, tiles, more in (
-        (forward_kernel, forward_tiles(half, d, True), {}),
-        (query_gradient_kernel, query_tiles(half, d, True), counts),
-        (key_gradient_kernel, key_tiles(half, d, True), {"SYMMETRIC": True}),
-    ):
-        found = compiled(kernel, tiles, common | more)
-        text = found.asm["ttgir"]
+    for kernel, tiles, dtype, d, flags in VARIANTS:
+        wide, precision = (64, "ieee") if dtype == BF16 else (32, "tf32x3")
+        width = {"D": d, "BLOCK_D": max(16, 1 << (d - 1).bit_length()), "PRECISION": precision}
+        constants = width | {"HAS_BIAS": False, "WIDE": wide} | flags
+        text, shared = compiled(kernel, dtype, tiles(dtype, d, wide), constants)
         names = dict(re.findall(r"^(#\w+) = (#ttg\..*)$", text, re.MULTILINE))
-        layouts = re.findall(r"packed_element = 32 .* -> tensor<[^,]*, (#\w+)>", text)
-        line = {"kernel": kernel.__name__, "shared": found.metadata.shared}
-        print(json.dumps(line | {"layouts": [names[layout] for layout in layouts]}))
+        layouts = re.findall(rf"packed_element = {wide // 2} .* -> tensor<[^,]*, (#\w+)>", text)
+        line = {"kernel": f"{kernel.__name__}, {dtype}, {d} channels, {flags}", "wide": wide}
+        line |= {"shared": shared, "layouts": [names[layout] for layout in layouts]}
+        print(json.dumps(line))
 
 
 if __name__ == "__main__":

@@ -200,10 +200,14 @@ def lookup(table, factor, shared, place, PLACE: tl.constexpr, WIDE: tl.constexpr
 
 @triton.jit
 def tally(table, x, byte):
-    """table[b] += Σ x over the pairs of byte b, for all b up to the farthest, for 254 and 255."""
+    """table[b] += Σ x over the pairs of byte b, for all b up to the farthest, for 254 and 255.
+
+    Pairs with x = 0 add nothing. To leave them out ties ``byte`` to the registers of x: otherwise
+    the compiler may make the bytes again in another layout, where ``bytes_of`` is wrong.
+    """
     slot = tl.arange(0, 256)
     byte = byte.to(tl.int32)
-    farthest = tl.max(tl.where(byte < 254, byte, 0))
+    farthest = tl.max(tl.where((byte < 254) & (x != 0.0), byte, 0))
     for b in range(0, farthest + 3):
         value = tl.where(b > farthest, b - farthest + 253, b)
         table += tl.where(slot == value, tl.sum(tl.where(byte == value, x, 0.0)), 0.0)
