@@ -74,6 +74,7 @@ def test_the_edge_norm_inside(
     monkeypatch.setattr(fused_norm, "MOST_WHOLE_ROWS", 4)
     monkeypatch.setattr(fused_gated, "PIECES", 1)  # so that programs walk over several tiles
     monkeypatch.setattr(fused_edge_norm, "SLOPE_PIECES", 2)
+    monkeypatch.setattr(fused_gated, "PROGRAMS", 2)
     torch.manual_seed(0)
     batch = graphs(padding, few).with_seed(torch.tensor([3, 5]), 4)
     module = Stack(width, dropout).train(training)
@@ -93,6 +94,23 @@ def test_the_edge_norm_inside(
     for name, want in found["reference"].items():
         gap = (found["fused"][name].double() - want).abs().max()
         assert gap <= 5e-5 * max(float(want.abs().max()), 1.0), name
+
+
+def test_moments_of_numbers_far_from_zero(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variance keeps its digits where the mean is a thousand times the deviation."""
+    monkeypatch.setattr(fused_norm, "MOST_WHOLE_ROWS", 4)
+    monkeypatch.setattr(fused_gated, "PROGRAMS", 2)
+    torch.manual_seed(0)
+    batch = graphs((2, 40))
+    module = local.GatedGCN(6)
+    nn.init.constant_(module.C.bias, 1000.0)
+    found = []
+    for engine, dtype in (("fused", torch.float32), ("reference", torch.float64)):
+        one = copy.deepcopy(module).to(dtype)
+        with use_engine(engine), torch.no_grad():
+            one(*(t.to(dtype) for t in states(batch, 6)), batch)
+        found.append(one.edge_norm.running_var.double())
+    torch.testing.assert_close(*found, rtol=2e-4, atol=0.0)
 
 
 def test_every_other_layer_keeps_its_edge_states(monkeypatch: pytest.MonkeyPatch) -> None:
