@@ -20,6 +20,7 @@ from gradformer.model.edge_tile_kernels import (
     _row,
     _rows,
     _share,
+    _sigmoid,
     _updated,
 )
 from gradformer.model.message_kernels import write_rest
@@ -149,6 +150,21 @@ def _side_by_side(blocks, WIDTH: tl.constexpr):
 
 
 @triton.jit
+def _add_outer(acc, a, b, EXACT: tl.constexpr):
+    """acc + aᵀ b, as precise as ``_add_product``; factors are laid out one after another, because
+    those of one time share their room."""
+    near, rest = _factors(b, EXACT)
+    if EXACT:
+        a, a_rest = _factors(a, EXACT)
+        acc = tl.dot(tl.trans(a_rest), near, acc, input_precision="tf32")
+    a = tl.trans(a)
+    acc = tl.dot(a, near, acc, input_precision="tf32")
+    if EXACT:
+        acc = tl.dot(a, rest, acc, input_precision="tf32")
+    return acc
+
+
+@triton.jit
 def _sum_of_halves(x):
     """[rows, STEP] → [rows / 2, STEP]: rows that far apart, which lie in one thread."""
     return tl.sum(x.reshape(2, x.shape[0] // 2, STEP), 0)
@@ -183,7 +199,7 @@ def _change(
     u, out_grad, position = edge
     source, target = ends
     value = _rows(u + first * C, row, channel, C, C)
-    gate = tl.sigmoid(value)
+    gate = _sigmoid(value)
     share = _rows(dh, target, channel, C, C) * _rows(inverse, target, channel, C, C)
     apart = _rows(terms + 2 * C, source, channel, 4 * C, C) - _rows(mean, target, channel, C, C)
     change = share * apart * gate
@@ -270,9 +286,9 @@ def edge_gradient_kernel(
                 changes += (change,)
                 more_totals += (totals[k] + _sum_of_halves(change),)
             totals = more_totals
-            whole = _factors(_side_by_side(changes, BLOCK_C), EXACT)
-            given = _factors(_side_by_side(givens, BLOCK_IN), EXACT)
-            sums = _add_product(sums, (tl.trans(whole[0]), tl.trans(whole[1])), given, EXACT)
+            sums = _add_outer(
+                sums, _side_by_side(changes, BLOCK_C), _side_by_side(givens, BLOCK_IN), EXACT
+            )
             value = tl.zeros([ROWS, BLOCK_IN], tl.float32)
             for k in tl.static_range(BLOCKS):
                 value = _add_product(value, _factors(changes[k], EXACT), matrix[k], EXACT)

@@ -71,22 +71,22 @@ def node_gradient_kernel(
     d_e = tl.zeros([CHUNK, STEP], tl.float32)
     end = tl.load(target_ptr + node + 1)
     for start in range(tl.load(target_ptr + node), end, CHUNK):
-        edge = (start + tl.arange(0, CHUNK)).to(tl.int64)
-        inside = (edge < end)[:, None] & wide[None, :]
-        d_d += tl.load(du + edge[:, None] * C + channel, inside, other=0.0).to(tl.float32)
+        first, row = tl.cast(start, tl.int64), tl.arange(0, CHUNK)
+        inside = (row < end - start)[:, None] & wide[None, :]
+        at = du + first * C + row[:, None] * C + channel[None, :]
+        d_d += tl.load(at, inside, other=0.0).to(tl.float32)
     end = tl.load(source_ptr + node + 1)
     for start in range(tl.load(source_ptr + node), end, CHUNK):
-        place = start + tl.arange(0, CHUNK)
-        real = place < end
-        edge = tl.load(by_source + place, real, other=0).to(tl.int64)
-        inside = real[:, None] & wide[None, :]
-        at = edge[:, None] * C + channel
-        gate = tl.sigmoid(tl.load(u + at, inside, other=0.0).to(tl.float32))
+        row, left = tl.arange(0, CHUNK), end - start
+        inside = (row < left)[:, None] & wide[None, :]
+        edge = tl.load(by_source + start + tl.minimum(row, left - 1)).to(tl.int64)
+        at = edge[:, None] * C + channel[None, :]
+        gate = _sigmoid(tl.load(u + at, inside, other=float("-inf")).to(tl.float32))
         if POSITION:
-            gate *= tl.load(r + edge, real, other=0.0).to(tl.float32)[:, None]
-        there = tl.load(target + edge, real, other=0).to(tl.int64)[:, None] * C + channel
-        share = tl.load(dh + there, inside, other=0.0).to(tl.float32)
-        d_b += gate * share * tl.load(inverse + there, inside, other=0.0)
+            gate *= tl.load(r + edge).to(tl.float32)[:, None]
+        other = tl.load(target + edge)
+        share = _rows(dh, other, channel, C, C) * _rows(inverse, other, channel, C, C)
+        d_b += gate * share
         d_e += tl.load(du + at, inside, other=0.0).to(tl.float32)
     own = d_terms + node.to(tl.int64) * (4 * C) + channel
     grad = tl.load(dh + node.to(tl.int64) * C + channel, wide, other=0.0)
