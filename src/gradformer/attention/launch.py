@@ -15,7 +15,8 @@ from gradformer.attention.availability import interpreting, known_registers
 from gradformer.attention.draws import threshold
 
 SMALL = 64  # graphs up to this size take one program for each head
-MIDDLE = 256  # up to this size, narrow float32 heads take the row kernels
+MIDDLE = 256  # up to this size, float32 heads of up to NARROW channels take the row kernels
+NARROW = 16
 OWN = 32  # queries or keys of a program of the row kernels
 WHOLE = 256  # "count" of a table whose every entry has a gradient
 CORES = 32  # up to so many channels, the tiled kernels put float32 on tensor cores
@@ -110,10 +111,14 @@ class Problem:
     @property
     def kind(self) -> Literal["small", "rows", "tiled"]:
         """Which kernels take it."""
-        if self.largest <= SMALL:
-            return "small"
-        narrow = self.q.dtype == torch.float32 and self.q.shape[2] <= 8 and self.bias is None
-        return "rows" if narrow and self.largest <= MIDDLE else "tiled"
+        narrow = self.q.dtype == torch.float32 and self.q.shape[2] <= NARROW and self.bias is None
+        if interpreting():  # it takes long over one warp, so only where a program is not enough
+            rows = OWN < self.largest <= MIDDLE
+        else:
+            rows = self.largest <= MIDDLE and known_registers(self.q.device)
+        if narrow and rows:
+            return "rows"
+        return "small" if self.largest <= SMALL else "tiled"
 
     @property
     def wide(self) -> int:
@@ -168,8 +173,13 @@ class Problem:
 
     @property
     def row_options(self) -> dict[str, Any]:
-        sizes = {"OWN": OWN, "CHUNK": 16, "SYMMETRIC": self.symmetric}
-        return self.flags | sizes | {"num_warps": 4, "num_stages": 1}
+        return self.flags | {
+            "SYMMETRIC": self.symmetric,
+            "EXACT": precision() == "ieee" and not interpreting(),
+            "INTERPRET": interpreting(),
+            "num_warps": 1,
+            "num_stages": 1,
+        }
 
     @property
     def dot_options(self) -> dict[str, Any]:
@@ -282,7 +292,7 @@ def backward(
         row_backward_kernel[(heads, programs + p.padded, 2)](
             p.q, p.k, p.v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
             *p.where, *p.tables, *jacobians, p.draws, *strides, *p.numbers,
-            nodes, p.graphs, tiles, **p.row_options, **counts,
+            nodes, p.graphs, tiles, **p.row_options, **counts, maxnreg=128 if d <= 8 else 168,
         )  # fmt: skip
     else:
         pairs = p.distance.numel()

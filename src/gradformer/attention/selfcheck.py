@@ -13,9 +13,9 @@ from gradformer.attention.operation import decay_attention
 from gradformer.errors import GradformerError
 
 BATCHES: dict[str, tuple[list[int], int, torch.dtype]] = {  # sizes, head width, type
-    "small graphs": ([5, 7], 8, torch.float32),
-    "graphs of middle size": ([70], 6, torch.float32),
-    "large graphs": ([70], 16, torch.float32),
+    "narrow heads": ([40], 6, torch.float32),
+    "small graphs": ([5, 7], 20, torch.float32),
+    "large graphs": ([70], 20, torch.float32),
     "large graphs in half precision": ([131], 32, torch.float16),
 }
 
