@@ -151,16 +151,15 @@ def _side_by_side(blocks, WIDTH: tl.constexpr):
 
 @triton.jit
 def _add_outer(acc, a, b, EXACT: tl.constexpr):
-    """acc + aᵀ b, as precise as ``_add_product``; factors are laid out one after another, because
-    those of one time share their room."""
-    near, rest = _factors(b, EXACT)
+    """acc + aᵀ b, as precise as ``_add_product``. Factors are laid out in shared memory one after
+    another, each where one before it has been."""
+    near = _factors(b, EXACT)[0]
     if EXACT:
-        a, a_rest = _factors(a, EXACT)
-        acc = tl.dot(tl.trans(a_rest), near, acc, input_precision="tf32")
-    a = tl.trans(a)
+        acc = tl.dot(tl.trans(_factors(a, EXACT)[1]), near, acc, input_precision="tf32")
+    a = tl.trans(_factors(a, EXACT)[0])
     acc = tl.dot(a, near, acc, input_precision="tf32")
     if EXACT:
-        acc = tl.dot(a, rest, acc, input_precision="tf32")
+        acc = tl.dot(a, b - near, acc, input_precision="tf32")
     return acc
 
 
@@ -265,16 +264,6 @@ def edge_gradient_kernel(
                 _keys(old_site, old_graph_id + first, old_index + first, row) if OLD_DROP else 0
             )
             givens, changes, more_totals = (), (), ()
-            for j in tl.static_range(INS):
-                channel = _channels(j)
-                given = _rows(e + first * E_ROW, row, channel, E_ROW, IN)
-                if REMAKE:
-                    given = _updated(
-                        given, _rows(before + first * IN, row, channel, IN, IN), channel,
-                        _learned(old_gamma, old_beta, old_stats, channel, IN),
-                        (old_keys, old_scale, old_threshold), OLD_DROP,
-                    )  # fmt: skip
-                givens += (_rounded(given, du),)
             for k in tl.static_range(BLOCKS):
                 channel = _channels(k)
                 change, found = _change(
@@ -285,6 +274,16 @@ def edge_gradient_kernel(
                 change = _rounded(change, du)
                 changes += (change,)
                 more_totals += (totals[k] + _sum_of_halves(change),)
+            for j in tl.static_range(INS):
+                channel = _channels(j)
+                given = _rows(e + first * E_ROW, row, channel, E_ROW, IN)
+                if REMAKE:
+                    given = _updated(
+                        given, _rows(before + first * IN, row, channel, IN, IN), channel,
+                        _learned(old_gamma, old_beta, old_stats, channel, IN),
+                        (old_keys, old_scale, old_threshold), OLD_DROP,
+                    )  # fmt: skip
+                givens += (_rounded(given, du),)
             totals = more_totals
             sums = _add_outer(
                 sums, _side_by_side(changes, BLOCK_C), _side_by_side(givens, BLOCK_IN), EXACT
