@@ -53,8 +53,8 @@ class Tiles:
 # warps keep to the tensor cores' older way, in which a warp has 16 rows and waits for no other.
 
 
-def float32_tiles(d: int) -> Tiles:
-    return Tiles(32, 32, warps=2 if d <= CORES else 4)
+def float32_tiles(d: int, registers: int | None = None) -> Tiles:
+    return Tiles(32, 32, warps=2, registers=registers) if d <= CORES else Tiles(32, 32)
 
 
 def forward_tiles(dtype: torch.dtype, d: int, wide: int) -> Tiles:
@@ -67,7 +67,7 @@ def forward_tiles(dtype: torch.dtype, d: int, wide: int) -> Tiles:
 
 def query_tiles(dtype: torch.dtype, d: int, wide: int) -> Tiles:
     if dtype == torch.float32:
-        return float32_tiles(d)
+        return float32_tiles(d, registers=168 if d <= 16 else None)
     if not wide:
         return Tiles(64, 32)
     # 3 stages: with 2, a tile of 64 channels leaves no room for tables, see pair_kernels.RESERVE
@@ -76,7 +76,7 @@ def query_tiles(dtype: torch.dtype, d: int, wide: int) -> Tiles:
 
 def key_tiles(dtype: torch.dtype, d: int, wide: int) -> Tiles:
     if dtype == torch.float32:
-        return float32_tiles(d)
+        return float32_tiles(d, registers=168 if d <= 16 else None)
     if not wide:
         return Tiles(32, 64)
     return Tiles(64, 64, registers=168 if d <= 32 else None)
