@@ -17,6 +17,7 @@ from gradformer.attention import (
     use_engine,
     why_not_fused,
 )
+from gradformer.attention.availability import _device_error, why_no_triton
 from gradformer.errors import ConfigError, InputError
 from tests.attention.problems import random_problem
 
@@ -49,6 +50,23 @@ def test_why_the_fused_engine_cannot(reason: str, q: torch.Tensor, weights: bool
     found = why_not_fused(q, weights)
     assert found is not None
     assert reason in found
+
+
+def test_gpus_without_kernels_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("triton")
+    device = torch.device("cuda")
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda _: "Old")
+    for cuda, capability, reason in (
+        (None, (9, 4), "GPUs of NVIDIA"),
+        ("12.8", (7, 5), "8.0 or more, Old has 7.5"),
+        ("12.8", (8, 0), None),
+    ):
+        _device_error.cache_clear()
+        monkeypatch.setattr(torch.version, "cuda", cuda)
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _, found=capability: found)
+        found = why_no_triton(device)
+        assert found is reason is None or reason in str(found)
+    _device_error.cache_clear()
 
 
 def test_the_fused_engine_refuses_what_it_cannot() -> None:

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch.autograd import gradcheck, gradgradcheck
 
 from gradformer.attention import Decay, Layout, decay_attention
+from gradformer.attention.reference import _sums_by_byte
 from gradformer.errors import InputError
 from tests.attention.problems import random_problem, solve
 
@@ -316,3 +317,11 @@ def test_layouts_refuse_what_they_cannot_hold() -> None:
     with pytest.raises(InputError, match=r"^batch: "):
         Layout.from_batch(torch.tensor([0.0, 1.0]))
     assert Layout.from_batch(torch.tensor([0, 0, 2]), 4).node_ptr.tolist() == [0, 2, 2, 3, 3]
+
+
+def test_sums_by_byte_in_chunks() -> None:
+    """As on a GPU, where ``index_add_`` would add in another order each time."""
+    values = torch.randn(2, 11, dtype=torch.float64)
+    byte = torch.tensor([3, 255, 3, 0, 9, 9, 9, 1, 254, 3, 0], dtype=torch.int32)
+    expected = torch.zeros(2, 256, dtype=torch.float64).index_add_(1, byte, values)
+    torch.testing.assert_close(_sums_by_byte(values, byte, chunk=4), expected)

@@ -49,6 +49,18 @@ def _triton_error() -> str | None:
 
 
 @cache
+@torch.compiler.assume_constant_result
+def _device_error(device: torch.device) -> str | None:
+    if torch.version.cuda is None:
+        return "the kernels are for GPUs of NVIDIA, and this torch is not built for CUDA"
+    major, minor = torch.cuda.get_device_capability(device)
+    if major < 8:
+        name = torch.cuda.get_device_name(device)
+        return f"the kernels need compute capability 8.0 or more, {name} has {major}.{minor}"
+    return None
+
+
+@cache
 def known_registers(device: torch.device) -> bool:
     """Whether tensor-core tiles lie in registers as :mod:`pair_kernels` needs for its wide way.
 
@@ -73,7 +85,9 @@ def why_no_triton(device: torch.device) -> str | None:
     """
     if error := _triton_error():
         return error
-    if device.type == "cuda" or (_engine == "fused" and interpreting()):
+    if device.type == "cuda":
+        return _device_error(device)
+    if _engine == "fused" and interpreting():
         return None
     return f"Triton kernels need a CUDA device, the tensors are on {device.type}"
 

@@ -65,7 +65,7 @@ def share(p: float) -> float:
 
 def threshold(p: float) -> int:
     """The least u (signed) that is kept when a share ``p`` is dropped."""
-    return round(share(p) * (1 << 32)) - (1 << 31)
+    return min(round(share(p) * (1 << 32)), (1 << 32) - 1) - (1 << 31)
 
 
 def keep(row_key: Tensor, column: Tensor, p: float) -> Tensor:

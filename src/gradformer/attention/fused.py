@@ -186,16 +186,16 @@ def fused_attention(
         q,
         k,
         v,
-        layout.node_ptr,
-        layout.pair_ptr,
-        layout.graph_id,
-        distance,
+        layout.node_ptr.contiguous(),
+        layout.pair_ptr.contiguous(),
+        layout.graph_id.contiguous(),
+        distance.contiguous(),
         *_values(mul, add),
         *_parameters(mul),
         *_parameters(add),
-        seed if dropout > 0.0 else None,
+        seed.contiguous() if seed is not None and dropout > 0.0 else None,
         None if bias is None else bias.float().contiguous(),
-        None if bias is None else layout.packed_ptr,
+        None if bias is None else _packed_ptr(layout),
         scale,
         dropout,
         layout.largest,
@@ -205,17 +205,25 @@ def fused_attention(
     return out
 
 
+def _packed_ptr(layout: Layout) -> Tensor:
+    """Where each graph's pairs begin; made anew in a compiled graph, which cannot hold a cache."""
+    return layout.packed_starts() if torch.compiler.is_compiling() else layout.packed_ptr
+
+
+def _parameters(table: Table | None) -> tuple[Tensor | None, Tensor | None]:
+    """What the kernels contract the gradient with: one or two parameters and their jacobian."""
+    if table is None or table.parameters is None or table.jacobian is None:
+        return None, None
+    if not 1 <= len(table.jacobian) <= 2:
+        return None, None
+    return table.parameters, table.jacobian.float().contiguous()
+
+
 def _values(*tables: Table | None) -> list[Tensor | None]:
     """Values of the tables, without a graph where parameters take the gradient."""
 
     def value(table: Table) -> Tensor:
-        bare = table.value if table.parameters is None else table.value.detach()
-        return bare.float().contiguous()
+        contracted = _parameters(table)[0] is not None
+        return (table.value.detach() if contracted else table.value).float().contiguous()
 
     return [None if table is None else value(table) for table in tables]
-
-
-def _parameters(table: Table | None) -> tuple[Tensor | None, Tensor | None]:
-    if table is None or table.parameters is None or table.jacobian is None:
-        return None, None
-    return table.parameters, table.jacobian.float().contiguous()

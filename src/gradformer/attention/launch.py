@@ -22,9 +22,13 @@ WHOLE = 256  # "count" of a table whose every entry has a gradient
 CORES = 32  # up to so many channels, the tiled kernels put float32 on tensor cores
 
 
+@torch.compiler.assume_constant_result  # a compiled graph is made anew when the switch is set
 def precision() -> str:
     """How float32 products are made: torch's own switch, ``ieee`` unless tf32 is allowed."""
-    return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+    switch = getattr(torch.backends.cuda.matmul, "fp32_precision", None)  # torch 2.9 and later
+    if switch is None:
+        return "ieee" if torch.get_float32_matmul_precision() == "highest" else "tf32"
+    return "tf32" if switch == "tf32" else "ieee"
 
 
 @dataclass(frozen=True)

@@ -145,6 +145,10 @@ class Layout:
     @cached_property
     def packed_ptr(self) -> Tensor:
         """Where each graph's pairs begin in the batch's own packed order, [graphs + 1] int64."""
+        return self.packed_starts()
+
+    def packed_starts(self) -> Tensor:
+        """``packed_ptr``, not kept."""
         sizes = self.node_ptr.diff().long()
         return torch.nn.functional.pad((sizes * sizes).cumsum(0), (1, 0))
 

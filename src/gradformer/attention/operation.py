@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, overload
 
 import torch
@@ -13,6 +14,8 @@ from gradformer.attention.draws import share
 from gradformer.attention.layout import Layout
 from gradformer.attention.reference import reference_attention
 from gradformer.errors import ConfigError, InputError
+
+MOST_NODES = 46_340  # the kernels number the pairs of a graph with 32 bits
 
 
 def why_not_fused(q: Tensor, weights: bool = False) -> str | None:
@@ -112,24 +115,25 @@ def decay_attention(
     """
     mul, add = _prepared(q, k, v, layout, distance, mul, add, bias, dropout, seed)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    if _takes_fused(q, v, return_weights):
+    if _takes_fused(q, v, layout, return_weights):
         from gradformer.attention.fused import fused_attention
 
         return fused_attention(q, k, v, layout, distance, mul, add, scale, dropout, seed, bias)
-    out, weights = reference_attention(
-        q,
-        k,
-        v,
-        layout,
-        distance,
-        mul.value if mul else None,
-        add.value if add else None,
-        bias=bias,
-        scale=scale,
-        dropout=dropout,
-        seed=seed,
-        return_weights=return_weights,
-    )
+    with _without_autocast(q.device.type):
+        out, weights = reference_attention(
+            q,
+            k,
+            v,
+            layout,
+            distance,
+            mul.value if mul else None,
+            add.value if add else None,
+            bias=bias,
+            scale=scale,
+            dropout=dropout,
+            seed=seed,
+            return_weights=return_weights,
+        )
     return out if weights is None else (out, weights)
 
 
@@ -151,7 +155,7 @@ def joint_attention(
     if qkv.dim() != 3 or qkv.shape[1] % 3:
         raise InputError(f"qkv: expected [nodes, 3 · heads, d], got {list(qkv.shape)}")
     q, k, v = qkv.chunk(3, dim=1)
-    if not _takes_fused(q, v):
+    if not _takes_fused(q, v, layout):
         return decay_attention(
             q, k, v, layout, distance, mul, add, bias=bias, dropout=dropout, seed=seed
         )
@@ -162,13 +166,23 @@ def joint_attention(
     return fused_attention(qkv, None, None, layout, distance, mul, add, scale, dropout, seed, bias)
 
 
-def _takes_fused(q: Tensor, v: Tensor, weights: bool = False) -> bool:
+def _without_autocast(device: str) -> AbstractContextManager[None]:
+    """The type of q decides how an engine computes, whatever torch would take for products."""
+    if torch.is_autocast_enabled(device):
+        return torch.autocast(device, enabled=False)
+    return nullcontext()
+
+
+def _takes_fused(q: Tensor, v: Tensor, layout: Layout, weights: bool = False) -> bool:
     """Whether the fused engine takes a call; an error if it was asked for and cannot."""
     if current_engine() == "reference":
         return False
     reason = why_not_fused(q, weights)
     if q.shape[-1] != v.shape[-1]:
         reason = reason or "it needs values as wide as the keys"
+    if layout.largest > MOST_NODES:
+        most = f"it takes graphs of at most {MOST_NODES} nodes"
+        reason = reason or f"{most}, the layout's largest has {layout.largest}"
     if current_engine() == "fused" and reason:
         raise ConfigError(f"engine: the fused engine cannot run this call: {reason}")
     return reason is None

@@ -33,13 +33,21 @@ class _Tally(torch.autograd.Function):
         ctx.save_for_backward(byte)
         flat, byte = values.flatten(1), byte.flatten()
         if values.is_cuda:  # index_add would use atomics: bits that change from run to run
-            hot = torch.nn.functional.one_hot(byte.long(), 256).to(values.dtype)
-            return flat @ hot
+            return _sums_by_byte(flat, byte)
         return flat.new_zeros(len(flat), 256).index_add_(1, byte.long(), flat)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return _Lookup.apply(grad, *ctx.saved_tensors), None
+
+
+def _sums_by_byte(values: Tensor, byte: Tensor, chunk: int = 1 << 15) -> Tensor:
+    """values [h, pairs], byte [pairs] → [h, 256] by products with which byte is which."""
+    every = torch.arange(256, device=byte.device)
+    total = values.new_zeros(len(values), 256)
+    for part, where in zip(values.split(chunk, dim=1), byte.split(chunk)):
+        total = total + part @ (where[:, None] == every).to(values.dtype)
+    return total
 
 
 def reference_attention(

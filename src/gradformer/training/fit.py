@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from gradformer.attention.launch import precision
 from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.cards import find_card, is_card
 from gradformer.graphs.own import read
@@ -269,7 +270,10 @@ def _held(folder: Path) -> Iterator[None]:
 @contextmanager
 def _precision(name: str) -> Iterator[None]:
     """Products of float32 in tf32 only where the recipe says so."""
-    before = torch.get_float32_matmul_precision()
+    try:
+        before = torch.get_float32_matmul_precision()
+    except RuntimeError:  # torch's newer switches disagree with this one
+        before = "high" if precision() == "tf32" else "highest"
     torch.set_float32_matmul_precision("high" if name == "tf32" else "highest")
     try:
         yield

@@ -1,0 +1,166 @@
+"""What the fused engine is given in unusual ways: strides, tables, switches, limits."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradformer.attention import Decay, Layout, Table, decay_attention, use_engine
+from gradformer.attention.launch import precision
+from gradformer.errors import ConfigError
+from tests.attention.problems import random_problem, solve
+
+
+def spread_out(x: Tensor) -> Tensor:
+    """The same entries, two apart in memory, with others between them."""
+    apart = torch.stack([x, torch.full_like(x, 9)], dim=1)[:, 0]
+    assert not apart.is_contiguous()
+    return apart
+
+
+def test_integers_that_are_not_contiguous(device: str) -> None:
+    p = random_problem((5, 3, 9), heads=2, width=6).to(device)
+    layout = replace(
+        p.layout,
+        node_ptr=spread_out(p.layout.node_ptr),
+        pair_ptr=spread_out(p.layout.pair_ptr),
+        graph_id=spread_out(p.layout.graph_id),
+    )
+    mul = (0.7 ** torch.arange(256.0, device=device)).expand(2, 256)
+    seed = torch.tensor([5, 6, 7], device=device)
+    q, k, v = (t.float().requires_grad_() for t in (p.q, p.k, p.v))
+    found = []
+    for where, distance, draws in (
+        (p.layout, p.distance, seed),
+        (layout, spread_out(p.distance), spread_out(seed)),
+    ):
+        with use_engine("fused"):
+            out = decay_attention(
+                q, k, v, where, distance, mul, None, dropout=0.4, seed=draws
+            )  # fmt: skip
+        found.append([out, *torch.autograd.grad(out.square().sum(), [q, k, v])])
+    for expected, value in zip(*found):
+        assert torch.equal(expected, value)
+
+
+@pytest.mark.parametrize("count", [1, 2, 3])
+@pytest.mark.parametrize("with_jacobian", [False, True])
+def test_tables_of_few_parameters(count: int, with_jacobian: bool, device: str) -> None:
+    """Without a jacobian, or with more parameters than two, the gradient goes through the value."""
+    p = random_problem((4, 3), heads=2, width=4).to(device)
+    generator = torch.Generator().manual_seed(0)
+    parameters = torch.rand(2, count, generator=generator, dtype=torch.float64)
+    basis = torch.rand(count, 2, 256, generator=generator, dtype=torch.float64)
+    found = []
+    for engine, dtype in (("reference", torch.float64), ("fused", torch.float32)):
+        theta = parameters.to(device, dtype).requires_grad_()
+        slopes = basis.to(device, dtype)
+        mul = torch.einsum("hp,phb->hb", theta, slopes)
+        table = Table(mul, theta, slopes if with_jacobian else None)
+        q, k, v, cotangent = (t.to(dtype) for t in (p.q, p.k, p.v, p.cotangent))
+        with use_engine(engine):
+            out = decay_attention(q, k, v, p.layout, p.distance, table, None)
+        found.append(torch.autograd.grad(out, theta, cotangent)[0])
+    torch.testing.assert_close(found[1].double(), found[0], atol=2e-5, rtol=2e-5)
+
+
+SWITCHES = {
+    "": "ieee",
+    "torch.set_float32_matmul_precision('high')": "tf32",
+    "torch.set_float32_matmul_precision('highest')": "ieee",
+    "torch.backends.cuda.matmul.allow_tf32 = True": "tf32",
+    "torch.backends.cuda.matmul.fp32_precision = 'tf32'": "tf32",
+    "torch.backends.cuda.matmul.fp32_precision = 'ieee'": "ieee",
+    "torch.backends.fp32_precision = 'tf32'": "tf32",
+}
+SCRIPT = """
+import sys, torch
+from gradformer.attention.launch import precision
+from gradformer.training.fit import _precision
+for line in sys.stdin.read().splitlines():
+    torch.set_float32_matmul_precision('highest')
+    torch.backends.fp32_precision = 'none'
+    torch.backends.cuda.matmul.fp32_precision = 'none'
+    exec(line)
+    before = precision()
+    for name in ('tf32', 'ieee'):
+        with _precision(name):
+            assert precision() == name, (line, name, precision())
+        assert precision() == before, (line, name, precision())
+    print(before)
+"""
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.backends.cuda.matmul, "fp32_precision"), reason="an older torch"
+)
+def test_all_of_torchs_switches_for_tf32() -> None:
+    """In a process of its own, because torch complains where old and new ones are mixed."""
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT],
+        input="\n".join(SWITCHES),
+        env=os.environ,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == list(SWITCHES.values())
+
+
+@pytest.mark.parametrize(("sizes", "width"), [((9, 4), 16), ((69,), 9), ((40,), 128)])
+def test_tf32(sizes: tuple[int, ...], width: int, device: str) -> None:
+    """Factors of 10 bits, sums in float32; the interpreter multiplies exactly."""
+    problem = random_problem(sizes, heads=1, width=width).to(device)
+    decay = Decay(1, decay=0.7, learn_decay=True).to(device)
+    expected = solve(problem, decay, "reference", torch.float64)
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        assert precision() == "tf32"
+        found = solve(problem, decay, "fused", torch.float32)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    for name, value in expected.items():
+        error = (found[name].double() - value).norm() / value.norm()
+        assert error < 5e-3, f"{name}: off by {error:.1e}"
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+def test_the_reference_under_autocast(dtype: torch.dtype, device: str) -> None:
+    """Autocast changes neither engine: both keep the type of q and sum in float32."""
+    p = random_problem((9, 4), heads=2, width=16).to(device)
+    q, k, v = (t.to(dtype) for t in (p.q, p.k, p.v))
+    mul = (0.7 ** torch.arange(256.0, device=device)).expand(2, 256)
+    for engine in ("reference", "fused"):
+        with use_engine(engine):
+            plain = decay_attention(q, k, v, p.layout, p.distance, mul, None)
+            with torch.autocast(device, torch.bfloat16):
+                cast = decay_attention(q, k, v, p.layout, p.distance, mul, None)
+        assert cast.dtype == dtype
+        assert torch.equal(plain, cast)
+
+
+def test_graphs_beyond_the_limit_are_named(device: str) -> None:
+    q = torch.zeros(1, 1, 4, device=device)
+    layout = replace(Layout.from_sizes([1], device=device), largest=46_341)
+    distance = torch.zeros(1, dtype=torch.uint8, device=device)
+    with use_engine("fused"), pytest.raises(ConfigError, match=r"at most 46340 nodes.* 46341"):
+        decay_attention(q, q, q, layout, distance, None, None)
+
+
+def test_dropout_of_nearly_everything(device: str) -> None:
+    p = random_problem((5, 3), heads=2, width=4).to(device)
+    q, k, v = (t.float() for t in (p.q, p.k, p.v))
+    for engine in ("reference", "fused"):
+        with use_engine(engine):
+            out = decay_attention(
+                q, k, v, p.layout, p.distance, None, None,
+                dropout=1.0 - 2.0**-40, seed=torch.tensor([1, 2, 3], device=device),
+            )  # fmt: skip
+        assert torch.equal(out, torch.zeros_like(out))
