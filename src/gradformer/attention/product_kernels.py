@@ -7,9 +7,9 @@ float32, is left out.
 A matrix of pairs that comes out of one product is the left factor of the next, summed over its
 columns. Of every eight columns a thread gets 2c and 2c + 1 from a product and gives c and c + 4 to
 one of tf32 (c = 0..3). Which column is which is free to choose, as long as the rows of the right
-factor follow: :func:`regroup` renames columns so that a thread gives what it has, and
-:func:`regrouped` says which rows :func:`regrouped_rows` are to load for them. Short floats, and
-float32 without tensor cores ("ieee"), need no new names.
+factor follow. So :func:`regroup` renames the columns such that a thread gives what it has, and
+:func:`regrouped` says which rows go with them. Short floats need no new names, and float32 without
+tensor cores ("ieee") gets none.
 """
 
 # mypy: ignore-errors

@@ -6,13 +6,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-
-@triton.jit
-def _halves(x):
-    """x as a number of tf32, the nearest, and a rest."""
-    bits = (x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000
-    near = bits.to(tl.float32, bitcast=True)
-    return near, x - near
+from gradformer.attention.product_kernels import _halves
 
 
 @triton.jit
