@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 ROWS = 32  # of a tile of y or dx
 OUTS = 32  # rows of a tile of dW
 TURN = 32  # rows of x that are summed over at a time for dW
-MOST_BLOCKS = 4  # of columns in a tile
+FEW = 1024  # rows, up to which smaller tiles are done sooner than larger ones are less work
 
 
 def _piece(count: int) -> int:
     """Rows of x over which one program sums for dW."""
-    return 128 if count <= 4096 else 256
+    return 128 if count <= FEW else 256
 
 
-def _blocks(width: int) -> int:
-    """Blocks of columns in a tile of this width: few enough, and as even as they can be."""
-    blocks = -(-width // BLOCK.value)
-    return -(-blocks // -(-blocks // MOST_BLOCKS))
+def _blocks(count: int, columns: int) -> int:
+    """Blocks of columns in a tile: so many that no tile is filled up with empty ones."""
+    blocks = -(-columns // BLOCK.value)
+    return next(n for n in ((2, 1) if count <= FEW else (4, 3, 2, 1)) if blocks % n == 0)
 
 
 def _step(width: int) -> int:
@@ -45,16 +45,16 @@ def _step(width: int) -> int:
     return 16 if width % 32 else 32
 
 
-def _options(summed: int, columns: int) -> dict[str, Any]:
-    """What tiles with this many columns, of products of this length, have in common."""
+def _tiles(count: int, columns: int) -> int:
+    """Into which this many columns are shared out."""
+    return -(-columns // (_blocks(count, columns) * BLOCK.value))
+
+
+def _options(count: int, summed: int, columns: int) -> dict[str, Any]:
+    """What tiles of so many rows and columns, of products of length ``summed``, have in common."""
     exact = precision() == "ieee"
-    sizes = {"ROWS": ROWS, "BLOCKS": _blocks(columns), "STEP": _step(summed)}
+    sizes = {"ROWS": ROWS, "BLOCKS": _blocks(count, columns), "STEP": _step(summed)}
     return {"EXACT": exact, **sizes, "num_warps": 2, "num_stages": 3}
-
-
-def _tiles(columns: int) -> int:
-    """Of this many columns."""
-    return -(-columns // (_blocks(columns) * BLOCK.value))
 
 
 def _forward(
@@ -64,10 +64,10 @@ def _forward(
     y = x.new_empty(count, out)
     keys = (x, x, x) if draw is None else (draw.rows.graph_id, draw.rows.index, draw.seed)
     scale, bar = (1.0, 0) if draw is None else (draw.scale, threshold(draw.p))
-    forward_kernel[(-(-count // ROWS), _tiles(out))](
+    forward_kernel[(-(-count // ROWS), _tiles(count, out))](
         x, weight, x if bias is None else bias, y, *keys, count, scale, bar,
         IN=width, OUT=out, BIAS=bias is not None, RELU=relu, DRAW=draw is not None,
-        **_options(width, out),
+        **_options(count, width, out),
     )  # fmt: skip
     return y
 
@@ -102,14 +102,14 @@ class _Linear(torch.autograd.Function):
             dw, *rest = ctx.room.open(x.device)
             db = rest[0] if rest else dw
         dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
-        dx_programs = 0 if dx is None else -(-count // ROWS) * _tiles(width)
-        dw_programs = pieces * -(-out // OUTS) * _tiles(width)
+        dx_programs = 0 if dx is None else -(-count // ROWS) * _tiles(count, width)
+        dw_programs = pieces * -(-out // OUTS) * _tiles(count, width)
         backward_kernel[(dx_programs + dw_programs,)](
             grad, x, weight.contiguous(), grad if y is None else y,
             x if passed is None else passed.contiguous(), x if dx is None else dx, dw, db,
             count, dx_programs, ctx.scale, dw.stride(0), db.stride(0),
             IN=width, OUT=out, BIAS=bias is not None, RELU=y is not None, PASSED=passed is not None,
-            OUTS=OUTS, PIECE=piece, TURN=TURN, **_options(out, width),
+            OUTS=OUTS, PIECE=piece, TURN=TURN, **_options(count, out, width),
         )  # fmt: skip
         if ctx.room is not None:
             return dx, None, None, *none

@@ -46,9 +46,8 @@ class Grid:
             chunk, shape = rows, (-(-channels // block_c),)
         else:
             many = rows > MANY_ROWS
-            block_c = min(32 if many else 16, wide)
-            block_r = (4096 if many else 1024) // block_c
-            warps = 8 if many else 2
+            block_c, warps = min(32 if many else 16, wide), 8 if many else 4
+            block_r = (4096 if many else 2048 if rows > MANY_ROWS // 2 else 1024) // block_c
             chunks = MOST_CHUNKS if many else MOST_CHUNKS // 2
             chunk = -(-rows // (chunks * block_r)) * block_r
             shape = (-(-rows // chunk), -(-channels // block_c))
