@@ -15,8 +15,7 @@ from gradformer.attention.availability import interpreting, known_registers
 from gradformer.attention.draws import threshold
 
 SMALL = 64  # graphs up to this size take one program for each head
-MIDDLE = 256  # up to this size, float32 heads of up to NARROW channels take the row kernels
-NARROW = 16
+MIDDLE = 256  # graphs up to this size may take the row kernels
 OWN = 32  # queries or keys of a program of the row kernels
 WHOLE = 256  # "count" of a table whose every entry has a gradient
 CORES = 32  # up to so many channels, the tiled kernels put float32 on tensor cores
@@ -112,15 +111,15 @@ class Problem:
     def graphs(self) -> int:
         return self.node_ptr.numel() - 1
 
-    @property
-    def kind(self) -> Literal["small", "rows", "tiled"]:
-        """Which kernels take it."""
-        narrow = self.q.dtype == torch.float32 and self.q.shape[2] <= NARROW and self.bias is None
-        if interpreting():  # it takes long over one warp, so only where a program is not enough
-            rows = OWN < self.largest <= MIDDLE
+    def kind(self, backward: bool) -> Literal["small", "rows", "tiled"]:
+        """Which kernels take it: of those that can, the fastest on an H200."""
+        d = self.q.shape[2]
+        rows = self.q.dtype == torch.float32 and d <= 16 and self.bias is None
+        if interpreting():  # which is slow where a program is one warp
+            rows = rows and self.largest > OWN
         else:
-            rows = self.largest <= MIDDLE and known_registers(self.q.device)
-        if narrow and rows:
+            rows = rows and known_registers(self.q.device)
+        if rows and self.largest <= (MIDDLE if backward and d <= 8 else SMALL):
             return "rows"
         return "small" if self.largest <= SMALL else "tiled"
 
@@ -222,6 +221,7 @@ def forward(p: Problem) -> tuple[Tensor, Tensor]:
     from gradformer.attention.small_kernels import small_forward_kernel
     from gradformer.attention.tiled_forward import forward_kernel
 
+    kind = p.kind(backward=False)
     nodes, heads, d = p.q.shape
     out = p.empty(nodes, heads, d)
     lse = torch.empty(nodes, heads, dtype=torch.float32, device=p.q.device)
@@ -230,10 +230,10 @@ def forward(p: Problem) -> tuple[Tensor, Tensor]:
     )  # fmt: skip
     if not p.graphs * p.largest:
         out.zero_()
-    elif p.kind == "small":
+    elif kind == "small":
         grid = (heads, p.graphs + p.padded)
         small_forward_kernel[grid](*arguments, nodes, p.graphs, *p.biases, **p.small_options)
-    elif p.kind == "rows":
+    elif kind == "rows":
         tiles = -(-p.largest // OWN)
         grid = (heads, p.graphs * tiles + p.padded)
         row_forward_kernel[grid](*arguments, nodes, p.graphs, tiles, **p.row_options)
@@ -263,13 +263,14 @@ def backward(
     from gradformer.attention.small_kernels import small_backward_kernel
     from gradformer.attention.tiled_backward import key_gradient_kernel, query_gradient_kernel
 
+    kind = p.kind(backward=True)
     nodes, heads, d = p.q.shape
     gradients = p.empty(nodes, 3 * heads, d)
     dq, dk, dv = gradients.chunk(3, dim=1)
     query_tile = query_tiles(p.q.dtype, d, p.wide)
     key_wide = p.wide if p.symmetric else 0
     key_tile = key_tiles(p.q.dtype, d, key_wide)
-    tiles = -(-p.largest // {"small": SMALL, "rows": OWN, "tiled": query_tile.m}[p.kind])
+    tiles = -(-p.largest // {"small": SMALL, "rows": OWN, "tiled": query_tile.m}[kind])
     programs = p.graphs * tiles
 
     def partial(count: int) -> Tensor:
@@ -285,14 +286,14 @@ def backward(
     dbias = lse.new_empty(0) if p.bias is None or not need_bias else torch.zeros_like(p.bias)
     if not p.graphs * p.largest:
         gradients.zero_()
-    elif p.kind == "small":
+    elif kind == "small":
         small_backward_kernel[(heads, p.graphs + p.padded)](
             p.q, p.k, p.v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
             *p.where, *p.tables, *jacobians, p.draws, *strides, *p.numbers,
             nodes, p.graphs, *p.biases, dbias,
             NEED_BIAS=need_bias, **p.small_options, **counts,
         )  # fmt: skip
-    elif p.kind == "rows":
+    elif kind == "rows":
         row_backward_kernel[(heads, programs + p.padded, 2)](
             p.q, p.k, p.v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
             *p.where, *p.tables, *jacobians, p.draws, *strides, *p.numbers,
