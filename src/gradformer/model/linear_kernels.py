@@ -68,11 +68,11 @@ def forward_kernel(
 
 
 @triton.jit
-def _gradient(g, y, row, count, out, scale, OUT: tl.constexpr, RELU: tl.constexpr):
-    """The gradient before ReLU and dropout, [row, out]: y is positive where both kept."""
+def _gradient(g, y, row, count, out, OUT: tl.constexpr, RELU: tl.constexpr):
+    """The gradient before ReLU and dropout but for a factor: y is positive where both kept."""
     tile = _entries(g, row, count, out, OUT)
     if RELU:
-        tile = tl.where(_entries(y, row, count, out, OUT) > 0.0, tile * scale, 0.0)
+        tile = tl.where(_entries(y, row, count, out, OUT) > 0.0, tile, 0.0)
     return tile
 
 
@@ -89,7 +89,7 @@ def _input_tile(
     sums = _zeros(ROWS, BLOCKS)
     for start in range(0, OUT, STEP):
         out = start + tl.arange(0, STEP)
-        tile = _factors(_gradient(g, y, row, count, out, scale, OUT, RELU), EXACT)
+        tile = _factors(_gradient(g, y, row, count, out, OUT, RELU), EXACT)
         more = ()
         for k in tl.static_range(BLOCKS):
             weight = _factors(_entries(w, out, OUT, first + k * BLOCK, IN), EXACT)
@@ -97,7 +97,7 @@ def _input_tile(
         sums = more
     for k in tl.static_range(BLOCKS):
         into = first + k * BLOCK
-        value = sums[k]
+        value = sums[k] * scale
         if PASSED:
             value += _entries(passed, row, count, into, IN)
         inside = (row < count)[:, None] & (into < IN)[None, :]
@@ -122,7 +122,7 @@ def _weight_tile(
     total = tl.zeros([TURN, OUTS], tl.float32)
     for start in range(piece * PIECE, tl.minimum((piece + 1) * PIECE, count), TURN):
         row = start + tl.arange(0, TURN)
-        tile = _gradient(g, y, row, count, out, scale, OUT, RELU)
+        tile = _gradient(g, y, row, count, out, OUT, RELU)
         total += tile
         turned = _factors(tl.trans(tile), EXACT)
         more = ()
@@ -134,10 +134,10 @@ def _weight_tile(
     for k in tl.static_range(BLOCKS):
         into = first + k * BLOCK
         inside = (out < OUT)[:, None] & (into < IN)[None, :]
-        tl.store(dw + out[:, None] * IN + into[None, :], sums[k], inside)
+        tl.store(dw + out[:, None] * IN + into[None, :], sums[k] * scale, inside)
     if BIAS:
         db += piece.to(tl.int64) * db_row
-        tl.store(db + out, tl.sum(total, 0), (out < OUT) & (program % tiles == 0))
+        tl.store(db + out, tl.sum(total, 0) * scale, (out < OUT) & (program % tiles == 0))
 
 
 @triton.jit(do_not_specialize=["count", "dx_programs"])
@@ -150,7 +150,7 @@ def backward_kernel(
 ):  # fmt: skip
     """dx, and pieces of dW and db, whose rows are ``dw_row`` and ``db_row`` numbers apart.
 
-    g, y [count, OUT], x, passed, dx [count, IN], w [OUT, IN].
+    g, y [count, OUT], x, passed, dx [count, IN], w [OUT, IN]; ``scale`` is that of the dropout.
     """
     program = tl.program_id(0)
     if program < dx_programs:
