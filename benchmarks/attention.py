@@ -6,8 +6,10 @@ Peers: the dense padded way (as the authors write it: the decay of every head as
 the same compiled, FlexAttention, and SDPA without any mask (a floor, not the same function). Each
 is timed eagerly (median over calls) and replayed as a CUDA graph of 20 calls over rotating inputs,
 because eager figures are mostly host time. Ours is shown for plain q, k, v gradients, with
-gradients to the start points, to λ too, to the full table, and with dropout; before it is timed,
-outputs and all gradients are held to float64. Last come the bars, met or missed.
+gradients to the start points, to λ too, to the full table, of factors and of summands, and with
+dropout; before it is timed, outputs and all gradients are held to float64. Beside the machine's
+measured ceilings stand what was achieved and what keeps us from them. Last come the bars, met or
+missed.
 """
 
 from __future__ import annotations
@@ -36,7 +38,10 @@ KINDS = {  # what gets a gradient besides q, k, v
     "ours + λ, sp": "parameters",
     "ours + dropout": "dropout",
     "ours + λ, sp + dropout": "parameters dropout",
+    "ours, add + λ, sp": "add parameters",
 }
+FLEX_LEAST = 16  # the least head width that FlexAttention takes
+SLOW = 100.0  # ms: where a call takes longer, a replay of CALLS is timed once
 
 
 @dataclass(frozen=True)
@@ -107,11 +112,15 @@ def make_inputs(case: Case, seed: int) -> Inputs:
     q, k, v, grad = (
         torch.randn(shape, generator=g, device=DEVICE).to(case.dtype) for _ in range(4)
     )
-    # Distances as in an undirected graph: most pairs a few hops apart, the same both ways.
-    draw = torch.rand(case.pairs, generator=g, device=DEVICE)
-    distance = (draw.sqrt() * case.distances).to(torch.uint8)
-    for block, n in zip(distance.split([n * n for n in case.sizes]), case.sizes):
-        upper = block.view(n, n).triu()
+    # Distances as in an undirected graph, the same both ways: by chance, and farther where numbers
+    # lie apart, so that no two tiles hold the same bytes.
+    draw = torch.rand(case.pairs, generator=g, device=DEVICE).sqrt_()
+    distance = torch.empty(case.pairs, dtype=torch.uint8, device=DEVICE)
+    blocks = (x.split([n * n for n in case.sizes]) for x in (draw, distance))
+    for chance, block, n in zip(*blocks, case.sizes):
+        place = torch.arange(n, device=DEVICE) / n
+        apart = (place[:, None] - place).abs_()
+        upper = (apart.add_(chance.view(n, n)) * (case.distances / 2)).to(torch.uint8).triu()
         block.copy_((upper + upper.triu(1).T).flatten())
     layout = replace(layout, symmetric=True)
     count, widest = len(case.sizes), max(case.sizes)
@@ -140,33 +149,45 @@ Call = Callable[[Inputs], tuple[Tensor, ...]]
 
 
 def ours(case: Case, kind: str = "plain") -> Call:
-    """Forward and backward of decay_attention; ``kind`` says what else gets a gradient."""
-    table = our_table(case, learn_decay="parameters" in kind)
+    """Forward and backward of decay_attention: its output and gradients.
+
+    ``kind`` says what else gets a gradient.
+    """
+    table = our_table(case, kind)
     assert table.parameters is not None
     parameters = table.parameters.detach().requires_grad_()
 
     def call(x: Inputs) -> tuple[Tensor, ...]:
         wanted = [x.q, x.k, x.v]
-        mul: Tensor | Table = table.value.detach()
+        used: Tensor | Table = table.value.detach()
         if "starts" in kind or "parameters" in kind:
-            mul = Table(table.value.detach(), parameters, table.jacobian)
+            used = Table(table.value.detach(), parameters, table.jacobian)
             wanted.append(parameters)
         elif "table" in kind:
-            mul = table.value.detach().requires_grad_()
-            wanted.append(mul)
+            used = table.value.detach().requires_grad_()
+            wanted.append(used)
+        both = (None, used) if "add" in kind else (used, None)
         dropout = DROPOUT if "dropout" in kind else 0.0
         out = decay_attention(
-            x.q, x.k, x.v, x.layout, x.distance, mul, None, dropout=dropout, seed=our_seed()
+            x.q, x.k, x.v, x.layout, x.distance, *both, dropout=dropout, seed=our_seed()
         )
-        return torch.autograd.grad(out, wanted, x.grad)
+        return (out, *torch.autograd.grad(out, wanted, x.grad))
 
     return call
 
 
-def our_table(case: Case, learn_decay: bool) -> Table:
-    """The factors of all distances: λ = 0.6 behind start points around 2."""
-    decay = Decay(case.heads, decay=0.6, start=2.0, spread=1.0, learn_decay=learn_decay)
-    table = decay.to(DEVICE)()[0].mul
+def our_table(case: Case, kind: str) -> Table:
+    """Factors, or summands, of all distances: λ = 0.6 behind start points around 2."""
+    decay = Decay(
+        case.heads,
+        decay=0.6,
+        start=2.0,
+        spread=1.0,
+        learn_decay="parameters" in kind,
+        on="weight" if "add" in kind else "logit",
+    )
+    (tables,) = decay.to(DEVICE)()
+    table = tables.add if "add" in kind else tables.mul
     assert table is not None
     return table
 
@@ -177,9 +198,9 @@ def our_seed() -> Tensor:
 
 
 def exact(case: Case, x: Inputs, kind: str) -> list[Tensor]:
-    """What ``ours`` returns, in float64: dq, dk, dv, and the gradient of the decay."""
-    table = our_table(case, learn_decay="parameters" in kind)
-    found = [torch.zeros(x.q.shape, dtype=torch.float64, device=DEVICE) for _ in range(3)]
+    """What ``ours`` returns, in float64: out, dq, dk, dv, and the gradient of the decay."""
+    table = our_table(case, kind)
+    found = [torch.zeros(x.q.shape, dtype=torch.float64, device=DEVICE) for _ in range(4)]
     by_byte = torch.zeros(case.heads, 256, dtype=torch.float64, device=DEVICE)
     node = pair = 0
     for graph, n in enumerate(case.sizes):
@@ -188,15 +209,17 @@ def exact(case: Case, x: Inputs, kind: str) -> list[Tensor]:
         for head in range(case.heads):
             rows = (slice(node, node + n), head)
             q, k, v = (t.detach()[rows].double().requires_grad_() for t in (x.q, x.k, x.v))
-            factor = table.value.detach()[head].double()[byte].requires_grad_()
-            weight = (q @ k.T / math.sqrt(case.d) * factor).softmax(1)
+            entry = table.value.detach()[head].double()[byte].requires_grad_()
+            score = q @ k.T / math.sqrt(case.d)
+            weight = (score + entry if "add" in kind else score * entry).softmax(1)
             if "dropout" in kind:
                 keys = row_keys(our_seed(), x.layout.graph_id[graph], head, place)
                 weight = weight * keep(keys[:, None], place, DROPOUT) / (1.0 - DROPOUT)
-            grads = torch.autograd.grad(weight @ v, [q, k, v, factor], x.grad[rows].double())
-            for whole, part in zip(found, grads):
+            out = weight @ v
+            *grads, by_pair = torch.autograd.grad(out, [q, k, v, entry], x.grad[rows].double())
+            for whole, part in zip(found, (out.detach(), *grads)):
                 whole[rows] = part
-            by_byte[head] += torch.bincount(byte.flatten(), grads[3].flatten(), 256)
+            by_byte[head] += torch.bincount(byte.flatten(), by_pair.flatten(), 256)
         node, pair = node + n, pair + n * n
     if "table" in kind:
         return [*found, by_byte]
@@ -207,7 +230,7 @@ def exact(case: Case, x: Inputs, kind: str) -> list[Tensor]:
 
 
 def check(case: Case, x: Inputs, kind: str) -> float:
-    """The largest relative error of a gradient; raises where it is more than rounding."""
+    """The largest relative error of output and gradients; raises where it is more than rounding."""
     found, expected = ours(case, kind)(x), exact(case, x, kind)
     allowed = 2e-2 if case.dtype == torch.bfloat16 else 2e-5
     errors = [float((a.double() - b).norm() / b.norm()) for a, b in zip(found, expected)]
@@ -280,7 +303,8 @@ def eager_ms(call: Call, sets: list[Inputs], repeats: int) -> float:
     return statistics.median(times)
 
 
-def graph_ms(call: Call, sets: list[Inputs], repeats: int, calls: int) -> float:
+def graph_ms(call: Call, sets: list[Inputs], slow: bool) -> float:
+    """Median over replays of CALLS calls; one replay of a slow call."""
     stream = torch.cuda.Stream()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -289,39 +313,43 @@ def graph_ms(call: Call, sets: list[Inputs], repeats: int, calls: int) -> float:
     torch.cuda.current_stream().wait_stream(stream)
     graph = torch.cuda.CUDAGraph()
     with torch.cuda.graph(graph):
-        for number in range(calls):
+        for number in range(CALLS):
             call(sets[number % len(sets)])
-    graph.replay()
+    if not slow:
+        graph.replay()
     times = []
-    for _ in range(repeats):
+    for _ in range(1 if slow else 7):
         begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
         begin.record()
         graph.replay()
         end.record()
         end.synchronize()
-        times.append(begin.elapsed_time(end) / calls)
+        times.append(begin.elapsed_time(end) / CALLS)
     return statistics.median(times)
 
 
-def measure(call: Call, sets: list[Inputs], slow: bool) -> dict:
-    """Milliseconds, eager and replayed; peak MiB of distances, q, k, v, gradient and all made."""
+def measure(case: Case, call: Call, sets: list[Inputs]) -> dict:
+    """Milliseconds, eager and replayed; bytes and products a second of the replay; peak MiB.
+
+    The peak counts distances, q, k, v, gradient and all that is made.
+    """
     x = sets[0]
     given = sum(t.numel() * t.element_size() for t in (x.q, x.k, x.v, x.grad, x.distance))
     try:
-        for x in sets[:1] if slow else sets:
+        for x in sets:
             call(x)
         torch.cuda.synchronize()
         torch.cuda.reset_peak_memory_stats()
         before = torch.cuda.memory_allocated()
-        call(sets[0])
-        torch.cuda.synchronize()
+        slow = eager_ms(call, sets, 1) > SLOW
         peak = torch.cuda.max_memory_allocated() - before + given
         row = {"eager": eager_ms(call, sets, 3 if slow else 20), "peak": peak / 2**20}
     except Exception as error:  # a peer that cannot run this case is a result
         torch.cuda.synchronize()
         return {"failed": f"{type(error).__name__}: {str(error).splitlines()[0][:90]}"}
     try:
-        row["graph"] = row["eager"] if slow else graph_ms(call, sets, 7, CALLS)
+        row["graph"] = ms = graph_ms(call, sets, slow)
+        row |= {"TB/s": case.bytes / ms / 1e9, "TFLOP/s": case.flops / ms / 1e9}
     except Exception as error:
         torch.cuda.synchronize()
         row["capture failed"] = f"{type(error).__name__}: {str(error).splitlines()[0][:60]}"
@@ -329,14 +357,16 @@ def measure(call: Call, sets: list[Inputs], slow: bool) -> dict:
 
 
 def ceilings() -> dict[str, float]:
-    """Copy bandwidth (TB/s, read + written) and the bf16 product (TFLOP/s), measured now."""
+    """Copy bandwidth (TB/s, read + written) and products of matrices (TFLOP/s), measured now."""
     a = torch.empty(1 << 30, dtype=torch.uint8, device=DEVICE)
     b = torch.empty_like(a)
-    m = torch.randn(8192, 8192, device=DEVICE).bfloat16()
+    m = torch.randn(8192, 8192, device=DEVICE)
+    half = m.bfloat16()
     found = {}
     for name, run, amount in (
         ("copy TB/s", lambda: b.copy_(a), 2 * a.numel() / 1e12),
-        ("bf16 TFLOP/s", lambda: m @ m, 2 * 8192**3 / 1e12),
+        ("bf16 TFLOP/s", lambda: half @ half, 2 * 8192**3 / 1e12),
+        ("float32 TFLOP/s", lambda: m @ m, 2 * 8192**3 / 1e12),
     ):
         for _ in range(3):
             run()
@@ -353,21 +383,41 @@ def ceilings() -> dict[str, float]:
 def compare(case: Case, quick: bool) -> dict[str, dict]:
     """Times of ours, checked, and of its peers."""
     sets = [make_inputs(case, seed) for seed in range(ROTATE if case.pairs < 1e7 else 2)]
-    rows = {"SDPA, no mask": measure(sdpa(case), sets, False)}
+    rows = {"SDPA, no mask": measure(case, sdpa(case), sets)}
     for name, kind in KINDS.items():
         error = check(case, sets[0], kind)
-        rows[name] = measure(ours(case, kind), sets, False) | {"error": error}
+        rows[name] = measure(case, ours(case, kind), sets) | {"error": error}
     for distances in (12, 64):
         far = replace(case, distances=distances)
         some = [make_inputs(far, seed) for seed in range(2)]
-        error = check(far, some[0], "table")
-        name = f"ours + table, {distances} distances"
-        rows[name] = measure(ours(far, "table"), some, False) | {"error": error}
+        for name, kind in (("ours + table", "table"), ("ours, add + table", "add table")):
+            error = check(far, some[0], kind)
+            row = measure(far, ours(far, kind), some) | {"error": error}
+            rows[f"{name}, {distances} distances"] = row
     if not quick:
-        rows["eager, dense"] = measure(dense_way(case, False), sets, False)
-        rows["compiled, dense"] = measure(dense_way(case, True), sets, False)
-        rows["FlexAttention"] = measure(flex(case), sets, max(case.sizes) > 2000)
+        rows["eager, dense"] = measure(case, dense_way(case, False), sets)
+        rows["compiled, dense"] = measure(case, dense_way(case, True), sets)
+        rows["FlexAttention"] = measure(case, flex(case), sets)
+        if case.d < FLEX_LEAST:
+            broad = replace(case, d=FLEX_LEAST)
+            some = [make_inputs(broad, seed) for seed in range(ROTATE)]
+            rows[f"FlexAttention, d {FLEX_LEAST}"] = measure(broad, flex(broad), some)
     return rows
+
+
+def limits(case: Case, rows: dict[str, dict], ceilings: dict[str, float]) -> str:
+    """What keeps ours from the ceilings, as far as the figures tell."""
+    name = "bf16" if case.dtype == torch.bfloat16 else "float32"
+    ours_ms, floor_ms = (rows[row].get("graph", math.inf) for row in ("ours", "SDPA, no mask"))
+    copy_ms = case.bytes / ceilings["copy TB/s"] / 1e9
+    product_ms = case.flops / ceilings[f"{name} TFLOP/s"] / 1e9
+    rest = max(0.0, 1.0 - max(copy_ms, product_ms) / ours_ms)
+    return (
+        f"of {ours_ms:.4f} ms the bytes need {copy_ms:.4f} at the copy's ceiling and the products "
+        f"{product_ms:.4f} at that of {name}, so {rest:.0%} goes to neither but to the pairs one "
+        f"by one (table entry, exponential, sums) and to waiting; SDPA, without tables, is at "
+        f"{product_ms / floor_ms:.0%} of the products' ceiling"
+    )
 
 
 def bars(cases: dict[str, dict[str, dict]]) -> list[dict]:
@@ -398,11 +448,14 @@ def main() -> None:
     options = parser.parse_args()
     known = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
     known["ceilings"] = ceilings()
+    known["what stops us"] = stops = {}
     print(known["device"], {k: round(v, 2) for k, v in known["ceilings"].items()}, flush=True)
     cases = {}
     for case in CASES:
-        cases[case.name] = compare(case, options.quick)
-        show(case, cases[case.name])
+        cases[case.name] = rows = compare(case, options.quick)
+        show(case, rows)
+        stops[case.name] = limits(case, rows, known["ceilings"])
+        print(f"what stops us: {stops[case.name]}", flush=True)
         write_record(options.json, [], cases=cases, **known)
     print()
     verdicts = bars(cases)
@@ -418,17 +471,19 @@ def show(case: Case, rows: dict[str, dict]) -> None:
     size = f"{case.pairs / 1e6:.2f} M pairs; distances + tensors {case.held / 2**20:.1f} MiB"
     print(f"\n{case.name}: {size}")
     columns = ("eager ms", "graph ms", "× SDPA", "TB/s", "TFLOP/s", "peak MiB", "error")
-    print(f"{'':28}" + "".join(f"{column:>10}" for column in columns))
+    print(f"{'':34}" + "".join(f"{column:>10}" for column in columns))
     for name, row in rows.items():
         if "failed" in row:
-            print(f"{name:28}  {row['failed']}")
+            print(f"{name:34}  {row['failed']}")
             continue
-        ms = row.get("graph", row["eager"])
-        ratio = f"{ms / floor:.2f}" if floor else "–"
         error = f"{row['error']:.0e}" if "error" in row else ""
+        if "graph" in row:
+            ratio = f"{row['graph'] / floor:.2f}" if floor else "–"
+            achieved = f"{row['graph']:10.4f}{ratio:>10}{row['TB/s']:10.2f}{row['TFLOP/s']:10.1f}"
+        else:
+            achieved = f"{'–':>10}" * 4
         print(
-            f"{name:28}{row['eager']:10.3f}{ms:10.4f}{ratio:>10}{case.bytes / ms / 1e9:10.2f}"
-            f"{case.flops / ms / 1e9:10.1f}{row['peak']:10.1f}{error:>10}"
+            f"{name:34}{row['eager']:10.3f}{achieved}{row['peak']:10.1f}{error:>10}"
             f"  {row.get('capture failed', '')}",
             flush=True,
         )

@@ -41,8 +41,10 @@ def _gap(
     generator = torch.Generator().manual_seed(0)
     layout = replace(Layout.from_sizes(sizes, device=device), symmetric=True)
     tensors = torch.randn(4, sum(sizes), 2, width, generator=generator).to(device, dtype)
-    blocks = [torch.randint(0, 6, (n, n), generator=generator).byte() for n in sizes]
-    distance = torch.cat([torch.minimum(x, x.T).flatten() for x in blocks]).to(device)
+    blocks = [torch.randint(0, 6, (n, n), generator=generator) for n in sizes]
+    apart = [(torch.arange(n)[:, None] - torch.arange(n)).abs() // 16 for n in sizes]
+    both = (torch.minimum(x, x.T) + far for x, far in zip(blocks, apart))
+    distance = torch.cat([x.flatten().byte() for x in both]).to(device)
     mul = (0.6 ** torch.arange(256.0)).repeat(2, 1).to(device).requires_grad_()
 
     def everything(name: str, dtype: torch.dtype) -> list[Tensor]:
