@@ -26,8 +26,7 @@ from gradformer.model.edge_tile_kernels import (
 from gradformer.model.message_kernels import write_rest
 from gradformer.model.product_kernels import _add_product, _factors
 
-NUMBERS = ["nodes", "edges", "pieces", "threshold", "old_threshold"]  # batches share a kernel
-SEEDS = ["seed", "old_seed"]
+NUMBERS = ["nodes", "edges", "threshold"]  # all batches share one compiled kernel
 
 
 @triton.jit
@@ -42,7 +41,7 @@ def _slope(grad, value, channel, learned, draw, DROP: tl.constexpr):
 # --- sums of the norm -----------------------------------------------------------------------------
 
 
-@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
 def slope_kernel(
     e_grad, u, gamma, beta, stats, partial, ptr, nodes, graph_id, index, seed, scale, threshold,
     C: tl.constexpr, ROWS: tl.constexpr, DROP: tl.constexpr,
@@ -121,6 +120,60 @@ def _norm_change(grad, value, channel, norm, draw, C: tl.constexpr, DROP: tl.con
 
 
 @triton.jit
+def _write(out, value, row, real, channel, C: tl.constexpr):
+    at = out + row[:, None] * C + channel[None, :]
+    tl.store(at, value.to(out.dtype.element_ty), real[:, None] & (channel < C)[None, :])
+
+
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
+def edge_gradient_kernel(
+    dh, mean, inverse, terms, u, r, out_grad, du, dr, source, target, ptr, nodes, edges,
+    gamma, beta, stats, factors, graph_id, index, seed, scale, threshold,
+    C: tl.constexpr, BLOCK_C: tl.constexpr, ROWS: tl.constexpr, POSITION: tl.constexpr,
+    OUT_GRAD: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr, PADDING: tl.constexpr,
+):  # fmt: skip
+    """dg = dh_t inverse_t (B_s − mean_t), dr = Σ_c dg σ(u), du = dg r σ'(u) (+ what arrives at u,
+    directly or with NORM through e'). Padded rows of dr, and with PADDING of du, are 0."""
+    last = tl.load(ptr + nodes)
+    site = _site_key(seed) if DROP else 0
+    begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
+    for first in range(begin.to(tl.int64) * ROWS, end.to(tl.int64) * ROWS, ROWS):
+        left = (last - first).to(tl.int32)
+        real = tl.arange(0, ROWS) < left
+        row = tl.minimum(tl.arange(0, ROWS), left - 1)
+        start, to = tl.load(source + first + row), tl.load(target + first + row)
+        keys = _keys(site, graph_id + first, index + first, row) if DROP else 0
+        position = tl.load(r + first + row).to(tl.float32)[:, None] if POSITION else 1.0
+        found = tl.zeros([ROWS], tl.float32)
+        for k in range((C + STEP - 1) // STEP):
+            channel = tl.arange(0, STEP) + k * STEP
+            value = _rows(u + first * C, row, channel, C, C)
+            share = _rows(dh, to, channel, C, C) * _rows(inverse, to, channel, C, C)
+            apart = _rows(terms + 2 * C, start, channel, 4 * C, C) - _rows(mean, to, channel, C, C)
+            gate = _sigmoid(value)
+            change = share * apart * gate
+            if POSITION:
+                found += tl.sum(change, 1)
+            change *= (1.0 - gate) * position
+            if OUT_GRAD:
+                grad = _rows(out_grad + first * C, row, channel, C, C)
+                if NORM:
+                    norm, draw = (gamma, beta, stats, factors), (keys, scale, threshold)
+                    grad = _norm_change(grad, value, channel, norm, draw, C, DROP)
+                change += grad
+            _write(du + first * C, change, row, real, channel, C)
+        if POSITION:
+            tl.store(dr + first + row, found.to(dr.dtype.element_ty), real)
+    if PADDING:
+        write_rest(du, du, last, edges, C, BLOCK_C, ROWS, False)
+    if POSITION:
+        write_rest(dr, dr, last, edges, 1, 1, ROWS, False)
+
+
+# --- gradients of the map -------------------------------------------------------------------------
+
+
+@triton.jit
 def _map_factors(weight, like, IN: tl.constexpr, C: tl.constexpr, BLOCK_IN: tl.constexpr,
                  EXACT: tl.constexpr):  # fmt: skip
     """Factors of each STEP rows of the map [C, IN]."""
@@ -186,141 +239,68 @@ def _apart(joined, WIDTH: tl.constexpr):
     return blocks
 
 
-@triton.jit
-def _change(
-    first, row, real, ends, node, edge, norm, draw, channel,
-    C: tl.constexpr, POSITION: tl.constexpr, OUT_GRAD: tl.constexpr, NORM: tl.constexpr,
-    DROP: tl.constexpr,
-):  # fmt: skip
-    """Some channels of du = dg r σ'(u) (+ what arrives at u, directly or with NORM through e'),
-    where dg = dh_t inverse_t (B_s − mean_t), in real rows, otherwise 0; and Σ_c dg σ(u)."""
-    dh, mean, inverse, terms = node
-    u, out_grad, position = edge
-    source, target = ends
-    value = _rows(u + first * C, row, channel, C, C)
-    gate = _sigmoid(value)
-    share = _rows(dh, target, channel, C, C) * _rows(inverse, target, channel, C, C)
-    apart = _rows(terms + 2 * C, source, channel, 4 * C, C) - _rows(mean, target, channel, C, C)
-    change = share * apart * gate
-    found = tl.sum(change, 1) if POSITION else 0
-    change *= (1.0 - gate) * position
-    if OUT_GRAD:
-        grad = _rows(out_grad + first * C, row, channel, C, C)
-        if NORM:
-            grad = _norm_change(grad, value, channel, norm, draw, C, DROP)
-        change += grad
-    change = tl.where(real[:, None], change, 0.0)
-    return change, found
-
-
-@triton.jit
-def _write(out, value, row, real, channel, C: tl.constexpr):
-    at = out + row[:, None] * C + channel[None, :]
-    tl.store(at, value.to(out.dtype.element_ty), real[:, None] & (channel < C)[None, :])
-
-
-@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
-def edge_gradient_kernel(
-    dh, mean, inverse, terms, u, r, out_grad, du, dr, source, target, ptr, nodes, edges,
-    gamma, beta, stats, factors, graph_id, index, seed, scale, threshold,
-    e, e_grad, weight, de, dw, db, dw_row, db_row,
-    before, old_gamma, old_beta, old_stats, old_graph_id, old_index, old_seed, old_scale,
-    old_threshold,
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
+def map_gradient_kernel(
+    du, e, e_grad, weight, de, dw, db, dw_row, db_row, ptr, nodes, edges,
+    before, gamma, beta, stats, graph_id, index, seed, scale, threshold,
     IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK_IN: tl.constexpr, BLOCK_C: tl.constexpr, EXACT: tl.constexpr, POSITION: tl.constexpr,
-    OUT_GRAD: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr, MAP: tl.constexpr,
-    E_GRAD: tl.constexpr, REMAKE: tl.constexpr, OLD_DROP: tl.constexpr,
+    BLOCK_IN: tl.constexpr, BLOCK_C: tl.constexpr, EXACT: tl.constexpr,
+    E_GRAD: tl.constexpr, REMAKE: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
-    """du and, with POSITION, dr. With MAP also de = du W (+ what arrives at e) and a piece of
-    dW = Σ du eᵀ and db = Σ du for each program, their rows ``dw_row`` and ``db_row`` numbers apart.
+    """de = du W (+ what arrives at e), 0 in padded rows, and for each program a piece of
+    dW = Σ du eᵀ and of db = Σ du, their rows ``dw_row`` and ``db_row`` numbers apart.
 
-    Padded rows of de, of dr, and without MAP of du, are 0. With REMAKE the edge states were not
-    kept: they are made again of those ``e`` of the layer before, and of its u, ``before``.
+    With REMAKE the edge states were not kept: they are made again of those ``e`` of the layer
+    before, and of its u, ``before``.
     """
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
     INS: tl.constexpr = (IN + STEP - 1) // STEP
     last = tl.load(ptr + nodes)
     site = _site_key(seed) if DROP else 0
-    old_site = _site_key(old_seed) if OLD_DROP else 0
-    matrix, totals = (), ()
-    if MAP:
-        matrix = _map_factors(weight, du, IN, C, BLOCK_IN, EXACT)
-        for _ in tl.static_range(BLOCKS):
-            totals += (tl.zeros([ROWS // 2, STEP], tl.float32),)
+    matrix, totals = _map_factors(weight, du, IN, C, BLOCK_IN, EXACT), ()
+    for _ in tl.static_range(BLOCKS):
+        totals += (tl.zeros([ROWS // 2, STEP], tl.float32),)
     sums = tl.zeros([BLOCK_C, BLOCK_IN], tl.float32)
     begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
     for first in range(begin.to(tl.int64) * ROWS, end.to(tl.int64) * ROWS, ROWS):
         left = (last - first).to(tl.int32)
         real = tl.arange(0, ROWS) < left
         row = tl.minimum(tl.arange(0, ROWS), left - 1)
-        ends = (tl.load(source + first + row), tl.load(target + first + row))
         keys = _keys(site, graph_id + first, index + first, row) if DROP else 0
-        position = tl.load(r + first + row).to(tl.float32)[:, None] if POSITION else 1.0
-        node, edge = (dh, mean, inverse, terms), (u, out_grad, position)
-        norm, draw = (gamma, beta, stats, factors), (keys, scale, threshold)
-        apart = tl.zeros([ROWS], tl.float32)
-        if MAP:
-            old_keys = (
-                _keys(old_site, old_graph_id + first, old_index + first, row) if OLD_DROP else 0
-            )
-            givens, changes, more_totals = (), (), ()
-            for k in tl.static_range(BLOCKS):
-                channel = _channels(k)
-                change, found = _change(
-                    first, row, real, ends, node, edge, norm, draw, channel,
-                    C, POSITION, OUT_GRAD, NORM, DROP,
-                )  # fmt: skip
-                apart += found
-                change = _rounded(change, du)
-                changes += (change,)
-                more_totals += (totals[k] + _sum_of_halves(change),)
-            for j in tl.static_range(INS):
-                channel = _channels(j)
-                given = _rows(e + first * E_ROW, row, channel, E_ROW, IN)
-                if REMAKE:
-                    given = _updated(
-                        given, _rows(before + first * IN, row, channel, IN, IN), channel,
-                        _learned(old_gamma, old_beta, old_stats, channel, IN),
-                        (old_keys, old_scale, old_threshold), OLD_DROP,
-                    )  # fmt: skip
-                givens += (_rounded(given, du),)
-            totals = more_totals
-            sums = _add_outer(
-                sums, _side_by_side(changes, BLOCK_C), _side_by_side(givens, BLOCK_IN), EXACT
-            )
-            value = tl.zeros([ROWS, BLOCK_IN], tl.float32)
-            for k in tl.static_range(BLOCKS):
-                value = _add_product(value, _factors(changes[k], EXACT), matrix[k], EXACT)
-                channel = _channels(k)
-                _write(du + first * C, changes[k], row, real, channel, C)
-            values = _apart(value, BLOCK_IN)
-            for j in tl.static_range(INS):
-                channel = _channels(j)
-                part = values[j]
-                if E_GRAD:
-                    part += _rows(e_grad + first * IN, row, channel, IN, IN)
-                _write(de + first * IN, part, row, real, channel, IN)
-        else:
-            for k in range(BLOCKS):
-                channel = tl.arange(0, STEP) + k * STEP
-                change, found = _change(
-                    first, row, real, ends, node, edge, norm, draw, channel,
-                    C, POSITION, OUT_GRAD, NORM, DROP,
-                )  # fmt: skip
-                apart += found
-                _write(du + first * C, change, row, real, channel, C)
-        if POSITION:
-            tl.store(dr + first + row, apart.to(dr.dtype.element_ty), real)
-    if MAP:
-        dw += tl.program_id(0).to(tl.int64) * dw_row
-        db += tl.program_id(0).to(tl.int64) * db_row
-        out, into = tl.arange(0, BLOCK_C)[:, None], tl.arange(0, BLOCK_IN)[None, :]
-        tl.store(dw + out * IN + into, sums, (out < C) & (into < IN))
+        changes, givens, arriving, more_totals = (), (), (), ()
         for k in tl.static_range(BLOCKS):
-            channel = _channels(k)
-            tl.store(db + channel, tl.sum(totals[k], 0), channel < C)
-        write_rest(de, de, last, edges, IN, BLOCK_IN, ROWS, False)
-    else:
-        write_rest(du, du, last, edges, C, BLOCK_C, ROWS, False)
-    if POSITION:
-        write_rest(dr, dr, last, edges, 1, 1, ROWS, False)
+            change = _rows(du + first * C, row, _channels(k), C, C)
+            changes += (tl.where(real[:, None], change, 0.0),)
+        for j in tl.static_range(INS):
+            channel = _channels(j)
+            given = _rows(e + first * E_ROW, row, channel, E_ROW, IN)
+            if REMAKE:
+                given = _updated(
+                    given, _rows(before + first * IN, row, channel, IN, IN), channel,
+                    _learned(gamma, beta, stats, channel, IN), (keys, scale, threshold), DROP,
+                )  # fmt: skip
+            givens += (_rounded(given, du),)
+        sums = _add_outer(
+            sums, _side_by_side(changes, BLOCK_C), _side_by_side(givens, BLOCK_IN), EXACT
+        )
+        for j in tl.static_range(INS):
+            if E_GRAD:
+                arriving += (_rows(e_grad + first * IN, row, _channels(j), IN, IN),)
+            else:
+                arriving += (0.0,)
+        value = tl.zeros([ROWS, BLOCK_IN], tl.float32)
+        for k in tl.static_range(BLOCKS):
+            value = _add_product(value, _factors(changes[k], EXACT), matrix[k], EXACT)
+            more_totals += (totals[k] + _sum_of_halves(changes[k]),)
+        totals = more_totals
+        values = _apart(value, BLOCK_IN)
+        for j in tl.static_range(INS):
+            _write(de + first * IN, values[j] + arriving[j], row, real, _channels(j), IN)
+    dw += tl.program_id(0).to(tl.int64) * dw_row
+    db += tl.program_id(0).to(tl.int64) * db_row
+    out, into = tl.arange(0, BLOCK_C)[:, None], tl.arange(0, BLOCK_IN)[None, :]
+    tl.store(dw + out * IN + into, sums, (out < C) & (into < IN))
+    for k in tl.static_range(BLOCKS):
+        channel = _channels(k)
+        tl.store(db + channel, tl.sum(totals[k], 0), channel < C)
+    write_rest(de, de, last, edges, IN, BLOCK_IN, ROWS, False)

@@ -1,8 +1,8 @@
 """The gated convolution in Triton kernels; the plain form is ``local.GatedGCN``.
 
 Forward a kernel over edge rows makes u, the map of the edge states inside it, and one over nodes
-makes the sums. Backward one over edge rows makes du, and from it at once the gradients of the map
-and of the edge states, and one over nodes what is summed by target and by source. For many edges,
+makes the sums. Backward one over edge rows makes du, one over nodes what is summed by target and by
+source, and one over edge rows the gradients of the map and of the edge states. For many edges,
 where the norm of u takes several kernels, its moments are made with u, and du straight from what
 arrives at the new edge states, so that the gradient between norm and convolution is never stored.
 Two edge tensors are kept, the edge states and u; in every other layer only u: its edge states are
@@ -29,6 +29,8 @@ from gradformer.model.pieces import Claim, claim
 
 PIECES = 264  # at most, that gradients of the map are summed in: two programs on each core
 TILE = 64  # edges that such a program treats at a time
+MAPPING = {"num_warps": 4, "num_stages": 1, "maxnreg": 168}  # three such programs fit on a core
+CHANGES = 1056  # at most, programs that share the tiles for du: eight on each core
 ROWS = 32  # of a tile of edges
 PROGRAMS = 512  # at most, that share the tiles: several on each core, each with tiles to walk over
 WALK = {"STAGES": 2, "num_warps": 2}  # the next tile is read meanwhile; small programs, and many
@@ -105,15 +107,12 @@ class _Gated(torch.autograd.Function):
             norm, slopes = slopes_of(update, out_grad, u, ctx.stats, edges)
             inside = {"NORM": True, "DROP": update.after is not None}
             e_grad = out_grad
-        de, pieces, mapping, options = _map_part(ctx, du, e_grad)
         if u.numel():
-            edge_gradient_kernel[(_pieces(count),)](
+            edge_gradient_kernel[(min(-(-count // ROWS), CHANGES),)](
                 dh, mean, inverse, terms, u, position, u if out_grad is None else out_grad, du,
                 u if dr is None else dr, edges.source, edges.target, edges.target_ptr, nodes, count,
-                *norm, *mapping,
-                C=channels, ROWS=TILE, BLOCK_C=_block(channels), EXACT=_exact(u.dtype),
-                POSITION=r is not None, OUT_GRAD=out_grad is not None, **inside, **options,
-                num_warps=4, num_stages=1,
+                *norm, C=channels, BLOCK_C=_block(channels), ROWS=ROWS, POSITION=r is not None,
+                OUT_GRAD=out_grad is not None, PADDING=weight is None, **inside, num_warps=4,
             )  # fmt: skip
         if mean.numel():
             node_gradient_kernel[(nodes * -(-channels // 16),)](
@@ -121,35 +120,42 @@ class _Gated(torch.autograd.Function):
                 edges.target, edges.target_ptr, edges.source_ptr, edges.by_source,
                 C=channels, CHUNK=16, POSITION=r is not None, num_warps=1,
             )  # fmt: skip
-        if pieces is None:
-            return d_terms, de, None, None, dr, *slopes, None, None, None, None
-        dw, db = pieces.sum(0).to(weight.dtype).split([weight.numel(), channels])
-        return d_terms, de, dw.view_as(weight), db, dr, *slopes, None, None, None, None
+        return d_terms, *_map_gradients(ctx, du, e_grad), dr, *slopes, None, None, None, None
 
 
-def _map_part(
+def _map_gradients(
     ctx: Any, du: Tensor, e_grad: Tensor | None
-) -> tuple[Tensor, Tensor | None, list[Any], dict[str, Any]]:
-    """de; pieces of the map's gradients, unless others add them up; what the kernel takes of it."""
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Gradients of e and of the map; None for a map's that are left in pieces, or without a map."""
+    from gradformer.model.edge_gradient_kernels import map_gradient_kernel
+
     _, weight, *_, e, before, stats = ctx.saved_tensors
-    old: list[Any] = [*[du] * 7, 1.0, 0]
-    options = {"MAP": weight is not None, "REMAKE": False, "OLD_DROP": False, "E_GRAD": False}
     if weight is None:
-        return du, None, [*[du] * 6, 0, 0, *old], options | {"IN": 1, "E_ROW": 0, "BLOCK_IN": 16}
+        return du, None, None
+    norm: list[Any] = [*[du] * 7, 1.0, 0]
+    remake = {"REMAKE": False, "DROP": False}
     if ctx.before is not None:
-        old = Origin(ctx.before, e, before, stats).norm
-        options |= {"REMAKE": True, "OLD_DROP": ctx.before.after is not None}
-    (count, width), channels, whole = e.shape, du.shape[1], None
+        norm = Origin(ctx.before, e, before, stats).norm
+        remake = {"REMAKE": True, "DROP": ctx.before.after is not None}
+    (count, width), channels, ptr = e.shape, du.shape[1], ctx.edges.target_ptr
+    de, pieces = e.new_empty(e.shape), _pieces(count)
     if ctx.room is None:
-        shape = _pieces(count), channels * (width + 1)
-        dw = whole = torch.empty(shape, dtype=torch.float32, device=e.device)
+        dw = torch.empty(pieces, channels * (width + 1), dtype=torch.float32, device=e.device)
         db = dw[:, channels * width :]
     else:
         dw, db = ctx.room.open(e.device)
-    de, arriving = e.new_empty(e.shape), du if e_grad is None else e_grad
-    size = {"IN": width, "E_ROW": edge_rows(e)[1], "BLOCK_IN": _block(width)}
-    given = [e, arriving, weight, de, dw, db, dw.stride(0), db.stride(0)]
-    return de, whole, [*given, *old], options | size | {"E_GRAD": e_grad is not None}
+    if count:
+        map_gradient_kernel[(pieces,)](
+            du, e, du if e_grad is None else e_grad, weight, de, dw, db,
+            dw.stride(0), db.stride(0), ptr, len(ptr) - 1, count, *norm,
+            IN=width, C=channels, E_ROW=edge_rows(e)[1], ROWS=TILE, EXACT=_exact(du.dtype),
+            BLOCK_IN=_block(width), BLOCK_C=_block(channels), E_GRAD=e_grad is not None,
+            **remake, **MAPPING,
+        )  # fmt: skip
+    if ctx.room is not None:
+        return de, None, None
+    weights, biases = dw.sum(0).to(weight.dtype).split([channels * width, channels])
+    return de, weights.view_as(weight), biases
 
 
 def _pieces(edges: int) -> int:
