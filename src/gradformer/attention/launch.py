@@ -217,7 +217,7 @@ def _power(size: int) -> int:
 
 def forward(p: Problem) -> tuple[Tensor, Tensor]:
     """out [nodes, heads, d] and lse [nodes, heads] in base 2."""
-    from gradformer.attention.row_kernels import row_forward_kernel
+    from gradformer.attention.row_forward import row_forward_kernel
     from gradformer.attention.small_kernels import small_forward_kernel
     from gradformer.attention.tiled_forward import forward_kernel
 
@@ -259,7 +259,7 @@ def backward(
     need_bias: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of q, k, v [nodes, 3 · heads, d], of the decay as ``count`` says, of the bias."""
-    from gradformer.attention.row_kernels import row_backward_kernel
+    from gradformer.attention.row_backward import row_backward_kernel
     from gradformer.attention.small_kernels import small_backward_kernel
     from gradformer.attention.tiled_backward import key_gradient_kernel, query_gradient_kernel
 

@@ -1,0 +1,213 @@
+"""Row kernel of the backward pass: a program owns 32 queries, or 32 keys, and is one warp.
+
+See :mod:`gradformer.attention.row_operands`; notation as in
+:mod:`gradformer.attention.small_kernels`.
+"""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.lane_kernels import (
+    SIZE,
+    exp2,
+    halves,
+    over_rows,
+    places,
+    read,
+    read_sides,
+)
+from gradformer.attention.pair_kernels import LOG2E, store_shares, tally
+from gradformer.attention.row_operands import (
+    OWN,
+    add_weighted,
+    bytes_of_pairs,
+    inner,
+    no_sums,
+    other_nodes,
+    own_rows,
+    products,
+    split,
+    store,
+)
+from gradformer.attention.small_kernels import _zero_padding
+
+
+@triton.jit
+def _query_gradients(
+    q, k, v, out, lse, grad, dq, partial_mul, partial_add, program, programs, head,
+    distance, mul, add, mul_jacobian, add_jacobian, seed, number, start, n,
+    q_row, k_row, v_row, g_row, heads, scale, dropout_scale, threshold,
+    D: tl.constexpr, SYMMETRIC: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr,
+    MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
+    EXACT: tl.constexpr, INTERPRET: tl.constexpr,
+):  # fmt: skip
+    """dq of the queries from ``start`` on, and their share of the decay's gradients."""
+    mul_table = tl.zeros([256], tl.float32)
+    add_table = tl.zeros([256], tl.float32)
+    mul_one = tl.zeros([SIZE], tl.float32)
+    mul_two = tl.zeros([SIZE], tl.float32)
+    add_one = tl.zeros([SIZE], tl.float32)
+    add_two = tl.zeros([SIZE], tl.float32)
+    if start < n:
+        own, g, c, side = places()
+        own += start
+        query = split(own_rows(q, q_row, own, c, side, n, D, INTERPRET), scale, EXACT)
+        do = own_rows(grad, heads * D, own, c, side, n, D, INTERPRET)
+        delta = inner(do, own_rows(out, heads * D, own, c, side, n, D, INTERPRET))
+        delta = over_rows(delta, False, INTERPRET)
+        do = split(do, dropout_scale, EXACT)
+        row_lse = read(lse, tl.minimum(own, n - 1) * heads, INTERPRET)
+        row_lse = tl.where(own < n, row_lse, float("inf"))
+        row_keys = own
+        if DROPOUT:
+            row_keys = _row_keys(seed, number, head, own)
+        sums = no_sums(D)
+        for begin in range(0, n, 8):
+            other = begin + 2 * c + side
+            byte = bytes_of_pairs(distance, own, other, n, SYMMETRIC, INTERPRET)
+            key = split(other_nodes(k, k_row, begin + g, c + 4 * side, n, D, INTERPRET), 1.0, EXACT)
+            value = split(
+                other_nodes(v, v_row, begin + g, c + 4 * side, n, D, INTERPRET), 1.0, EXACT
+            )
+            s = products(query, key, EXACT, INTERPRET)
+            a = s
+            if HAS_MUL:
+                factor = read(mul, byte, INTERPRET)
+                a = a * factor
+            if HAS_ADD:
+                a = a + read(add, byte, INTERPRET)
+            p = exp2(tl.where(other < n, a * LOG2E - row_lse, float("-inf")), INTERPRET)
+            dp = products(do, value, EXACT, INTERPRET)
+            if DROPOUT:
+                dp = tl.where(_keep(row_keys, other, threshold), dp, 0.0)
+            da = p * (dp - delta)
+            if MUL_COUNT == 256:
+                mul_table = tally(mul_table, da * s, byte)
+            elif MUL_COUNT > 0:
+                mul_one += da * s * read(mul_jacobian, byte, INTERPRET)
+                if MUL_COUNT > 1:
+                    mul_two += da * s * read(mul_jacobian + heads * 256, byte, INTERPRET)
+            if ADD_COUNT == 256:
+                add_table = tally(add_table, da, byte)
+            elif ADD_COUNT > 0:
+                add_one += da * read(add_jacobian, byte, INTERPRET)
+                if ADD_COUNT > 1:
+                    add_two += da * read(add_jacobian + heads * 256, byte, INTERPRET)
+            ds = da * factor if HAS_MUL else da
+            summed = split(other_nodes(k, k_row, other, g, n, D, INTERPRET), 1.0, EXACT)
+            sums = add_weighted(sums, ds, summed, EXACT, INTERPRET)
+        store(dq, g_row, own, c, side, n, sums, scale, D, INTERPRET)
+    store_shares(partial_mul, program, programs, head, mul_table, mul_one, mul_two, MUL_COUNT)
+    store_shares(partial_add, program, programs, head, add_table, add_one, add_two, ADD_COUNT)
+
+
+@triton.jit
+def _key_gradients(
+    q, k, v, out, lse, grad, dk, dv, distance, mul, add, seed, number, head, start, n,
+    q_row, k_row, v_row, g_row, heads, scale, dropout_scale, threshold,
+    D: tl.constexpr, HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr,
+    EXACT: tl.constexpr, INTERPRET: tl.constexpr,
+):  # fmt: skip
+    """dk and dv of the keys from ``start`` on; here the others are queries."""
+    own, g, c, side = places()
+    own += start
+    key = split(own_rows(k, k_row, own, c, side, n, D, INTERPRET), scale, EXACT)
+    value = split(own_rows(v, v_row, own, c, side, n, D, INTERPRET), dropout_scale, EXACT)
+    ones = (tl.full([SIZE], 1.0, tl.float32), tl.zeros([SIZE], tl.float32))
+    dk_sums = no_sums(D)
+    dv_sums = no_sums(D)
+    for begin in range(0, n, 8):
+        other = begin + 2 * c + side
+        byte = bytes_of_pairs(distance, own, other, n, True, INTERPRET)
+        query = split(other_nodes(q, q_row, begin + g, c + 4 * side, n, D, INTERPRET), 1.0, EXACT)
+        do = other_nodes(grad, heads * D, begin + g, c + 4 * side, n, D, INTERPRET)
+        together = inner(do, other_nodes(out, heads * D, begin + g, c + 4 * side, n, D, INTERPRET))
+        near, rest = halves(together, EXACT)
+        # as a product with ones, δ comes to the lanes that hold the pairs of its query
+        delta = products((ones,), ((near, rest),), EXACT, INTERPRET)
+        do = split(do, 1.0, EXACT)
+        row_lse = read_sides(lse, tl.minimum(other, n - 1) * heads, INTERPRET)
+        row_lse = tl.where(other < n, row_lse, float("inf"))
+        s = products(key, query, EXACT, INTERPRET)
+        a = s
+        if HAS_MUL:
+            factor = read(mul, byte, INTERPRET)
+            a = a * factor
+        if HAS_ADD:
+            a = a + read(add, byte, INTERPRET)
+        p = exp2(a * LOG2E - row_lse, INTERPRET)
+        dp = products(value, do, EXACT, INTERPRET)
+        weight = p
+        if DROPOUT:
+            kept = _keep(_row_keys(seed, number, head, other), own, threshold)
+            weight = tl.where(kept, p, 0.0)
+            dp = tl.where(kept, dp, 0.0)
+        summed = split(other_nodes(grad, heads * D, other, g, n, D, INTERPRET), 1.0, EXACT)
+        dv_sums = add_weighted(dv_sums, weight, summed, EXACT, INTERPRET)
+        ds = p * (dp - delta)
+        ds = ds * factor if HAS_MUL else ds
+        summed = split(other_nodes(q, q_row, other, g, n, D, INTERPRET), 1.0, EXACT)
+        dk_sums = add_weighted(dk_sums, ds, summed, EXACT, INTERPRET)
+    store(dk, g_row, own, c, side, n, dk_sums, scale, D, INTERPRET)
+    store(dv, g_row, own, c, side, n, dv_sums, dropout_scale, D, INTERPRET)
+
+
+@triton.jit(do_not_specialize=["nodes", "graphs", "tiles"])
+def row_backward_kernel(
+    q, k, v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
+    node_ptr, pair_ptr, graph_id, distance, mul, add, mul_jacobian, add_jacobian, seed,
+    q_row, q_head, k_row, k_head, v_row, v_head, g_row, heads, scale, dropout_scale, threshold,
+    nodes, graphs, tiles,
+    D: tl.constexpr, SYMMETRIC: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr,
+    EXACT: tl.constexpr, INTERPRET: tl.constexpr,
+    MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
+):  # fmt: skip
+    """All gradients; grid (heads, graphs · tiles [+ 1 if padded], 2): queries, then keys."""
+    head = tl.program_id(0)
+    program = tl.program_id(1)
+    graph = program // tiles
+    first = tl.load(node_ptr + graph).to(tl.int64)
+    dq += head * D
+    dk += head * D
+    dv += head * D
+    if graph == graphs:
+        begin = first.to(tl.int32)
+        if tl.program_id(2) == 0:
+            _zero_padding(dq, g_row, begin, nodes, D, OWN, 16)
+        else:
+            _zero_padding(dk, g_row, begin, nodes, D, OWN, 16)
+            _zero_padding(dv, g_row, begin, nodes, D, OWN, 16)
+        return
+    n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
+    start = program % tiles * OWN
+    q += first * q_row + head * q_head
+    k += first * k_row + head * k_head
+    v += first * v_row + head * v_head
+    out += (first * heads + head) * D
+    grad += (first * heads + head) * D
+    lse += first * heads + head
+    distance += tl.load(pair_ptr + graph)
+    mul += head * 256
+    add += head * 256
+    number = tl.load(graph_id + graph)
+    if tl.program_id(2) == 0:
+        _query_gradients(
+            q, k, v, out, lse, grad, dq + first * g_row, partial_mul, partial_add,
+            program, graphs * tiles, head, distance, mul, add,
+            mul_jacobian + head * 256, add_jacobian + head * 256, seed, number, start, n,
+            q_row, k_row, v_row, g_row, heads, scale, dropout_scale, threshold,
+            D, SYMMETRIC, HAS_MUL, HAS_ADD, DROPOUT, MUL_COUNT, ADD_COUNT, EXACT, INTERPRET,
+        )  # fmt: skip
+    elif start < n:
+        _key_gradients(
+            q, k, v, out, lse, grad, dk + first * g_row, dv + first * g_row, distance, mul, add,
+            seed, number, head, start, n,
+            q_row, k_row, v_row, g_row, heads, scale, dropout_scale, threshold,
+            D, HAS_MUL, HAS_ADD, DROPOUT, EXACT, INTERPRET,
+        )  # fmt: skip

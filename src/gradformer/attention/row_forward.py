@@ -1,0 +1,99 @@
+"""Row kernel of the forward pass, for small graphs: a program owns 32 queries and is one warp.
+
+It walks over the keys twice, first for the maximum of each row. See
+:mod:`gradformer.attention.row_operands`; notation as in :mod:`gradformer.attention.small_kernels`.
+"""
+
+# mypy: ignore-errors
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.lane_kernels import SIZE, exp2, over_rows, places, read, write
+from gradformer.attention.pair_kernels import LOG2E
+from gradformer.attention.row_operands import (
+    OWN,
+    add_weighted,
+    bytes_of_pairs,
+    no_sums,
+    other_nodes,
+    own_rows,
+    products,
+    split,
+    store,
+)
+from gradformer.attention.small_kernels import _zero_padding
+
+
+@triton.jit(do_not_specialize=["nodes", "graphs", "tiles"])
+def row_forward_kernel(
+    q, k, v, out, lse, node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
+    q_row, q_head, k_row, k_head, v_row, v_head, heads, scale, dropout_scale, threshold,
+    nodes, graphs, tiles,
+    D: tl.constexpr, SYMMETRIC: tl.constexpr,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr,
+    EXACT: tl.constexpr, INTERPRET: tl.constexpr,
+):  # fmt: skip
+    """out [nodes, heads, d], lse [nodes, heads]; grid (heads, graphs · tiles [+ 1 if padded])."""
+    head = tl.program_id(0)
+    graph = tl.program_id(1) // tiles
+    first = tl.load(node_ptr + graph).to(tl.int64)
+    if graph == graphs:
+        _zero_padding(out + head * D, heads * D, first.to(tl.int32), nodes, D, OWN, 16)
+        return
+    n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
+    start = tl.program_id(1) % tiles * OWN
+    if start >= n:
+        return
+    own, g, c, side = places()
+    own += start
+    k += first * k_row + head * k_head
+    v += first * v_row + head * v_head
+    distance += tl.load(pair_ptr + graph)
+    mul += head * 256
+    add += head * 256
+    query = own_rows(q + first * q_row + head * q_head, q_row, own, c, side, n, D, INTERPRET)
+    query = split(query, scale * LOG2E, EXACT)
+    peak = tl.full([SIZE], float("-inf"), tl.float32)
+    for begin in range(0, n, 8):
+        other = begin + 2 * c + side
+        byte = bytes_of_pairs(distance, own, other, n, SYMMETRIC, INTERPRET)
+        key = split(other_nodes(k, k_row, begin + g, c + 4 * side, n, D, INTERPRET), 1.0, EXACT)
+        a = products(query, key, EXACT, INTERPRET)
+        if HAS_MUL:
+            a = a * read(mul, byte, INTERPRET)
+        if HAS_ADD:
+            a = a + read(add, byte, INTERPRET) * LOG2E
+        peak = tl.maximum(peak, tl.where(other < n, a, float("-inf")))
+    top = over_rows(peak, True, INTERPRET)
+    safe = tl.where(top == float("-inf"), 0.0, top)
+    row_keys = own
+    if DROPOUT:
+        row_keys = _row_keys(seed, tl.load(graph_id + graph), head, own)
+    total = tl.zeros([SIZE], tl.float32)
+    sums = no_sums(D)
+    for begin in range(0, n, 8):
+        other = begin + 2 * c + side
+        byte = bytes_of_pairs(distance, own, other, n, SYMMETRIC, INTERPRET)
+        key = split(other_nodes(k, k_row, begin + g, c + 4 * side, n, D, INTERPRET), 1.0, EXACT)
+        a = products(query, key, EXACT, INTERPRET)
+        if HAS_MUL:
+            a = a * read(mul, byte, INTERPRET)
+        if HAS_ADD:
+            a = a + read(add, byte, INTERPRET) * LOG2E
+        p = exp2(tl.where(other < n, a - safe, float("-inf")), INTERPRET)
+        total += p
+        if DROPOUT:
+            p = tl.where(_keep(row_keys, other, threshold), p, 0.0)
+        value = split(other_nodes(v, v_row, other, g, n, D, INTERPRET), 1.0, EXACT)
+        sums = add_weighted(sums, p, value, EXACT, INTERPRET)
+    row_total = over_rows(total, False, INTERPRET)
+    empty = row_total == 0.0
+    row_lse = tl.where(empty, float("inf"), top + tl.log2(row_total))
+    once = (own < n) & (c + side == 0)
+    write(lse + first * heads + head, own * heads, row_lse, once, INTERPRET)
+    factor = dropout_scale / tl.where(empty, 1.0, row_total)
+    out += (first * heads + head) * D
+    store(out, heads * D, own, c, side, n, sums, factor, D, INTERPRET)
