@@ -81,6 +81,17 @@ def test_overwrite_replaces_a_run(program: Program, files: Path, tmp_path: Path)
     assert yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text())["train"]["epochs"] == 2
 
 
+def test_a_run_without_a_good_trial_is_a_failure(
+    program: Program, files: Path, tmp_path: Path
+) -> None:
+    huge = ["train.lr=1e38", "train.clip=0", "train.epochs=1", "model.layers=1"]
+    settings = [word for setting in huge for word in ("--set", setting)]
+    out = tmp_path / "run"
+    ended = program("train", files / "graphs.jsonl", "-o", out, "-q", *settings, code=1)
+    assert f"error: {out}: no trial has a test score" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
 @pytest.mark.filterwarnings("default::gradformer.errors.GradformerWarning")
 def test_bad_rows_stop_or_are_left_out(program: Program, files: Path, tmp_path: Path) -> None:
     table = tmp_path / "some.csv"

@@ -92,6 +92,9 @@ def test_a_file_of_graphs_and_its_resumption(tmp_path: Path) -> None:
     path.write_text("".join(json.dumps(line) + "\n" for line in lines[1:]))
     with pytest.raises(InputError, match="not those that the run began with"):
         resume(tmp_path / "run", **toy.QUIET)
+    path.unlink()
+    with pytest.raises(InputError, match=f"{path}: the data that .* bring them back"):
+        resume(tmp_path / "run", **toy.QUIET)
 
 
 def test_nodes_of_one_pyg_graph(tmp_path: Path) -> None:

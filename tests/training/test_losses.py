@@ -9,7 +9,13 @@ import torch
 from torch.nn import functional as F
 
 from gradformer.errors import ConfigError
-from gradformer.training.losses import Objective, balanced_weights, loss_name
+from gradformer.graphs.arrays import Task
+from gradformer.training.losses import (
+    Objective,
+    balanced_weights,
+    check_class_weights,
+    loss_name,
+)
 
 
 def rows(*shape: int) -> torch.Tensor:
@@ -64,8 +70,16 @@ def test_balanced_weights() -> None:
     torch.testing.assert_close(balanced_weights(y, "multiclass", 2), torch.tensor([4 / 6, 2.0]))
     targets = torch.tensor([[1.0], [0.0], [0.0], [math.nan]])
     torch.testing.assert_close(balanced_weights(targets, "binary", 1), torch.tensor([2.0]))
-    with pytest.raises(ConfigError, match="no classes"):
-        balanced_weights(targets, "regression", 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "task"), [("batch", "binary"), ("batch", "regression"), ("balanced", "regression")]
+)
+def test_class_weights_without_effect_are_refused(name: str, task: Task) -> None:
+    assert check_class_weights(name, "multiclass") == name
+    assert check_class_weights("balanced", "multilabel") == "balanced"
+    with pytest.raises(ConfigError, match=f"train.class_weights: '{name}' has no meaning"):
+        check_class_weights(name, task)
 
 
 def test_auto_follows_the_metric() -> None:

@@ -66,6 +66,12 @@ def test_a_target_of_one_class_has_no_ranking() -> None:
     assert math.isnan(METRICS["auroc"](prediction[:, :1], y[:, :1]))
 
 
+def test_answers_that_are_not_finite_have_no_score() -> None:
+    prediction, y = np.array([[0.1, 0.2], [np.nan, 0.1]]), np.array([1, 0])
+    assert all(math.isnan(value) for value in scores(prediction, y, "multiclass").values())
+    assert scores(prediction, np.array([1, -1]), "multiclass")["accuracy"] == 1.0
+
+
 def test_better_is_strict_and_never_nan() -> None:
     assert better("mae", 0.1, 0.2)
     assert not better("mae", 0.2, 0.2)

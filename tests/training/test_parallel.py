@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from gradformer.training import fit as fitting
 from gradformer.training.distributed import find_device
 from gradformer.training.fit import fit
 from gradformer.training.recipe import Recipe
@@ -29,7 +31,23 @@ def process(rank: int, folder: Path, port: int, recipe: Recipe, kind: str) -> No
     environment = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": 2, "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in environment.items()})
     os.environ["MASTER_ADDR"] = "127.0.0.1"
-    fit(problem(kind, recipe), recipe=recipe, out=folder, **toy.QUIET)  # type: ignore[arg-type]
+    if rank == 0:  # is slow, so that who does not wait for it is seen
+        write = fitting.replace_json
+        fitting.replace_json = lambda *of: (time.sleep(0.3), write(*of))[1]  # type: ignore[attr-defined]
+    run = fit(problem(kind, recipe), recipe=recipe, out=folder, **toy.QUIET)  # type: ignore[arg-type]
+    assert run.results["test"]["values"]
+
+
+def start_two(*arguments: Any) -> list[int | None]:
+    """Exit codes of two processes."""
+    port = 20_000 + os.getpid() % 20_000
+    folder, *rest = arguments
+    both = [toy.FORK.Process(target=process, args=(rank, folder, port, *rest)) for rank in range(2)]
+    for each in both:
+        each.start()
+    for each in both:
+        each.join(timeout=120)
+    return [each.exitcode for each in both]
 
 
 @pytest.mark.parametrize("kind", ["graph", "node", "single"])
@@ -38,16 +56,7 @@ def test_two_processes_train_what_one_trains(kind: str, tmp_path: Path) -> None:
     recipe = toy.RECIPE.change(*SETTINGS, f"train.class_weights={weights}")
     assert kind == "single" or len(problem(kind, recipe).split(0).train) % 6 == 1
     one = fit(problem(kind, recipe), recipe=recipe, out=tmp_path / "one", **toy.QUIET)  # type: ignore[arg-type]
-    port = 20_000 + os.getpid() % 20_000
-    both = [
-        toy.FORK.Process(target=process, args=(rank, tmp_path / "two", port, recipe, kind))
-        for rank in range(2)
-    ]
-    for each in both:
-        each.start()
-    for each in both:
-        each.join(timeout=120)
-        assert each.exitcode == 0
+    assert start_two(tmp_path / "two", recipe, kind) == [0, 0]
     two = Run.load(tmp_path / "two")
     for ours, theirs in zip(epochs(one), epochs(two), strict=True):
         assert ours["loss"] == pytest.approx(theirs["loss"], abs=1e-5)
@@ -55,6 +64,16 @@ def test_two_processes_train_what_one_trains(kind: str, tmp_path: Path) -> None:
     assert json.dumps(one.results["trials"][0]["val"]) == json.dumps(
         two.results["trials"][0]["val"]
     )
+
+
+def test_what_is_refused_is_said_by_the_first(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "mine.txt").write_text("x")
+    assert start_two(tmp_path, toy.RECIPE, "graph") == [1, 1]
+    said = capfd.readouterr().err
+    assert said.count("Traceback") == 1
+    assert "exists already" in said
 
 
 def epochs(run: Run) -> list[dict[str, Any]]:

@@ -6,8 +6,10 @@ import gc
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +18,7 @@ from torch import Tensor
 from gradformer.training import capture, loop
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
-from gradformer.training.loop import Stop, train
+from gradformer.training.loop import Stop, train, train_epoch
 from gradformer.training.recipe import Recipe
 from gradformer.training.trial import Trial
 from gradformer.training.trials import Trials
@@ -36,12 +38,26 @@ class CalledAgain:
         self.replay = body
 
 
+class Stream:
+    """Stands in for a CUDA stream: ``waited`` is what the host has waited for."""
+
+    def __init__(self) -> None:
+        self.marks, self.waited = 0, list[int | str]()
+
+    def record_event(self) -> SimpleNamespace:
+        self.marks += 1
+        return SimpleNamespace(synchronize=partial(self.waited.append, self.marks))
+
+    def synchronize(self) -> None:
+        self.waited.append("all")
+
+
 @pytest.fixture(autouse=True)
 def without_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capture, "Recorded", CalledAgain)
     monkeypatch.setattr(capture, "_on", lambda stream: nullcontext())
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
-    monkeypatch.setattr(CapturedTrial, "stream", SimpleNamespace(synchronize=lambda: None))
+    monkeypatch.setattr(CapturedTrial, "stream", Stream())
     monkeypatch.setattr(loop, "PATIENCE", 1)
 
 
@@ -78,6 +94,13 @@ def test_trials_of_unequal_epochs_are_stopped_and_go_on(steps: int, tmp_path: Pa
     assert all(same(*pair) for pair in zip(alone, again))
 
 
+def test_the_host_waits_one_window_behind_the_device() -> None:
+    trial = make(LONG)
+    stream: Any = trial.captured.stream  # type: ignore[union-attr]
+    assert train_epoch([trial], Stop())
+    assert stream.waited == [1, 2, 3, 4, "all"]  # five windows of a step; all at the end only
+
+
 def test_a_trial_killed_before_its_result_is_tested_as_the_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -93,6 +116,7 @@ def test_a_trial_killed_before_its_result_is_tested_as_the_others(
     assert train([trial], lambda *_: None, Stop())
     save_checkpoint(tmp_path / "trials" / "0", trial)
     run = Trials(tmp_path, LONG.change("seed=1"), trial.data, torch.device("cpu"))
+    run.open()
     run.device = torch.device("cuda")
     assert run.prepare() is None
     run.close()

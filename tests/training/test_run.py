@@ -217,6 +217,13 @@ def test_a_checkpoint_of_another_model_is_one_line(tmp_path: Path) -> None:
         load_checkpoint(tmp_path, other)
 
 
+def test_a_checkpoint_that_cannot_be_written_says_how_to_go_on(tmp_path: Path) -> None:
+    data = toy.data()
+    (tmp_path / "checkpoints" / ".latest.unfinished").mkdir(parents=True)
+    with pytest.raises(InputError, match=r"latest: cannot be written .* --resume \(from the last"):
+        save_checkpoint(tmp_path, Trial(0, toy.RECIPE, data, data.collator("cpu")))
+
+
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("x")
     for folder in (Path("/proc/run"), tmp_path / "file" / "run"):

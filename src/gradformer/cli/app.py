@@ -62,7 +62,10 @@ class Program(TyperGroup):
         except Exception as error:
             asked = getattr(error, "signal", None)
             if asked is not None:  # to stop, and all is saved; counted as a shell counts
-                _say(str(error))
+                from gradformer.training.distributed import is_first
+
+                if is_first():
+                    _say(str(error))
                 raise typer.Exit(128 + int(asked)) from None
             if ctx.params["debug"]:
                 raise

@@ -25,7 +25,7 @@ from gradformer.cli.options import (
     smoke_settings,
     smoke_trials,
 )
-from gradformer.errors import ConfigError
+from gradformer.errors import ConfigError, InputError
 
 SAMPLE = "pattern-sample"
 
@@ -139,13 +139,21 @@ def train(
 def _finish(run: Any, report: bool) -> None:
     """Result first, then the page: a report that fails costs nothing."""
     from gradformer.cli.tables import print_results
+    from gradformer.training.distributed import is_first
 
+    if not is_first():
+        return
     print_results(run)
     typer.echo(f"run      {run.folder}")
     if report:
         from gradformer.report import write_report
 
         typer.echo(f"report   {write_report([run], run.folder / 'report.html')}")
+    if all(trial["test"] is None for trial in run.results["trials"]):
+        raise InputError(
+            f"{run.folder}: no trial has a test score, so there is no model; where all diverged, "
+            "train anew with a lower train.lr"
+        )
 
 
 def _refuse_others(ctx: typer.Context) -> None:

@@ -53,7 +53,7 @@ def save_checkpoint(folder: Path, trial: Trial) -> None:
         with appearing(target) as unfinished:
             (unfinished / "tensors.safetensors").write_bytes(tensors)
             (unfinished / "state.json").write_text(json.dumps(state, indent=1) + "\n")
-    replace_file(place / "latest", f"{target.name}\n")
+    replace_file(place / "latest", f"{target.name}\n", RESUMABLE)
     _tidy(place, target)
 
 

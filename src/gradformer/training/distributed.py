@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from gradformer.errors import ConfigError
+from gradformer.errors import ConfigError, GradformerError
 from gradformer.model.parallel import is_shared, shared_batch
 
 
 @contextmanager
 def joined(device: torch.device) -> Iterator[None]:
     """Join the processes that ``torchrun`` started; with a single process, nothing happens."""
-    if int(os.environ.get("WORLD_SIZE", "1")) == 1 or is_shared():
+    if processes() == 1 or is_shared():
         yield
         return
     # Signals and records are shared between hosts, gradients between devices.
@@ -37,9 +37,32 @@ def from_first(value: Any) -> Any:
     return box[0]
 
 
+def by_first(task: Callable[..., object], *arguments: Any) -> None:
+    """Have the first process do something while the others wait.
+
+    Where that is refused it is the first one that says why; the others end silently.
+    """
+    refusal = None
+    if is_first():
+        try:
+            task(*arguments)
+        except GradformerError as error:
+            refusal = error
+    refused = from_first(refusal is not None)
+    if refusal is not None:
+        raise refusal
+    if refused:
+        raise SystemExit(1)
+
+
+def processes() -> int:
+    """How many processes ``torchrun`` started, this one included."""
+    return int(os.environ.get("WORLD_SIZE", "1"))
+
+
 def is_first() -> bool:
-    """Whether this process writes for all."""
-    return not is_shared() or torch.distributed.get_rank() == 0
+    """Whether this process writes and speaks for all, joined to them or not."""
+    return processes() == 1 or os.environ.get("RANK", "0") == "0"
 
 
 def find_device(name: str = "auto") -> torch.device:

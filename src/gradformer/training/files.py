@@ -6,17 +6,19 @@ import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import FileIO
 from pathlib import Path
 from typing import Any
 
 from gradformer.errors import InputError
 from gradformer.graphs.atomic import flush
 
-RESUMABLE = ", then continue with --resume: the last checkpoint is whole"
+ELSEWHERE = ", or choose another place"
+RESUMABLE = ", then continue with --resume (from the last checkpoint, if there is one)"
 
 
 @contextmanager
-def writing(path: Path, then: str = ", or choose another place") -> Iterator[None]:
+def writing(path: Path, then: str = ELSEWHERE) -> Iterator[None]:
     """Turn a failure of the disk into one line; what was there before is still there."""
     try:
         yield
@@ -27,16 +29,16 @@ def writing(path: Path, then: str = ", or choose another place") -> Iterator[Non
         ) from error
 
 
-def replace_file(path: Path, content: str | bytes) -> None:
+def replace_file(path: Path, content: str | bytes, then: str = ELSEWHERE) -> None:
     """Write ``path`` so that, whenever the process ends, it holds the old or the new content.
 
-    Folders on the way to it are made.
+    Folders on the way to it are made. ``then`` is what to do once the disk is mended.
     """
     if path.is_dir():
         raise InputError(f"{path}: is a folder; name a file to write")
     data = content.encode() if isinstance(content, str) else content
     unfinished = path.with_name(f".{path.name}.unfinished")
-    with writing(path):
+    with writing(path, then):
         path.parent.mkdir(parents=True, exist_ok=True)
         try:
             with open(unfinished, "wb") as file:
@@ -50,9 +52,18 @@ def replace_file(path: Path, content: str | bytes) -> None:
             raise
 
 
-def replace_json(path: Path, value: Any) -> None:
+def replace_json(path: Path, value: Any, then: str = ELSEWHERE) -> None:
     """:func:`replace_file` with JSON; NaN, which JSON has not, is written as null."""
-    replace_file(path, json.dumps(plain(value), indent=1, ensure_ascii=False) + "\n")
+    replace_file(path, json.dumps(plain(value), indent=1, ensure_ascii=False) + "\n", then)
+
+
+def append(file: FileIO, data: bytes) -> None:
+    """Write all of ``data`` to a file without a buffer, which has nothing left to fail when closed.
+
+    A full disk takes a part of it, and refuses the rest.
+    """
+    while data:
+        data = data[file.write(data) :]
 
 
 def read_json(path: Path) -> Any:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
-import shutil
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -19,8 +17,9 @@ from gradformer.graphs.cards import find_card, is_card
 from gradformer.graphs.own import read
 from gradformer.graphs.user_data import UserData
 from gradformer.training.data import TrainingData, benchmark, own_data, user_data
-from gradformer.training.distributed import find_device, from_first, is_first, joined
-from gradformer.training.files import replace_file, replace_json, writing
+from gradformer.training.distributed import by_first, find_device, from_first, joined
+from gradformer.training.files import RESUMABLE, replace_file, replace_json
+from gradformer.training.folder import RECIPE, check_free, held, replacing, tidy
 from gradformer.training.keepsakes import save_examples
 from gradformer.training.recipe import Recipe, load_recipe, recipe_names
 from gradformer.training.run import Run, describe_data
@@ -82,15 +81,14 @@ def fit(
         recipe = replace(recipe, dataset=name)
     where = find_device(device)
     with joined(where), _precision(recipe.train.precision):
-        material, origin = prepare(data, recipe, mirror, reading)
         folder = Path(from_first(_new_name(recipe, out)))
-        if is_first():
-            _make(folder, overwrite)
-        with _held(folder):
-            _describe(folder, recipe, material, origin)
-            whole = Trials(
-                folder, recipe, material, where, save_every=save_every, tensorboard=tensorboard
-            )
+        by_first(check_free, folder, overwrite)
+        material, origin = prepare(data, recipe, mirror, reading)
+        whole = Trials(  # options that do not fit are refused before a folder is touched
+            folder, recipe, material, where, save_every=save_every, tensorboard=tensorboard
+        )
+        with held(folder):
+            by_first(_begin, folder, recipe, material, origin, overwrite)
             return _train([whole], until, quiet)[0]
 
 
@@ -111,7 +109,8 @@ def resume(
     """
     run = Run.load(folder)
     where = find_device(device)
-    with joined(where), _precision(run.recipe.train.precision), _held(run.folder):
+    with joined(where), _precision(run.recipe.train.precision), held(run.folder):
+        by_first(tidy, run.folder)
         material = again(run, mirror, data)
         trials = Trials(
             run.folder, run.recipe, material, where, save_every=save_every, tensorboard=tensorboard
@@ -138,17 +137,12 @@ def fit_together(
     """
     where = find_device(device)
     (precision,) = {job.recipe.train.precision for job in jobs}
-    with joined(where), _precision(precision), ExitStack() as held:
-        runs = []
+    with joined(where), _precision(precision), ExitStack() as folders:
+        runs = [Trials(job.folder, job.recipe, job.data, where, tensorboard=False) for job in jobs]
         for job in jobs:
-            begun = (job.folder / "recipe.yaml").is_file()
-            if not begun and is_first():
-                shutil.rmtree(job.folder, ignore_errors=True)  # of a process that ended before
-                _make(job.folder, overwrite=False)
-            held.enter_context(_held(job.folder))
-            if not begun:
-                _describe(job.folder, job.recipe, job.data, {"kind": "objects"})
-            runs.append(Trials(job.folder, job.recipe, job.data, where, tensorboard=False))
+            folders.enter_context(held(job.folder))
+            if not from_first((job.folder / RECIPE).is_file()):
+                by_first(_begin, job.folder, job.recipe, job.data, {"kind": "objects"})
         return _train(runs, until, quiet=True)
 
 
@@ -162,6 +156,11 @@ def again(run: Run, mirror: str | Path | None = None, data: Any = None) -> Train
                 "exported model); give data: --on FILE with evaluate, data= in Python"
             )
         data = origin["path"] if origin["kind"] == "file" else run.recipe.dataset
+        if origin["kind"] == "file" and not Path(data).exists():
+            raise InputError(
+                f"{data}: the data that {run.folder} was trained on are not there; bring them back "
+                "to this place, or give them: --on FILE with evaluate, data= in Python"
+            )
     reading = origin.get("options", {})
     material, _ = prepare(data, run.recipe, mirror or origin.get("mirror"), reading)
     if material.store.content != origin["content"]:
@@ -169,21 +168,26 @@ def again(run: Run, mirror: str | Path | None = None, data: Any = None) -> Train
     return material
 
 
-def _describe(folder: Path, recipe: Recipe, data: TrainingData, origin: dict[str, Any]) -> None:
-    """What a run is, before anything is trained; the recipe comes last."""
-    if is_first():
+def _begin(
+    folder: Path,
+    recipe: Recipe,
+    data: TrainingData,
+    origin: dict[str, Any],
+    overwrite: bool = False,
+) -> None:
+    """Write what a run is, before anything is trained; the recipe comes last."""
+    check_free(folder, overwrite)  # now that no other process can begin there
+    with replacing(folder):
         describe_data(folder / "data.json", data, origin)
         save_examples(folder, data, recipe.seed)
-        replace_file(folder / "recipe.yaml", recipe.to_yaml())
+        replace_file(folder / RECIPE, recipe.to_yaml())
 
 
 def _train(runs: Sequence[Trials], until: float | None, quiet: bool) -> list[Run]:
     train_all(runs, until, quiet)
     for run in runs:
-        results = run.results()
-        if is_first():
-            metric = run.trials[0].data.metric
-            replace_json(run.folder / "results.json", summary(results, metric))
+        outcome = summary(run.results(), run.trials[0].data.metric)
+        by_first(replace_json, run.folder / "results.json", outcome, RESUMABLE)
     return [Run.load(run.folder) for run in runs]
 
 
@@ -234,37 +238,6 @@ def _new_name(recipe: Recipe, out: str | Path | None) -> str:
         return str(out)
     dataset = Path(recipe.dataset).name.split(".")[0] or "data"
     return f"runs/{dataset}-{recipe.model.name}-{time.strftime('%Y%m%d-%H%M%S')}"
-
-
-def _make(folder: Path, overwrite: bool) -> None:
-    """An empty folder; one that holds anything else than a run is never removed."""
-    with writing(folder):
-        if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-            if not overwrite:
-                raise InputError(
-                    f"{folder}: exists already; choose another folder, continue it with --resume, "
-                    "or replace it with --overwrite"
-                )
-            if not (folder / "recipe.yaml").is_file():
-                raise InputError(f"{folder}: not a run, so not overwritten; choose another folder")
-            shutil.rmtree(folder)
-        folder.mkdir(parents=True, exist_ok=True)
-
-
-@contextmanager
-def _held(folder: Path) -> Iterator[None]:
-    """Keep other processes from training in the same folder; freed however this one ends."""
-    if not is_first():
-        yield
-        return
-    with writing(folder):
-        file = open(folder / ".lock", "a")  # noqa: SIM115
-    with file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{folder}: another process is training there") from None
-        yield
 
 
 @contextmanager

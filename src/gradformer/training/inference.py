@@ -67,10 +67,11 @@ def evaluate(
     New data (a path, or objects as :meth:`Run.predict` takes them) are scored whole.
     """
     choice("part", part, get_args(Part))
+    trials = run.usable()
     data = _labelled(run, on, part, mirror, reading)
     collator = data.collator(device)
     found = []
-    for trial in run.trials:
+    for trial in trials:
         items = getattr(data.split(run.recipe.seed + trial), part)
         model = run.model(trial).to(device)
         graphs = data.graphs(items)
@@ -79,8 +80,6 @@ def evaluate(
         scale = read_json(run.folder / "trials" / str(trial) / "result.json")["scale"]
         rows = rows if scale is None else TargetScale.from_dict(scale).invert(rows)
         found.append(scores(rows, data.labels(items), run.schema.task))
-    if not found:
-        raise InputError(f"{run.folder}: no trial has finished, so nothing can be scored")
     return found
 
 
@@ -96,8 +95,8 @@ def embed(
     **reading: Any,
 ) -> Embeddings:
     """Embeddings of ``data`` by the model of one trial."""
-    store, user = open_data(run, data, mirror, **reading)
     model = run.model(trial).to(device)
+    store, user = open_data(run, data, mirror, **reading)
     collator = make_collator(store, device)
     graphs, nodes = [], []
     for ids in torch.arange(store.num_graphs, device=device).split(batch_size):

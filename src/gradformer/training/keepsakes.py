@@ -17,7 +17,7 @@ from safetensors.numpy import load_file, save
 from gradformer.graphs.atomic import appearing
 from gradformer.graphs.store import Store
 from gradformer.training.data import TrainingData
-from gradformer.training.files import replace_file, writing
+from gradformer.training.files import RESUMABLE, replace_file, writing
 
 EXAMPLES = 2
 LARGEST = 80
@@ -37,7 +37,7 @@ def save_answers(folder: Path, answers: Answers) -> None:
     """Write into the folder of a trial."""
     arrays = {"prediction": answers.prediction, "target": answers.target}
     tensors = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
-    replace_file(folder / "test.safetensors", save(tensors))
+    replace_file(folder / "test.safetensors", save(tensors), RESUMABLE)
 
 
 def load_answers(folder: Path) -> Answers | None:

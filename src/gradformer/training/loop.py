@@ -127,23 +127,38 @@ def train_epoch(trials: list[Trial], stop: Stop) -> bool:
 
 
 def _replay_epoch(trials: list[tuple[Trial, CapturedTrial]], stop: Stop) -> bool:
-    """All trials a step at a time, each on its stream; nothing is waited for but now and then."""
-    done = {trial: len(trial.losses) for trial, _ in trials}
-    steps = {trial: trial.steps_per_epoch for trial, _ in trials}
+    """All trials a step at a time, each on its stream."""
     for _, captured in trials:
         captured.begin()
-    going = True
-    while going and done != steps:
+    done = replay_steps(trials, stop)
+    for trial, captured in trials:
+        captured.finish(done[trial])
+    return all(done[trial] == trial.steps_per_epoch for trial, _ in trials)
+
+
+def replay_steps(trials: list[tuple[Trial, CapturedTrial]], stop: Stop) -> dict[Trial, int]:
+    """Replay until the epoch is done or someone asks to stop; the steps that each trial has done.
+
+    Nothing is read back. So that a signal is not heard only at the end, the host is never more
+    than two windows of :data:`PATIENCE` steps ahead: it waits for the end of the window before the
+    last, while the device has the last one to work on.
+    """
+    done = {trial: len(trial.losses) for trial, _ in trials}
+    steps = {trial: trial.steps_per_epoch for trial, _ in trials}
+    slowest = max(trials, key=lambda pair: steps[pair[0]] - done[pair[0]])[1]
+    before = None
+    while done != steps:
         for _ in range(PATIENCE):
             for trial, captured in trials:
                 if done[trial] < steps[trial]:
                     captured.advance()
                     done[trial] += 1
-        trials[0][1].stream.synchronize()  # so that a signal is not heard only at the end
-        going = not stop.agreed()
-    for trial, captured in trials:
-        captured.finish(done[trial])
-    return done == steps
+        if before is not None:
+            before.synchronize()
+        before = slowest.stream.record_event()
+        if stop.agreed():
+            break
+    return done
 
 
 def own_share(ids: Tensor) -> tuple[Tensor, Capacity | None]:

@@ -35,6 +35,18 @@ def loss_name(loss: str, task: Task, metric: str) -> str:
     return loss
 
 
+def check_class_weights(name: str, task: Task) -> str:
+    """Return ``name`` if it means something in ``task``: no option is silently without effect."""
+    of_task = {"multiclass": CLASS_WEIGHTS, "regression": ("none",)}
+    fitting = of_task.get(task, ("none", "balanced"))
+    if name not in fitting:
+        raise ConfigError(
+            f"train.class_weights: {name!r} has no meaning in a {task} task; "
+            f"use {' or '.join(fitting)}"
+        )
+    return name
+
+
 @dataclass(frozen=True)
 class Objective:
     r"""A loss with its class weights.
@@ -113,7 +125,5 @@ def balanced_weights(y: Tensor, task: Task, outputs: int) -> Tensor:
     if task == "multiclass":
         count = torch.bincount(y[y >= 0], minlength=outputs).double()
         return torch.where(count > 0, count.sum() / (outputs * count.clamp(min=1)), 0.0).float()
-    if task == "regression":
-        raise ConfigError("train.class_weights: a regression has no classes; use none")
     positive, negative = (y > 0.5).sum(0).double(), (y < 0.5).sum(0).double()
     return torch.where(positive > 0, negative / positive.clamp(min=1), 1.0).float()

@@ -93,9 +93,9 @@ def metric_name(metric: str) -> str:
     return _NAMES.get(metric, metric)
 
 
-def check_metric(metric: str, task: Task) -> str:
-    """Return ``metric`` if it can score ``task``."""
-    return choice("metric", metric, _OF_TASK[task])
+def check_metric(metric: str, task: Task, argument: str = "metric") -> str:
+    """Return ``metric`` if it can score ``task``; ``argument`` is who gave it."""
+    return choice(argument, metric, _OF_TASK[task])
 
 
 def default_metric(task: Task) -> str:
@@ -104,9 +104,15 @@ def default_metric(task: Task) -> str:
 
 
 def scores(prediction: Array, y: Array, task: Task) -> dict[str, float]:
-    """Every metric of the task by name; NaN for one that the labels do not allow."""
-    if not is_labelled(y).any():
+    """Every metric of the task by name; NaN for one that the labels do not allow.
+
+    All are NaN where an answer to a label is not finite: no order of such answers means anything.
+    """
+    known = is_labelled(y)
+    if not known.any():
         raise InputError("there is no label to score against; give a split with labels")
+    if not np.isfinite(prediction[known]).all():
+        return dict.fromkeys(_OF_TASK[task], math.nan)
     return {name: METRICS[name](prediction, y) for name in _OF_TASK[task]}
 
 

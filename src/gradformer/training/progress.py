@@ -102,7 +102,7 @@ class Display:
 def describe(trial: Trial, record: Mapping[str, Any]) -> str:
     """The values of an epoch in one line."""
     if "bad_step" in record:
-        return f"stopped: the loss of step {record['bad_step']} is not finite"
+        return f"stopped: step {record['bad_step']} gave numbers that are not finite"
     value, best = record["val"][trial.metric], trial.progress.best.get(trial.metric)
     return (
         f"loss {record['loss']:.4f}  val {metric_name(trial.metric)} {value:.4f}"

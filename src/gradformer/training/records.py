@@ -6,6 +6,7 @@ import json
 import os
 import platform
 import subprocess
+import warnings
 from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -13,8 +14,10 @@ from typing import Any
 
 import torch
 
+from gradformer.errors import GradformerWarning
 from gradformer.graphs.atomic import flush
-from gradformer.training.files import RESUMABLE, plain, replace_file, writing
+from gradformer.training.curves import Curves
+from gradformer.training.files import RESUMABLE, append, plain, replace_file, writing
 
 _LIBRARIES = ("gradformer", "torch", "torch_geometric", "triton", "numpy", "numba", "safetensors")
 
@@ -25,49 +28,49 @@ class Recorder:
     def __init__(self, path: Path, tensorboard: bool = False) -> None:
         self.path = path
         with writing(path):
-            self._file = open(path, "a", encoding="utf-8")  # noqa: SIM115
+            self._file = open(path, "ab", buffering=0)  # noqa: SIM115
         self._tensorboard = tensorboard
-        self._boards: dict[int, Any] = {}
+        self._curves: dict[int, Curves] = {}
 
     def write(self, kind: str, **values: Any) -> None:
         line = json.dumps(plain({"kind": kind, **values}), ensure_ascii=False)
         with writing(self.path, RESUMABLE):
-            self._file.write(line + "\n")
-            self._file.flush()
+            append(self._file, f"{line}\n".encode())
 
     def epoch(self, trial: int, record: Mapping[str, Any]) -> None:
         """The values of one epoch of a trial."""
         self.write("epoch", trial=trial, **record)
         if self._tensorboard:
-            board = self._board(trial, int(record["epoch"]))
-            for name in ("loss", "lr", "graphs_per_second"):
-                if name in record:
-                    board.add_scalar(name, record[name], record["epoch"])
-            for name, value in record.get("val", {}).items():
-                board.add_scalar(f"val/{name}", value, record["epoch"])
-            for layer, starts in enumerate(record.get("starts", [])):
-                for head, value in enumerate(starts):
-                    board.add_scalar(f"start/{layer}/{head}", value, record["epoch"])
+            try:
+                self._curves_of(trial, int(record["epoch"])).add(record)
+            except OSError as error:
+                self._tensorboard = False
+                warnings.warn(
+                    f"{self._board}: cannot be written ({error.strerror or error}); the run goes "
+                    "on without curves for TensorBoard",
+                    GradformerWarning,
+                    stacklevel=2,
+                )
 
     def sync(self) -> None:
         """Bring everything written to the disk: called before a checkpoint refers to it."""
         with writing(self.path, RESUMABLE):
             flush(self.path)
-            for board in self._boards.values():
-                board.flush()
 
     def close(self) -> None:
+        """Nothing more is written."""
         self._file.close()
-        for board in self._boards.values():
-            board.close()
+        for curves in self._curves.values():
+            curves.close()
 
-    def _board(self, trial: int, epoch: int) -> Any:
-        if trial not in self._boards:
-            from torch.utils.tensorboard import SummaryWriter
+    @property
+    def _board(self) -> Path:
+        return self.path.parent / "tensorboard"
 
-            folder = self.path.parent / "tensorboard" / f"trial-{trial}"
-            self._boards[trial] = SummaryWriter(str(folder), purge_step=epoch)
-        return self._boards[trial]
+    def _curves_of(self, trial: int, epoch: int) -> Curves:
+        if trial not in self._curves:
+            self._curves[trial] = Curves(self._board / f"trial-{trial}", epoch)
+        return self._curves[trial]
 
 
 def truncate(path: Path, epochs: Mapping[int, int]) -> None:
@@ -82,7 +85,7 @@ def truncate(path: Path, epochs: Mapping[int, int]) -> None:
         if entry["kind"] not in ("epoch", "result")
         or (entry["kind"] == "epoch" and entry["epoch"] <= epochs.get(entry["trial"], 0))
     ]
-    replace_file(path, "".join(line + "\n" for line in kept))
+    replace_file(path, "".join(line + "\n" for line in kept), RESUMABLE)
 
 
 def read_record(path: Path) -> list[dict[str, Any]]:
@@ -104,9 +107,7 @@ def read_record(path: Path) -> list[dict[str, Any]]:
 
 def environment(device: torch.device) -> dict[str, Any]:
     """Versions, device and commit: what a number depends on besides its recipe."""
-    name = platform.processor() or platform.machine()
-    if device.type == "cuda":
-        name = torch.cuda.get_device_name(device)
+    name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
     return {
         "python": platform.python_version(),
         "versions": {library: _version(library) for library in _LIBRARIES},
@@ -116,6 +117,16 @@ def environment(device: torch.device) -> dict[str, Any]:
         "processes": int(os.environ.get("WORLD_SIZE", "1")),
         "commit": _commit(),
     }
+
+
+def _processor() -> str:
+    """The model of the CPU; where the system does not tell it, the architecture."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        text = ""
+    models = (line.partition(":")[2] for line in text.split("\n") if line.startswith("model name"))
+    return next(models, "").strip() or platform.processor() or platform.machine()
 
 
 def _version(library: str) -> str | None:

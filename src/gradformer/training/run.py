@@ -158,15 +158,29 @@ class Run:
 
     @property
     def trials(self) -> list[int]:
-        """Trials that have weights to predict with."""
+        """Trials that ended with a test score: those whose weights can predict."""
         folder = self.folder / "trials"
-        return sorted(int(path.parent.name) for path in folder.glob("*/model.safetensors"))
+        found = (path.parent for path in folder.glob("*/model.safetensors"))
+        return sorted(int(place.name) for place in found if _ended_well(place / "result.json"))
+
+    def usable(self) -> list[int]:
+        """:attr:`trials`, of which there is at least one."""
+        if not self.trials:
+            raise InputError(
+                f"{self.folder}: no trial has a test score, so there are no weights to use; "
+                "continue a run that was stopped with --resume; where all diverged, train anew "
+                "with a lower train.lr"
+            )
+        return self.trials
 
     def model(self, trial: int = 0) -> GraphModel:
         """The model of a trial with its selected weights, in eval mode."""
         path = self.folder / "trials" / str(trial) / "model.safetensors"
-        if not path.is_file():
-            raise InputError(f"{path}: there is none; the trial is not finished")
+        if trial not in (usable := self.usable()):
+            raise InputError(
+                f"{self.folder}: trial {trial} is not finished, or diverged; trials that ended "
+                f"well: {', '.join(map(str, usable))}"
+            )
         make: Any = model_class(self.recipe.model.name)
         options = {}
         if self.recipe.model.config.needs().index not in (None, "hops"):
@@ -225,13 +239,12 @@ class Run:
         self, data: Any, *, device: str | torch.device = "cpu", batch_size: int = 64, **reading: Any
     ) -> Predictions:
         """What every trial predicts for ``data``: a path, PyG, NetworkX, SMILES, or a store."""
-        if not self.trials:
-            raise InputError(f"{self.folder}: no trial has finished, so nothing can predict")
+        trials = self.usable()
         store, user = self.pack(data, **reading)
         collator = make_collator(store, device)
         graphs = np.arange(store.num_graphs)
         found = []
-        for trial in self.trials:
+        for trial in trials:
             model = self.model(trial).to(device)
             rows = predict(model, collator, graphs, batch_size, self.recipe.train.precision)
             found.append(self._in_units(rows, trial))
@@ -247,6 +260,10 @@ class Run:
             return np.asarray(0.5 * (1 + np.tanh(values / 2)))
         scale = read_json(self.folder / "trials" / str(trial) / "result.json")["scale"]
         return values if scale is None else values * scale["std"] + np.asarray(scale["mean"])
+
+
+def _ended_well(result: Path) -> bool:
+    return result.is_file() and read_json(result)["test"] is not None
 
 
 def describe_data(path: Path, data: TrainingData, origin: dict[str, Any]) -> None:

@@ -18,7 +18,12 @@ from gradformer.model.base import GraphModel, ModelConfig, model_class
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.data import Part, TrainingData
 from gradformer.training.evaluation import predict
-from gradformer.training.losses import Objective, balanced_weights, loss_name
+from gradformer.training.losses import (
+    Objective,
+    balanced_weights,
+    check_class_weights,
+    loss_name,
+)
 from gradformer.training.metrics import better, check_metric, scores
 from gradformer.training.recipe import Recipe
 from gradformer.training.schedule import Schedule
@@ -32,8 +37,9 @@ _ORDER = 7  # stream of a trial's seed that orders the data
 class Progress:
     """Where a trial stands, besides its tensors; plain values, no times.
 
-    ``status`` is ``training``, ``finished`` or ``diverged`` (at step ``bad_step``). ``best`` are
-    the validation scores of ``best_epoch``; epochs count from 1.
+    ``status`` is ``training``, ``finished`` or ``diverged`` (at step ``bad_step``, whose loss is
+    not finite, or after which validation answers are not). ``best`` are the validation scores of
+    ``best_epoch``; epochs count from 1.
     """
 
     epoch: int = 0
@@ -60,7 +66,7 @@ class Trial:
         self.scale = data.scale(self.parts.train)
         self.metric = data.metric
         if recipe.train.select != "auto":
-            self.metric = check_metric(recipe.train.select, data.schema.task)
+            self.metric = check_metric(recipe.train.select, data.schema.task, "train.select")
         self.model = initial_model(recipe.model.name, recipe.model.config, data, self.seed)
         self.model.to(collator.device)
         self.weights = Weights(self.model, recipe.train.decay_all)
@@ -112,13 +118,16 @@ class Trial:
         with self._using(self.best):
             yield self.model
 
-    def evaluate(self, part: Part, vector: Tensor | None = None) -> dict[str, float]:
-        """All metrics on a part, in the user's units; by default with the present weights."""
+    def evaluate(self, part: Part) -> dict[str, float] | None:
+        """All metrics of the present weights on a part, in the user's units.
+
+        None where an answer is not finite.
+        """
         items = getattr(self.parts, part)
-        if vector is None:
-            vector = self.weights.vector if self.step.average is None else self.step.average
-        with self._using(vector):
+        with self._using(self._present):
             prediction = self.predict(items)
+        if not np.isfinite(prediction).all():
+            return None
         return scores(prediction, self.data.labels(items), self.data.schema.task)
 
     def predict(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -141,20 +150,29 @@ class Trial:
         self.progress.epoch += 1
         record = {"epoch": self.progress.epoch, "loss": self._mean_loss(losses)}
         if not np.isfinite(losses).all():
-            self.progress.status = "diverged"
-            self.progress.bad_step = first_step + int((~np.isfinite(losses)).argmax())
-            return {**record, "bad_step": self.progress.bad_step}
+            return self._diverged(record, first_step + int((~np.isfinite(losses)).argmax()))
         found = self.evaluate("val")
+        if found is None:
+            return self._diverged(record, first_step + len(losses) - 1)
         improved = better(self.metric, found[self.metric], self.progress.best.get(self.metric))
         if improved:
             self.progress.best_epoch, self.progress.best = self.progress.epoch, found
-            self.best.copy_(self.weights.vector if self.step.average is None else self.step.average)
+            self.best.copy_(self._present)
         patience = self.recipe.train.patience
         waited = self.progress.epoch - self.progress.best_epoch
         if self.progress.epoch == self.recipe.train.epochs or (patience and waited >= patience):
             self.progress.status = "finished"
         rate = float(self.schedule(torch.tensor(self.progress.epoch * self.steps_per_epoch - 1)))
         return {**record, "val": found, "lr": rate, "improved": improved, **self._starts()}
+
+    @property
+    def _present(self) -> Tensor:
+        """The weights to judge: the averaged ones where the recipe has them."""
+        return self.weights.vector if self.step.average is None else self.step.average
+
+    def _diverged(self, record: dict[str, Any], step: int) -> dict[str, Any]:
+        self.progress.status, self.progress.bad_step = "diverged", step
+        return {**record, "bad_step": step}
 
     def _mean_loss(self, losses: NDArray[np.float64]) -> float:
         """Mean over the graphs of the epoch."""
@@ -169,6 +187,7 @@ class Trial:
 
     def _objective(self) -> Objective:
         options, schema, device = self.recipe.train, self.data.schema, self.collator.device
+        check_class_weights(options.class_weights, schema.task)
         balance = None
         if options.class_weights == "balanced":
             y = torch.from_numpy(self.data.labels(self.parts.train))

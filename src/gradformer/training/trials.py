@@ -29,14 +29,16 @@ from gradformer.training.trial import Trial
 
 _DECISIVE = ("versions", "device_name", "threads", "processes")
 SAVE_EVERY = 60.0
-"""Seconds between checkpoints at epoch ends; the last epoch and a signal are always saved."""
+"""Seconds from the start, and then between checkpoints at epoch ends, that a checkpoint waits.
+
+The last epoch and a signal are always saved."""
 
 
 class Trials:
     """The trials of a recipe and their folders.
 
     Args:
-        folder: of the run; it exists.
+        folder: of the run; nothing is done there before :meth:`open`.
         recipe, data: what is trained on what.
         device: where.
         save_every: seconds between checkpoints.
@@ -58,12 +60,20 @@ class Trials:
         self.writes = is_first()  # processes that share a batch have the same state
         collator = data.collator(device)
         self.trials = [Trial(number, recipe, data, collator) for number in range(recipe.trials)]
+        self.waiting: list[Trial] = []
+        self.changes = ""
+        self._recorder: Recorder | None = None
+        self._saved: dict[int, float] = {}
+
+    def open(self) -> None:
+        """Go to the last checkpoints, and begin or continue the record; the folder is there."""
         for trial in self.trials:
             load_checkpoint(self._of(trial), trial)
-        self.waiting = [trial for trial in self.trials if not self._result_path(trial).exists()]
+        ended = from_first([self._result_path(trial).exists() for trial in self.trials])
+        self.waiting = [trial for trial, has_ended in zip(self.trials, ended) if not has_ended]
         self.changes = self._changes()
         self._recorder = self._open_record()
-        self._saved: dict[int, float] = {}
+        self._saved = dict.fromkeys(range(len(self.trials)), time.monotonic())
 
     def prepare(self) -> str | None:
         """Make ready to train; gives the reason why steps are not captured, if they are not."""
@@ -106,8 +116,7 @@ class Trials:
         return self._of(trial) / "result.json"
 
     def _due(self, trial: Trial) -> bool:
-        now = time.monotonic()
-        return now - self._saved.setdefault(trial.number, now) >= self.save_every
+        return time.monotonic() - self._saved[trial.number] >= self.save_every
 
     def _save(self, trial: Trial) -> None:
         if self._recorder is not None:
@@ -117,26 +126,29 @@ class Trials:
 
     def _changes(self) -> str:
         """What a resumed run finds different from where it began, as far as it may change bits."""
-        began = next(iter(read_record(self.folder / "record.jsonl")), {})
-        before, now = began.get("environment"), environment(self.device)
+        before, now = self._began().get("environment"), environment(self.device)
         if before is None:
             return ""
         return ", ".join(name for name in _DECISIVE if before.get(name) != now[name])
+
+    def _began(self) -> dict[str, Any]:
+        """The line of the record that begins the run; empty if it was never written."""
+        lines = read_record(self.folder / "record.jsonl")
+        return next((line for line in lines if line["kind"] == "run"), {})
 
     def _open_record(self) -> Recorder | None:
         if not self.writes:
             return None
         path = self.folder / "record.jsonl"
-        began = not path.exists()
-        if not began:
-            truncate(path, {trial.number: self._epochs(trial) for trial in self.trials})
+        begins = not self._began()
+        truncate(path, {trial.number: self._epochs(trial) for trial in self.trials})
         recorder = Recorder(path, self.tensorboard)
         about = self.trials[0].data.about
         header = {
             "environment": environment(self.device),
             "time": time.strftime("%FT%TZ", time.gmtime()),
         }
-        if began:
+        if begins:
             recorder.write("run", recipe=self.recipe.to_dict(), data=about, **header)
         else:
             recorder.write("resume", **header)
@@ -161,10 +173,10 @@ class Trials:
         with writing(folder, RESUMABLE), trial.selected() as model:
             folder.mkdir(parents=True, exist_ok=True)
             tensors = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}
-            replace_file(folder / "model.safetensors", write_tensors(tensors))
+            replace_file(folder / "model.safetensors", write_tensors(tensors), RESUMABLE)
         if answers is not None:
             save_answers(folder, answers)
-        replace_json(self._result_path(trial), result)
+        replace_json(self._result_path(trial), result, RESUMABLE)
         self._recorder.write("result", **result)
 
 
@@ -174,8 +186,10 @@ def train_all(runs: Sequence[Trials], until: float | None = None, quiet: bool = 
     Raises :class:`StoppedError` after saving if a signal asks to stop, or the monotonic clock at
     ``until``. Shows nothing if ``quiet``.
     """
-    owner = {trial: run for run in runs for trial in run.waiting}
     try:
+        for run in runs:
+            run.open()
+        owner = {trial: run for run in runs for trial in run.waiting}
         with (
             Stop(until).listening() as stop,
             Display(list(owner), quiet or not is_first()) as show,

@@ -1,0 +1,107 @@
+"""The folder of a run: nobody's work is lost, however a new run there begins or fails to."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from gradformer.errors import ConfigError, InputError
+from gradformer.training import fit as fitting
+from gradformer.training.fit import fit, resume
+from gradformer.training.folder import held
+from gradformer.training.run import Run
+from tests.training import toy
+from tests.training.test_run import contents
+
+SMALL = toy.RECIPE.change("model.layers=1", "train.epochs=1")
+OTHER = SMALL.change("train.epochs=2")
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("finished") / "run"
+    fit(toy.data(SMALL), recipe=SMALL, out=folder, **toy.QUIET)
+    return folder
+
+
+@pytest.fixture
+def old(finished: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(finished, tmp_path / "run"))
+
+
+def test_a_run_in_training_is_not_overwritten(old: Path) -> None:
+    before = contents(old)
+    with held(old), pytest.raises(InputError, match="another process is training there"):
+        fit(toy.data(SMALL), recipe=SMALL, out=old, overwrite=True, **toy.QUIET)
+    assert contents(old) == before
+
+
+@pytest.mark.parametrize(
+    ("setting", "task"),
+    [
+        ("train.select=mae", "multiclass"),
+        ("train.loss=l1", "multiclass"),
+        ("train.class_weights=batch", "regression"),
+        ("train.class_weights=balanced", "regression"),
+    ],
+)
+def test_options_that_do_not_fit_touch_no_folder(setting: str, task: str, old: Path) -> None:
+    before, recipe = contents(old), SMALL.change(setting)
+    for folder in (old, old.parent / "new"):
+        with pytest.raises(ConfigError, match=setting.split("=")[0]):
+            fit(toy.data(recipe, task=task), recipe=recipe, out=folder, overwrite=True, **toy.QUIET)
+    assert contents(old) == before
+    assert not (old.parent / "new").exists()
+
+
+def test_a_run_that_cannot_begin_leaves_the_old_one(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise InputError("the disk is full")
+
+    before = contents(old)
+    with monkeypatch.context() as patch:
+        patch.setattr(fitting, "save_examples", full)
+        with pytest.raises(InputError, match="is full"):
+            fit(toy.data(OTHER), recipe=OTHER, out=old, overwrite=True, **toy.QUIET)
+    assert contents(old) == before
+    assert fit(toy.data(OTHER), recipe=OTHER, out=old, overwrite=True, **toy.QUIET).recipe == OTHER
+    assert not (old / ".replaced").exists()
+
+
+@pytest.mark.parametrize("last", ["save_examples", "replace_file", "replacing", "_train"])
+def test_killed_while_beginning_a_plain_start_works(
+    last: str, old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process ends where it would call ``last``; before ``_train`` the new run has begun."""
+
+    def begin() -> None:
+        monkeypatch.setattr(fitting, last, lambda *_: os._exit(9))
+        fit(toy.data(OTHER), recipe=OTHER, out=old, overwrite=True, **toy.QUIET)
+
+    process = toy.FORK.Process(target=begin)
+    process.start()
+    process.join()
+    assert process.exitcode == 9
+    if last == "replacing":
+        assert Run.load(old).recipe == SMALL
+    elif last == "_train":
+        assert resume(old, toy.data(OTHER), **toy.QUIET).recipe == OTHER
+    else:
+        assert fit(toy.data(OTHER), recipe=OTHER, out=old, **toy.QUIET).recipe == OTHER
+    assert not (old / ".replaced").exists()
+    assert len(Run.load(old).results["test"]["values"]) == 1
+
+
+def test_only_what_a_run_left_counts_as_nothing(tmp_path: Path) -> None:
+    (tmp_path / "data.json").write_text("mine")
+    with pytest.raises(InputError, match="exists already"):
+        fit(toy.data(SMALL), recipe=SMALL, out=tmp_path, **toy.QUIET)
+    (tmp_path / ".lock").touch()
+    (tmp_path / ".examples.unfinished").mkdir()
+    fit(toy.data(SMALL), recipe=SMALL, out=tmp_path, **toy.QUIET)
+    assert not (tmp_path / ".examples.unfinished").exists()

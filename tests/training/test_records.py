@@ -1,0 +1,88 @@
+"""What a run writes while it trains, also where the disk takes no more."""
+
+from __future__ import annotations
+
+import platform
+import resource
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import torch
+
+from gradformer.errors import GradformerWarning, InputError
+from gradformer.training import records, trials
+from gradformer.training.fit import fit, resume
+from gradformer.training.records import Recorder, environment, read_record
+from tests.training import toy
+
+SMALL = toy.RECIPE.change("model.layers=1", "train.epochs=16")
+
+
+@contextmanager
+def no_file_above(size: int) -> Iterator[None]:
+    """Inside, a file cannot grow beyond ``size`` bytes, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_full_disk_before_any_checkpoint_is_one_line(tmp_path: Path) -> None:
+    data = toy.data(SMALL)
+    options = {**toy.QUIET, "save_every": 1e9}
+    words = r"record.jsonl: cannot be written \(File too large\); .* --resume"
+    with no_file_above(4501), pytest.raises(InputError, match=words):
+        fit(data, recipe=SMALL, out=tmp_path / "run", **options)  # type: ignore[arg-type]
+    assert (tmp_path / "run" / "record.jsonl").stat().st_size == 4501
+    run = resume(tmp_path / "run", data, **options)  # type: ignore[arg-type]
+    assert [e["epoch"] for e in run.record if e["kind"] == "epoch"] == list(range(1, 17))
+
+
+def test_curves_that_cannot_be_written_are_given_up(tmp_path: Path) -> None:
+    recorder = Recorder(tmp_path / "record.jsonl", tensorboard=True)
+    recorder.epoch(0, {"epoch": 1, "loss": 0.5})
+    with no_file_above(120), pytest.warns(GradformerWarning) as said:
+        recorder.epoch(0, {"epoch": 2, "loss": 0.5})
+    assert str(said[0].message) == (
+        f"{tmp_path / 'tensorboard'}: cannot be written (File too large); the run goes on without "
+        "curves for TensorBoard"
+    )
+    recorder.epoch(0, {"epoch": 3, "loss": 0.5})
+    recorder.sync()
+    recorder.close()
+    assert [entry["epoch"] for entry in read_record(tmp_path / "record.jsonl")] == [1, 2, 3]
+
+
+def test_a_record_without_its_first_line_gets_it(tmp_path: Path) -> None:
+    recipe = SMALL.change("train.epochs=1")
+    run = fit(toy.data(recipe), recipe=recipe, out=tmp_path / "run", **toy.QUIET)
+    kinds = [entry["kind"] for entry in run.record]
+    (run.folder / "record.jsonl").write_text("")  # opened, then killed
+    for path in ("results.json", "trials/0/result.json", "trials/0/checkpoints/latest"):
+        (run.folder / path).unlink()
+    assert [e["kind"] for e in resume(run.folder, toy.data(recipe), **toy.QUIET).record] == kinds
+
+
+def test_the_first_epoch_is_saved_if_it_was_long(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = []
+    monkeypatch.setattr(trials, "save_checkpoint", lambda _, t: saved.append(t.progress.epoch))
+    recipe = SMALL.change("train.epochs=3")
+    options = {**toy.QUIET, "save_every": 1e-6}
+    fit(toy.data(recipe), recipe=recipe, out=tmp_path / "run", **options)  # type: ignore[arg-type]
+    assert saved == [1, 2, 3]
+
+
+def test_a_cpu_goes_by_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "processor\t: 0\nmodel name\t: Abacus 9\n\nprocessor\t: 1\nmodel name\t: Abacus 9\n"
+    with monkeypatch.context() as patch:
+        patch.setattr(records.Path, "read_text", lambda *_: text)
+        assert records._processor() == "Abacus 9"
+        patch.setattr(records.Path, "read_text", lambda *_: "")
+        assert records._processor() in (platform.processor(), platform.machine())
+    assert environment(torch.device("cpu"))["device_name"] == records._processor()
