@@ -115,18 +115,26 @@ def test_a_set_for_each_layer() -> None:
     assert decay.start.grad[[0, 2]].abs().sum() == 0.0
 
 
-@pytest.mark.parametrize("learn_decay", [False, True])
-@pytest.mark.parametrize("slope", [0.0, 0.15])
+@pytest.mark.parametrize(
+    "shape",
+    [
+        {},
+        {"slope": 0.15},
+        {"learn_decay": True},
+        {"learn_decay": True, "slope": 0.15},
+        {"shape": "linear", "end": 6.0},
+        {"shape": "linear", "end": 3.005},  # so near to the last start that the width is held
+    ],
+)
 @pytest.mark.parametrize("unreachable", UNREACHABLE)
 @pytest.mark.parametrize("on", TARGETS)
 def test_jacobian_is_the_derivative_of_every_entry(
-    learn_decay: bool, slope: float, unreachable: str, on: str
+    shape: dict[str, Any], unreachable: str, on: str
 ) -> None:
-    """Also at the kink, where ψ = sp: both sides take the slope below the start."""
+    """Also at the kinks, where ψ is a start or end point: as torch has it."""
     decay = Decay(
-        2, decay=0.6, start=2.0, spread=1.0, sets=2, slope=slope, unreachable=unreachable, on=on,
-        learn_decay=learn_decay,
-    ).double()  # fmt: skip
+        2, decay=0.6, start=2.0, spread=1.0, sets=2, unreachable=unreachable, on=on, **shape
+    ).double()
     one_byte = torch.eye(256, dtype=torch.float64)[:, None].expand(256, 2, 256)
     parameters = list(decay.parameters())
     for number, found in enumerate(decay()):

@@ -17,6 +17,7 @@ from gradformer.structure.codebook import HOPS, Codebook
 SHAPES = ("exponential", "linear", "free")
 TARGETS = ("logit", "weight")
 UNREACHABLE = ("far", "full", "blocked")
+LEAST_WIDTH = 1e-2  # from start to end of the linear shape
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,23 +209,33 @@ class Decay(nn.Module):
         return Table(value, self._learned(), torch.stack(columns))
 
     def _learned(self) -> Tensor:
-        """Start points, and λ as it is learned, [sets, heads, 1 or 2]."""
+        """Start points, and λ as it is learned, or end points, [sets, heads, 1 or 2]."""
         assert self.start is not None
-        if self.raw_decay is None:
+        second = self.end if self.shape == "linear" else self.raw_decay
+        if second is None:
             return self.start[..., None]
-        return torch.stack([self.start, self.raw_decay], dim=-1)
+        return torch.stack([self.start, second], dim=-1)
 
     def _linear(self) -> Table:
         assert self.start is not None
         assert self.end is not None
         psi, start, end = self.psi, self.start[..., None], self.end[..., None]
-        width = (end - start).clamp(min=1e-2)
-        ramp = ((end - psi) / width).clamp(0.0, 1.0)
+        width = (end - start).clamp(min=LEAST_WIDTH)
+        line = (end - psi) / width
+        ramp = line.clamp(0.0, 1.0)
         if self.unreachable != "far":
             ramp = torch.cat([ramp[..., :255], torch.ones_like(ramp[..., 255:])], dim=-1)
-        if self.on == "logit":
-            return Table(ramp)
-        return Table(torch.where(ramp > 0, ramp.clamp(min=1e-30).log(), -math.inf))
+        value = ramp
+        if self.on == "weight":
+            value = torch.where(ramp > 0, ramp.clamp(min=1e-30).log(), -math.inf)
+        with torch.no_grad():
+            outer = ((line >= 0) & (line <= 1)) / width
+            if self.on == "weight":
+                outer = torch.where(ramp > 0, outer / ramp.clamp(min=1e-30), 0.0)
+            outer = outer if self.unreachable == "far" else _without_last(outer)
+            turn = ramp * (end - start >= LEAST_WIDTH)  # a width at its least does not change
+            jacobian = torch.stack([outer * turn, outer * (1 - turn)])
+        return Table(value, self._learned(), jacobian)
 
     def _split(self, table: Table | None, uses: int) -> list[Table | None]:
         """The table of each set, or the one of all ``uses``."""

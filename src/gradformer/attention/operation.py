@@ -87,7 +87,8 @@ def decay_attention(
               + \text{add}[h, \psi_{ij}] + b_{ijh}\bigr)\, v_j, \qquad
         s_{ij} = \text{scale}\; q_i \cdot k_j
 
-    A row whose scores are all −inf gives zeros and zero gradients.
+    A row whose scores are all −inf gives zeros and zero gradients. Sums are in float32 (float64 if
+    q is), products of float32 exact to its rounding unless torch's switch for tf32 is on.
 
     Args:
         q, k: [nodes, heads, d]; v: [nodes, heads, e].
