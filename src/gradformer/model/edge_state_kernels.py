@@ -26,7 +26,7 @@ from gradformer.model.edge_tile_kernels import (
 )
 from gradformer.model.message_kernels import write_rest
 from gradformer.model.norm_kernels import _settle
-from gradformer.model.product_kernels import _add_product, _factors
+from gradformer.model.product_kernels import _factors
 
 NUMBERS = ["nodes", "edges", "pieces", "threshold"]  # all batches share one compiled kernel
 
@@ -57,32 +57,47 @@ def _map_blocks(weight, like, IN: tl.constexpr, C: tl.constexpr, EXACT: tl.const
 
 
 @triton.jit
+def _add_products(values, factor, blocks, which: tl.constexpr, first: tl.constexpr):
+    """Values + products of a factor with one of the two of each block, from the ``first`` on."""
+    found = ()
+    for k in tl.static_range(len(values)):
+        found += (tl.dot(factor, blocks[first + k][which], values[k], input_precision="tf32"),)
+    return found
+
+
+@triton.jit
 def _add_mapped(
     values, e, row, blocks, like, IN: tl.constexpr, E_ROW: tl.constexpr, EXACT: tl.constexpr
 ):
     """Values [rows, STEP] of all outputs + those of the map of e."""
     OUT: tl.constexpr = len(values)
     for j in tl.static_range((IN + STEP - 1) // STEP):
-        given = _factors(_rounded(_rows(e, row, _channels(j), E_ROW, IN), like), EXACT)
-        found = ()
-        for k in tl.static_range(OUT):
-            found += (_add_product(values[k], given, blocks[j * OUT + k], EXACT),)
-        values = found
+        near, rest = _factors(_rounded(_rows(e, row, _channels(j), E_ROW, IN), like), EXACT)
+        if EXACT:  # output by output, so that no product waits for the one before
+            values = _add_products(values, rest, blocks, 0, j * OUT)
+            values = _add_products(values, near, blocks, 1, j * OUT)
+        values = _add_products(values, near, blocks, 0, j * OUT)
     return values
 
 
 @triton.jit
-def _means(values, real, count):
+def _pairs(x, ROWS: tl.constexpr):
+    """[rows, …] → [rows / 16, 2, 8, …]: rows that are 8 apart, which one thread holds."""
+    return tl.reshape(x, [ROWS // 16, 2, 8, x.shape[1]])
+
+
+@triton.jit
+def _pair_means(values, ROWS: tl.constexpr):
     means = ()
     for k in tl.static_range(len(values)):
-        means += (tl.sum(tl.where(real, values[k], 0.0), 0) / count,)
+        means += (tl.sum(_pairs(values[k], ROWS), 1) * 0.5,)
     return means
 
 
 @triton.jit
-def _sum_of_pairs(value, ROWS: tl.constexpr):
-    """[rows, STEP] → [rows / 16, 8, STEP]: rows that are 8 apart, which lie in one thread."""
-    return tl.sum(tl.reshape(value, [ROWS // 16, 2, 8, STEP]), 1)
+def _over_rows(x):
+    """Sums [STEP] of what threads have summed."""
+    return tl.sum(tl.sum(x, 0), 0)
 
 
 @triton.jit(do_not_specialize=NUMBERS)
@@ -95,8 +110,8 @@ def edge_kernel(
     """u_st = D_t + E_s + W e_st + b. Without MAP, ``e`` is mapped.
 
     With PADDING padded rows are written too, as 0. With MOMENTS also moments [programs, 2, C]:
-    mean, and Σ (u − mean)², of each program's edges. Deviations are summed from the mean of the
-    program's first tile, near enough to theirs that no digits are lost.
+    mean, and Σ (u − mean)², of each program's edges. Every thread sums deviations from the mean of
+    the first two numbers it has, near enough to that of all that no digits are lost.
     """
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
     last = tl.load(ptr + nodes)
@@ -106,20 +121,23 @@ def edge_kernel(
     for _ in tl.static_range(BLOCKS):
         sums += (tl.zeros([ROWS // 16, 8, STEP], tl.float32),)
         squares += (tl.zeros([ROWS // 16, 8, STEP], tl.float32),)
-        centers += (tl.zeros([STEP], tl.float32),)
+        centers += (tl.zeros([ROWS // 16, 8, STEP], tl.float32),)
+    counts = tl.zeros([ROWS // 16, 8, 1], tl.float32)
     begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
     for tile in tl.range(begin, end, num_stages=STAGES):
         first = tl.cast(tile, tl.int64) * ROWS
         left = (last - first).to(tl.int32)
         real = (tl.arange(0, ROWS) < left)[:, None]
         row = tl.minimum(tl.arange(0, ROWS), left - 1)
-        at_target = tl.load(target + first + row)
-        at_source = tl.load(source + first + row)
+        both = tl.arange(0, 2 * ROWS)
+        at = first + tl.minimum(both % ROWS, left - 1)
+        node = tl.load(tl.where(both < ROWS, target + at, source + at))
+        at = node * (4 * C) + tl.where(both < ROWS, C, 3 * C)
         values = ()
         for k in tl.static_range(BLOCKS):
             channel = _channels(k)
-            value = _rows(terms + C, at_target, channel, 4 * C, C)
-            value += _rows(terms + 3 * C, at_source, channel, 4 * C, C)
+            value = _rows(terms, at, channel, 1, C)
+            value = tl.sum(tl.reshape(value, [2, ROWS, STEP]), 0)
             if MAP:
                 value += _row(bias, channel, C)
             else:
@@ -129,23 +147,28 @@ def edge_kernel(
             values = _add_mapped(values, e + first * E_ROW, row, blocks, terms, IN, E_ROW, EXACT)
         if MOMENTS:
             if tile == begin:
-                centers = _means(values, real, tl.minimum(left, ROWS))
+                centers = _pair_means(values, ROWS)
+            listed = _pairs(real, ROWS)
+            counts += tl.sum(listed.to(tl.float32), 1)
             more_sums, more_squares = (), ()
             for k in tl.static_range(BLOCKS):
-                apart = tl.where(real, values[k] - centers[k][None, :], 0.0)
-                more_sums += (sums[k] + _sum_of_pairs(apart, ROWS),)
-                more_squares += (squares[k] + _sum_of_pairs(apart * apart, ROWS),)
+                apart = _pairs(values[k], ROWS) - centers[k][:, None, :, :]
+                apart = tl.where(listed, apart, 0.0)
+                more_sums += (sums[k] + tl.sum(apart, 1),)
+                more_squares += (squares[k] + tl.sum(apart * apart, 1),)
             sums, squares = more_sums, more_squares
         _store(u + first * C, values, row, real, C)
     if MOMENTS:
-        count = tl.maximum(tl.minimum(end * ROWS, last) - begin * ROWS, 1).to(tl.float32)
+        share = 1.0 / tl.maximum(counts, 1.0)
+        whole = 1.0 / tl.maximum(_over_rows(counts), 1.0)
         moments += tl.program_id(0) * 2 * C
         for k in tl.static_range(BLOCKS):
             channel = _channels(k)
-            total, square = tl.sum(tl.sum(sums[k], 0), 0), tl.sum(tl.sum(squares[k], 0), 0)
-            square = tl.maximum(square - total * total / count, 0.0)
-            tl.store(moments + channel, centers[k] + total / count, channel < C)
-            tl.store(moments + C + channel, square, channel < C)
+            mean = _over_rows(counts * centers[k] + sums[k]) * whole
+            apart = centers[k] + sums[k] * share - mean[None, None, :]
+            square = squares[k] - sums[k] * sums[k] * share + counts * apart * apart
+            tl.store(moments + channel, mean, channel < C)
+            tl.store(moments + C + channel, _over_rows(square), channel < C)
     if PADDING:
         write_rest(u, u, last, edges, C, BLOCK_C, ROWS, False)
 

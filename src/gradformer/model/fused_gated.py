@@ -1,9 +1,8 @@
 """The gated convolution in Triton kernels; the plain form is ``local.GatedGCN``.
 
 Forward a kernel over edge rows makes u, the map of the edge states inside it, and one over nodes
-makes the sums. Backward one over edge rows makes du, one over nodes what is summed by target and by
-source, and one over edge rows the gradients of the map and of the edge states. For many edges,
-where the norm of u takes several kernels, its moments are made with u, and du straight from what
+makes the sums. Backward one makes du and all that is summed by target, one what is summed by
+source, and one the gradients of the map and of the edge states. For many edges, where the norm of u takes several kernels, its moments are made with u, and du straight from what
 arrives at the new edge states, so that the gradient between norm and convolution is never stored.
 Two edge tensors are kept, the edge states and u; in every other layer only u: its edge states are
 made again from those of the layer before.
@@ -30,10 +29,8 @@ from gradformer.model.pieces import Claim, claim
 PIECES = 264  # at most, that gradients of the map are summed in: two programs on each core
 TILE = 64  # edges that such a program treats at a time
 MAPPING = {"num_warps": 4, "num_stages": 1, "maxnreg": 168}  # three such programs fit on a core
-CHANGES = 1056  # at most, programs that share the tiles for du: eight on each core
 ROWS = 32  # of a tile of edges
 PROGRAMS = 512  # at most, that share the tiles: several on each core, each with tiles to walk over
-WALK = {"STAGES": 2, "num_warps": 2}  # the next tile is read meanwhile; small programs, and many
 MOST = 64  # channels up to which a program can hold the map
 
 
@@ -62,9 +59,10 @@ class _Gated(torch.autograd.Function):
                 given, e if weight is None else weight, e if bias is None else bias, terms, u,
                 u if moments is None else moments,
                 edges.source, edges.target, edges.target_ptr, nodes, len(e),
-                E_ROW=e_row, MAP=weight is not None, PADDING=update is None,
-                MOMENTS=moments is not None, BLOCK_C=_block(channels),
-                **_edge_tile(e.shape[1], channels, terms.dtype) | WALK,
+                IN=e.shape[1], C=channels, E_ROW=e_row, MAP=weight is not None,
+                PADDING=update is None, MOMENTS=moments is not None, ROWS=ROWS,
+                EXACT=_exact(terms.dtype), BLOCK_C=_block(channels), STAGES=1,
+                num_warps=2, maxnreg=128 if channels <= 48 else 168,  # 8 or 6 fit on a core
             )  # fmt: skip
         if h.numel():
             node_kernel[(nodes * -(-channels // 16),)](
@@ -90,8 +88,8 @@ class _Gated(torch.autograd.Function):
     def backward(
         ctx: Any, out_grad: Tensor | None, dh: Tensor | None, e_grad: Tensor | None
     ) -> Gradients:
-        from gradformer.model.edge_gradient_kernels import edge_gradient_kernel
-        from gradformer.model.gated_kernels import node_gradient_kernel
+        from gradformer.model.edge_gradient_kernels import target_gradient_kernel
+        from gradformer.model.gated_kernels import source_gradient_kernel
 
         terms, weight, r, u, mean, inverse, *_ = ctx.saved_tensors
         edges, update, ctx.origin = ctx.edges, ctx.update, None
@@ -107,17 +105,17 @@ class _Gated(torch.autograd.Function):
             norm, slopes = slopes_of(update, out_grad, u, ctx.stats, edges)
             inside = {"NORM": True, "DROP": update.after is not None}
             e_grad = out_grad
-        if u.numel():
-            edge_gradient_kernel[(min(-(-count // ROWS), CHANGES),)](
-                dh, mean, inverse, terms, u, position, u if out_grad is None else out_grad, du,
-                u if dr is None else dr, edges.source, edges.target, edges.target_ptr, nodes, count,
-                *norm, C=channels, BLOCK_C=_block(channels), ROWS=ROWS, POSITION=r is not None,
-                OUT_GRAD=out_grad is not None, PADDING=weight is None, **inside, num_warps=4,
-            )  # fmt: skip
         if mean.numel():
-            node_gradient_kernel[(nodes * -(-channels // 16),)](
+            target_gradient_kernel[(nodes,)](
+                dh, mean, inverse, terms, u, position, u if out_grad is None else out_grad,
+                d_terms, du, u if dr is None else dr,
+                edges.source, edges.target_ptr, nodes, count, *norm,
+                C=channels, BLOCK_C=_block(channels), CHUNK=16, POSITION=r is not None,
+                OUT_GRAD=out_grad is not None, PADDING=weight is None, **inside, num_warps=1,
+            )  # fmt: skip
+            source_gradient_kernel[(nodes * -(-channels // 16),)](
                 dh, position, u, du, inverse, d_terms,
-                edges.target, edges.target_ptr, edges.source_ptr, edges.by_source,
+                edges.target, edges.source_ptr, edges.by_source,
                 C=channels, CHUNK=16, POSITION=r is not None, num_warps=1,
             )  # fmt: skip
         return d_terms, *_map_gradients(ctx, du, e_grad), dr, *slopes, None, None, None, None
@@ -170,11 +168,6 @@ def _block(channels: int) -> int:
 def _exact(dtype: torch.dtype) -> bool:
     """How products are made: one of tf32 is exact for short floats."""
     return dtype == torch.float32 and precision() == "ieee"
-
-
-def _edge_tile(width: int, channels: int, dtype: torch.dtype) -> dict[str, Any]:
-    names = {"IN": width, "C": channels, "ROWS": ROWS, "EXACT": _exact(dtype)}
-    return {**names, "num_warps": 4, "num_stages": 3}
 
 
 def gated(
