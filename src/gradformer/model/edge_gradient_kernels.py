@@ -1,4 +1,4 @@
-"""Triton kernels of the gated convolution's gradients over edges, a tile of rows at a time.
+"""Triton kernels of the gated convolution's gradients over edges: du, and what is made of it.
 
 How programs share the edges is told in :mod:`gradformer.model.edge_tile_kernels`.
 """
@@ -126,30 +126,36 @@ def _write(out, value, row, real, channel, C: tl.constexpr):
 
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
-def edge_gradient_kernel(
-    dh, mean, inverse, terms, u, r, out_grad, du, dr, source, target, ptr, nodes, edges,
+def target_gradient_kernel(
+    dh, mean, inverse, terms, u, r, out_grad, d_terms, du, dr, source, ptr, nodes, edges,
     gamma, beta, stats, factors, graph_id, index, seed, scale, threshold,
-    C: tl.constexpr, BLOCK_C: tl.constexpr, ROWS: tl.constexpr, POSITION: tl.constexpr,
+    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, POSITION: tl.constexpr,
     OUT_GRAD: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr, PADDING: tl.constexpr,
 ):  # fmt: skip
-    """dg = dh_t inverse_t (B_s − mean_t), dr = Σ_c dg σ(u), du = dg r σ'(u) (+ what arrives at u,
-    directly or with NORM through e'). Padded rows of dr, and with PADDING of du, are 0."""
-    last = tl.load(ptr + nodes)
+    """By target: dg = dh_t inverse_t (B_s − mean_t), dr = Σ_c dg σ(u), du = dg r σ'(u) (+ what
+    arrives at u, directly or with NORM through e'), dA = dh, dD = Σ du; grid (nodes,). Padded rows
+    of dr, and with PADDING of du, are 0."""
+    BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
+    node = tl.program_id(0)
+    here = node.to(tl.int64) * C
     site = _site_key(seed) if DROP else 0
-    begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
-    for first in range(begin.to(tl.int64) * ROWS, end.to(tl.int64) * ROWS, ROWS):
-        left = (last - first).to(tl.int32)
-        real = tl.arange(0, ROWS) < left
-        row = tl.minimum(tl.arange(0, ROWS), left - 1)
-        start, to = tl.load(source + first + row), tl.load(target + first + row)
+    sums = ()
+    for _ in tl.static_range(BLOCKS):
+        sums += (tl.zeros([CHUNK, STEP], tl.float32),)
+    end = tl.load(ptr + node + 1)
+    for start in range(tl.load(ptr + node), end, CHUNK):
+        first, left = tl.cast(start, tl.int64), end - start
+        real = tl.arange(0, CHUNK) < left
+        row = tl.minimum(tl.arange(0, CHUNK), left - 1)
+        other = tl.load(source + first + row)
         keys = _keys(site, graph_id + first, index + first, row) if DROP else 0
         position = tl.load(r + first + row).to(tl.float32)[:, None] if POSITION else 1.0
-        found = tl.zeros([ROWS], tl.float32)
-        for k in range((C + STEP - 1) // STEP):
-            channel = tl.arange(0, STEP) + k * STEP
+        found, more = tl.zeros([CHUNK], tl.float32), ()
+        for k in tl.static_range(BLOCKS):
+            channel = _channels(k)
             value = _rows(u + first * C, row, channel, C, C)
-            share = _rows(dh, to, channel, C, C) * _rows(inverse, to, channel, C, C)
-            apart = _rows(terms + 2 * C, start, channel, 4 * C, C) - _rows(mean, to, channel, C, C)
+            apart = _rows(terms + 2 * C, other, channel, 4 * C, C) - _row(mean + here, channel, C)
+            share = _row(dh + here, channel, C) * _row(inverse + here, channel, C)
             gate = _sigmoid(value)
             change = share * apart * gate
             if POSITION:
@@ -162,12 +168,20 @@ def edge_gradient_kernel(
                     grad = _norm_change(grad, value, channel, norm, draw, C, DROP)
                 change += grad
             _write(du + first * C, change, row, real, channel, C)
+            more += (sums[k] + tl.where(real[:, None], change, 0.0),)
+        sums = more
         if POSITION:
             tl.store(dr + first + row, found.to(dr.dtype.element_ty), real)
+    for k in tl.static_range(BLOCKS):
+        channel = _channels(k)
+        own = d_terms + 4 * here + channel
+        grad = tl.load(dh + here + channel, channel < C, other=0.0)
+        tl.store(own, grad.to(d_terms.dtype.element_ty), channel < C)
+        tl.store(own + C, tl.sum(sums[k], 0).to(d_terms.dtype.element_ty), channel < C)
     if PADDING:
-        write_rest(du, du, last, edges, C, BLOCK_C, ROWS, False)
+        write_rest(du, du, tl.load(ptr + nodes), edges, C, BLOCK_C, CHUNK, False)
     if POSITION:
-        write_rest(dr, dr, last, edges, 1, 1, ROWS, False)
+        write_rest(dr, dr, tl.load(ptr + nodes), edges, 1, 1, CHUNK, False)
 
 
 # --- gradients of the map -------------------------------------------------------------------------

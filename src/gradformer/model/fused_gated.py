@@ -2,10 +2,11 @@
 
 Forward a kernel over edge rows makes u, the map of the edge states inside it, and one over nodes
 makes the sums. Backward one makes du and all that is summed by target, one what is summed by
-source, and one the gradients of the map and of the edge states. For many edges, where the norm of u takes several kernels, its moments are made with u, and du straight from what
-arrives at the new edge states, so that the gradient between norm and convolution is never stored.
-Two edge tensors are kept, the edge states and u; in every other layer only u: its edge states are
-made again from those of the layer before.
+source, and one the gradients of the map and of the edge states. For many edges, where the norm of u
+takes several kernels, its moments are made with u, and du straight from what arrives at the new
+edge states, so that the gradient between norm and convolution is never stored. Two edge tensors are
+kept, the edge states and u; in every other layer only u: its edge states are made again from those
+of the layer before.
 """
 
 from __future__ import annotations
@@ -61,7 +62,7 @@ class _Gated(torch.autograd.Function):
                 edges.source, edges.target, edges.target_ptr, nodes, len(e),
                 IN=e.shape[1], C=channels, E_ROW=e_row, MAP=weight is not None,
                 PADDING=update is None, MOMENTS=moments is not None, ROWS=ROWS,
-                EXACT=_exact(terms.dtype), BLOCK_C=_block(channels), STAGES=1,
+                EXACT=_exact(terms.dtype), BLOCK_C=_block(channels), num_stages=1,
                 num_warps=2, maxnreg=128 if channels <= 48 else 168,  # 8 or 6 fit on a core
             )  # fmt: skip
         if h.numel():

@@ -56,30 +56,23 @@ def node_kernel(
 
 
 @triton.jit
-def node_gradient_kernel(
-    dh, r, u, du, inverse, d_terms, target, target_ptr, source_ptr, by_source,
+def source_gradient_kernel(
+    dh, r, u, du, inverse, d_terms, target, ptr, order,
     C: tl.constexpr, CHUNK: tl.constexpr, POSITION: tl.constexpr,
 ):  # fmt: skip
-    """dA = dh; by target dD = Σ du; by source dB = Σ σ(u) r dh_t inverse_t and dE = Σ du;
+    """By source: dB = Σ σ(u) r dh_t inverse_t and dE = Σ du;
     grid (nodes · blocks of STEP channels,)."""
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
     node = tl.program_id(0) // BLOCKS
     channel = (tl.program_id(0) % BLOCKS) * STEP + tl.arange(0, STEP)
     wide = channel < C
     d_b = tl.zeros([CHUNK, STEP], tl.float32)
-    d_d = tl.zeros([CHUNK, STEP], tl.float32)
     d_e = tl.zeros([CHUNK, STEP], tl.float32)
-    end = tl.load(target_ptr + node + 1)
-    for start in range(tl.load(target_ptr + node), end, CHUNK):
-        first, row = tl.cast(start, tl.int64), tl.arange(0, CHUNK)
-        inside = (row < end - start)[:, None] & wide[None, :]
-        at = du + first * C + row[:, None] * C + channel[None, :]
-        d_d += tl.load(at, inside, other=0.0).to(tl.float32)
-    end = tl.load(source_ptr + node + 1)
-    for start in range(tl.load(source_ptr + node), end, CHUNK):
+    end = tl.load(ptr + node + 1)
+    for start in range(tl.load(ptr + node), end, CHUNK):
         row, left = tl.arange(0, CHUNK), end - start
         inside = (row < left)[:, None] & wide[None, :]
-        edge = tl.load(by_source + start + tl.minimum(row, left - 1)).to(tl.int64)
+        edge = tl.load(order + start + tl.minimum(row, left - 1)).to(tl.int64)
         at = edge[:, None] * C + channel[None, :]
         gate = _sigmoid(tl.load(u + at, inside, other=float("-inf")).to(tl.float32))
         if POSITION:
@@ -89,8 +82,5 @@ def node_gradient_kernel(
         d_b += gate * share
         d_e += tl.load(du + at, inside, other=0.0).to(tl.float32)
     own = d_terms + node.to(tl.int64) * (4 * C) + channel
-    grad = tl.load(dh + node.to(tl.int64) * C + channel, wide, other=0.0)
-    tl.store(own, grad.to(d_terms.dtype.element_ty), wide)
-    tl.store(own + C, tl.sum(d_d, 0).to(d_terms.dtype.element_ty), wide)
     tl.store(own + 2 * C, tl.sum(d_b, 0).to(d_terms.dtype.element_ty), wide)
     tl.store(own + 3 * C, tl.sum(d_e, 0).to(d_terms.dtype.element_ty), wide)
