@@ -10,14 +10,13 @@ from gradformer.model.norm_kernels import (
     NUMBERS,
     SEEDS,
     _affine,
+    _all_entering,
     _arriving,
     _back,
-    _entering,
     _leave,
     _moments,
     _settle,
     _slopes,
-    _tile,
 )
 
 
@@ -47,19 +46,18 @@ def statistics_kernel(
 ):  # fmt: skip
     """partial [norms, chunks, 3, C]: mean, Σ(z − mean)² and count of each chunk's real rows."""
     keyed = (graph_id, index, rows)
-    channel = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
+    draw1, draw2 = (seed1, scale1, threshold1), (seed2, scale2, threshold2)
+    first_channel = tl.program_id(1) * BLOCK_C
+    channel = first_channel + tl.arange(0, BLOCK_C)
     first = tl.program_id(0) * chunk
     count = 0.0
     mean1 = tl.zeros([BLOCK_C], tl.float32)
     square1, mean2, square2 = mean1, mean1, mean1
     for start in range(first, tl.minimum(first + chunk, rows), BLOCK_R):
-        at, real = _tile(
-            mask, start, rows, tl.program_id(1) * BLOCK_C, C, BLOCK_R, BLOCK_C, MASK
+        at, real, value1, _, value2, _ = _all_entering(
+            x1, x2, add, mask, draw1, draw2, keyed, start, first_channel,
+            C, BLOCK_R, BLOCK_C, MASK, PAIR, DROP1, DROP2, ADD1, ADD2,
         )  # fmt: skip
-        value1, _ = _entering(x1, add, (seed1, scale1, threshold1), keyed, at, DROP1, ADD1)
-        value2 = value1
-        if PAIR:
-            value2, _ = _entering(x2, add, (seed2, scale2, threshold2), keyed, at, DROP2, ADD2)
         more = tl.sum(real.to(tl.float32))
         mean1, square1 = _pool(mean1, square1, count, value1, more, at)
         if PAIR:
@@ -73,22 +71,28 @@ def statistics_kernel(
 
 
 @triton.jit
+def _shares(partial, channel, C: tl.constexpr, BLOCK_P: tl.constexpr):
+    """Counts, means and squares of all chunks."""
+    chunk = tl.arange(0, BLOCK_P)
+    listed = chunk < tl.num_programs(0)
+    inside = listed[:, None] & (channel < C)[None, :]
+    at = chunk[:, None] * 3 * C + channel[None, :]
+    counts = tl.load(partial + 2 * C + chunk * 3 * C, listed, other=0.0)
+    means = tl.load(partial + at, inside, other=0.0)
+    return counts, means, tl.load(partial + C + at, inside, other=0.0)
+
+
+@triton.jit
 def _merge_moments(
-    partial, running_mean, running_var, stats, channel, momentum, eps,
-    C: tl.constexpr, BLOCK_P: tl.constexpr, TRAINING: tl.constexpr,
+    shares, running_mean, running_var, stats, channel, momentum, eps,
+    C: tl.constexpr, TRAINING: tl.constexpr,
 ):  # fmt: skip
     """Mean and rstd of all chunks."""
     mean = tl.zeros_like(channel).to(tl.float32)
     square = mean
     count = 0.0
     if TRAINING:
-        program = tl.arange(0, BLOCK_P)
-        listed = program < tl.num_programs(0)
-        inside = listed[:, None] & (channel < C)[None, :]
-        at = program[:, None] * 3 * C + channel[None, :]
-        counts = tl.load(partial + 2 * C + program * 3 * C, listed, other=0.0)
-        means = tl.load(partial + at, inside, other=0.0)
-        squares = tl.load(partial + C + at, inside, other=0.0)
+        counts, means, squares = shares
         count = tl.sum(counts)
         mean = tl.sum(counts[:, None] * means, 0) * (1.0 / tl.maximum(count, 1.0))
         apart = means - mean[None, :]
@@ -107,30 +111,43 @@ def normalise_kernel(
     C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_P: tl.constexpr,
     TRAINING: tl.constexpr, MASK: tl.constexpr, PAIR: tl.constexpr, DROP1: tl.constexpr,
     DROP2: tl.constexpr, ADD1: tl.constexpr, ADD2: tl.constexpr, RELU: tl.constexpr,
-    AFTER: tl.constexpr, PLUS: tl.constexpr,
+    AFTER: tl.constexpr, PLUS: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
-    """y, stats and running statistics from the shares of :func:`statistics_kernel`."""
+    """y, stats and running statistics from the shares of :func:`statistics_kernel`.
+
+    ONE: a chunk is one tile, which is read before the shares are merged.
+    """
     keyed = (graph_id, index, rows)
-    channel = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
+    draw1, draw2 = (seed1, scale1, threshold1), (seed2, scale2, threshold2)
+    first_channel = tl.program_id(1) * BLOCK_C
+    channel = first_channel + tl.arange(0, BLOCK_C)
+    first = tl.program_id(0) * chunk
+    if ONE:
+        at, _, value1, _, value2, _ = _all_entering(
+            x1, x2, add, mask, draw1, draw2, keyed, first, first_channel,
+            C, BLOCK_R, BLOCK_C, MASK, PAIR, DROP1, DROP2, ADD1, ADD2,
+        )  # fmt: skip
+    shares1 = _shares(partial, channel, C, BLOCK_P)
+    shares2 = shares1
+    if PAIR:
+        shares2 = _shares(partial + tl.num_programs(0) * 3 * C, channel, C, BLOCK_P)
     center1, rstd1 = _merge_moments(
-        partial, mean1, var1, stats, channel, momentum, eps, C, BLOCK_P, TRAINING
-    )
+        shares1, mean1, var1, stats, channel, momentum, eps, C, TRAINING
+    )  # fmt: skip
     center2, rstd2 = center1, rstd1
     if PAIR:
         center2, rstd2 = _merge_moments(
-            partial + tl.num_programs(0) * 3 * C, mean2, var2, stats + 3 * C, channel,
-            momentum, eps, C, BLOCK_P, TRAINING,
-        )  # fmt: skip
-    first = tl.program_id(0) * chunk
+            shares2, mean2, var2, stats + 3 * C, channel, momentum, eps, C, TRAINING
+        )
     for start in range(first, tl.minimum(first + chunk, rows), BLOCK_R):
-        at, _ = _tile(
-            mask, start, rows, tl.program_id(1) * BLOCK_C, C, BLOCK_R, BLOCK_C, MASK
-        )  # fmt: skip
-        value, _ = _entering(x1, add, (seed1, scale1, threshold1), keyed, at, DROP1, ADD1)
-        out = _affine(value, center1, rstd1, weight1, bias1, channel, C)
+        if not ONE:
+            at, _, value1, _, value2, _ = _all_entering(
+                x1, x2, add, mask, draw1, draw2, keyed, start, first_channel,
+                C, BLOCK_R, BLOCK_C, MASK, PAIR, DROP1, DROP2, ADD1, ADD2,
+            )  # fmt: skip
+        out = _affine(value1, center1, rstd1, weight1, bias1, channel, C)
         if PAIR:
-            value, _ = _entering(x2, add, (seed2, scale2, threshold2), keyed, at, DROP2, ADD2)
-            out += _affine(value, center2, rstd2, weight2, bias2, channel, C)
+            out += _affine(value2, center2, rstd2, weight2, bias2, channel, C)
         _leave(out, plus, y, (seed3, scale3, threshold3), keyed, at, RELU, AFTER, PLUS)
 
 
@@ -145,19 +162,18 @@ def gradient_sums_kernel(
 ):  # fmt: skip
     """partial [norms, chunks, 2, C]: Σ dy·ẑ and Σ dy of each chunk."""
     keyed = (graph_id, index, rows)
-    channel = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
+    draw1, draw2 = (seed1, scale1, threshold1), (seed2, scale2, threshold2)
+    first_channel = tl.program_id(1) * BLOCK_C
+    channel = first_channel + tl.arange(0, BLOCK_C)
     first = tl.program_id(0) * chunk
     along1 = tl.zeros([BLOCK_C], tl.float32)
     total1, along2, total2 = along1, along1, along1
     for start in range(first, tl.minimum(first + chunk, rows), BLOCK_R):
-        at, _ = _tile(
-            mask, start, rows, tl.program_id(1) * BLOCK_C, C, BLOCK_R, BLOCK_C, MASK
+        at, _, value1, _, value2, _ = _all_entering(
+            x1, x2, add, mask, draw1, draw2, keyed, start, first_channel,
+            C, BLOCK_R, BLOCK_C, MASK, PAIR, DROP1, DROP2, ADD1, ADD2,
         )  # fmt: skip
         arriving = _arriving(grad, (seed3, scale3, threshold3), keyed, at, AFTER)
-        value1, _ = _entering(x1, add, (seed1, scale1, threshold1), keyed, at, DROP1, ADD1)
-        value2 = value1
-        if PAIR:
-            value2, _ = _entering(x2, add, (seed2, scale2, threshold2), keyed, at, DROP2, ADD2)
         slope, normed = _slopes(arriving, value1, weight1, bias1, stats, at, C, RELU)
         along1 += tl.sum(slope * normed, 0)
         total1 += tl.sum(slope, 0)
@@ -175,17 +191,21 @@ def gradient_sums_kernel(
 
 
 @triton.jit
-def _merge_slopes(partial, dweight, dbias, channel, C: tl.constexpr, BLOCK_P: tl.constexpr):
+def _slope_shares(partial, channel, C: tl.constexpr, BLOCK_P: tl.constexpr):
+    """Σ dy·ẑ and Σ dy of all chunks."""
+    chunk = tl.arange(0, BLOCK_P)
+    listed = (chunk < tl.num_programs(0))[:, None] & (channel < C)[None, :]
+    at = partial + chunk[:, None] * 2 * C + channel[None, :]
+    return tl.load(at, listed, other=0.0), tl.load(at + C, listed, other=0.0)
+
+
+@triton.jit
+def _merge_slopes(shares, dweight, dbias, channel, C: tl.constexpr):
     """Σ dy·ẑ and Σ dy over all chunks: the gradients of weight and bias."""
-    program = tl.arange(0, BLOCK_P)
-    wide = channel < C
-    listed = (program < tl.num_programs(0))[:, None] & wide[None, :]
-    at = program[:, None] * 2 * C + channel[None, :]
-    along = tl.sum(tl.load(partial + at, listed, other=0.0), 0)
-    total = tl.sum(tl.load(partial + C + at, listed, other=0.0), 0)
+    along, total = tl.sum(shares[0], 0), tl.sum(shares[1], 0)
     if tl.program_id(0) == 0:
-        tl.store(dweight + channel, along, wide)
-        tl.store(dbias + channel, total, wide)
+        tl.store(dweight + channel, along, channel < C)
+        tl.store(dbias + channel, total, channel < C)
     return along, total
 
 
@@ -197,26 +217,36 @@ def input_gradient_kernel(
     C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_P: tl.constexpr,
     MASK: tl.constexpr, PAIR: tl.constexpr, DROP1: tl.constexpr, DROP2: tl.constexpr,
     ADD1: tl.constexpr, ADD2: tl.constexpr, DADD: tl.constexpr, RELU: tl.constexpr,
-    AFTER: tl.constexpr,
+    AFTER: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
-    """All gradients from the shares of :func:`gradient_sums_kernel`."""
+    """All gradients from the shares of :func:`gradient_sums_kernel`; ONE as before."""
     keyed = (graph_id, index, rows)
-    channel = tl.program_id(1) * BLOCK_C + tl.arange(0, BLOCK_C)
-    along1, total1 = _merge_slopes(partial, dweight1, dbias1, channel, C, BLOCK_P)
+    draw1, draw2 = (seed1, scale1, threshold1), (seed2, scale2, threshold2)
+    last_draw = (seed3, scale3, threshold3)
+    first_channel = tl.program_id(1) * BLOCK_C
+    channel = first_channel + tl.arange(0, BLOCK_C)
+    first = tl.program_id(0) * chunk
+    if ONE:
+        at, _, value1, kept1, value2, kept2 = _all_entering(
+            x1, x2, add, mask, draw1, draw2, keyed, first, first_channel,
+            C, BLOCK_R, BLOCK_C, MASK, PAIR, DROP1, DROP2, ADD1, ADD2,
+        )  # fmt: skip
+        slope = _arriving(grad, last_draw, keyed, at, AFTER)
+    shares1 = _slope_shares(partial, channel, C, BLOCK_P)
+    shares2 = shares1
+    if PAIR:
+        shares2 = _slope_shares(partial + tl.num_programs(0) * 2 * C, channel, C, BLOCK_P)
+    along1, total1 = _merge_slopes(shares1, dweight1, dbias1, channel, C)
     along2, total2 = along1, total1
     if PAIR:
-        more = partial + tl.num_programs(0) * 2 * C
-        along2, total2 = _merge_slopes(more, dweight2, dbias2, channel, C, BLOCK_P)
-    first = tl.program_id(0) * chunk
+        along2, total2 = _merge_slopes(shares2, dweight2, dbias2, channel, C)
     for start in range(first, tl.minimum(first + chunk, rows), BLOCK_R):
-        at, _ = _tile(
-            mask, start, rows, tl.program_id(1) * BLOCK_C, C, BLOCK_R, BLOCK_C, MASK
-        )  # fmt: skip
-        slope = _arriving(grad, (seed3, scale3, threshold3), keyed, at, AFTER)
-        value1, kept1 = _entering(x1, add, (seed1, scale1, threshold1), keyed, at, DROP1, ADD1)
-        value2, kept2 = value1, kept1
-        if PAIR:
-            value2, kept2 = _entering(x2, add, (seed2, scale2, threshold2), keyed, at, DROP2, ADD2)
+        if not ONE:
+            at, _, value1, kept1, value2, kept2 = _all_entering(
+                x1, x2, add, mask, draw1, draw2, keyed, start, first_channel,
+                C, BLOCK_R, BLOCK_C, MASK, PAIR, DROP1, DROP2, ADD1, ADD2,
+            )  # fmt: skip
+            slope = _arriving(grad, last_draw, keyed, at, AFTER)
         change, normed = _slopes(slope, value1, weight1, bias1, stats, at, C, RELU)
         dz = _back(change, normed, along1, total1, weight1, stats, dx1, kept1, scale1, at, C, DROP1)
         if PAIR:

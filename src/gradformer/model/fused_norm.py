@@ -60,8 +60,9 @@ class Grid:
 
     @property
     def merging(self) -> dict[str, int]:
-        """Further option of the kernels that merge the sums of all chunks."""
-        return {"BLOCK_P": max(16, 1 << (self.shape[0] - 1).bit_length())}
+        """Further options of the kernels that merge the sums of all chunks."""
+        one = self.chunk == self.blocks["BLOCK_R"]
+        return {"BLOCK_P": max(16, 1 << (self.shape[0] - 1).bit_length()), "ONE": one}
 
 
 @dataclass(frozen=True)

@@ -79,6 +79,22 @@ def _entering(x, add, draw, keyed, at, DROP: tl.constexpr, ADD: tl.constexpr):
 
 
 @triton.jit
+def _all_entering(
+    x1, x2, add, mask, draw1, draw2, keyed, start, first_channel,
+    C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, MASK: tl.constexpr,
+    PAIR: tl.constexpr, DROP1: tl.constexpr, DROP2: tl.constexpr, ADD1: tl.constexpr,
+    ADD2: tl.constexpr,
+):  # fmt: skip
+    """A tile, which of its rows are real, and what enters one norm or two."""
+    at, real = _tile(mask, start, keyed[2], first_channel, C, BLOCK_R, BLOCK_C, MASK)
+    value1, kept1 = _entering(x1, add, draw1, keyed, at, DROP1, ADD1)
+    value2, kept2 = value1, kept1
+    if PAIR:
+        value2, kept2 = _entering(x2, add, draw2, keyed, at, DROP2, ADD2)
+    return at, real, value1, kept1, value2, kept2
+
+
+@triton.jit
 def _moments(value, count, at):
     """Mean, and Σ (z − mean)², of the rows of a tile."""
     mean = tl.sum(value, 0) * (1.0 / tl.maximum(count, 1.0))

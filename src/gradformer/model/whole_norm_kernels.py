@@ -10,14 +10,13 @@ from gradformer.model.norm_kernels import (
     NUMBERS,
     SEEDS,
     _affine,
+    _all_entering,
     _arriving,
     _back,
-    _entering,
     _leave,
     _moments,
     _settle,
     _slopes,
-    _tile,
 )
 
 
@@ -47,11 +46,11 @@ def whole_kernel(
 ):  # fmt: skip
     """y, stats and running statistics; grid (channel tiles,)."""
     keyed = (graph_id, index, rows)
-    at, real = _tile(mask, 0, rows, tl.program_id(0) * BLOCK_C, C, BLOCK_R, BLOCK_C, MASK)
-    value1, _ = _entering(x1, add, (seed1, scale1, threshold1), keyed, at, DROP1, ADD1)
-    value2 = value1
-    if PAIR:
-        value2, _ = _entering(x2, add, (seed2, scale2, threshold2), keyed, at, DROP2, ADD2)
+    at, real, value1, _, value2, _ = _all_entering(
+        x1, x2, add, mask, (seed1, scale1, threshold1), (seed2, scale2, threshold2), keyed,
+        0, tl.program_id(0) * BLOCK_C,
+        C, BLOCK_R, BLOCK_C, MASK, PAIR, DROP1, DROP2, ADD1, ADD2,
+    )  # fmt: skip
     count = tl.sum(real.to(tl.float32))
     out = _whole_half(
         value1, weight1, bias1, mean1, var1, stats, count, at, momentum, eps, C, TRAINING
@@ -88,12 +87,12 @@ def whole_gradient_kernel(
 ):  # fmt: skip
     """All gradients; grid (channel tiles,). DADD: that of ``add`` is not dx₁ itself."""
     keyed = (graph_id, index, rows)
-    at, _ = _tile(mask, 0, rows, tl.program_id(0) * BLOCK_C, C, BLOCK_R, BLOCK_C, MASK)
+    at, _, value1, kept1, value2, kept2 = _all_entering(
+        x1, x2, add, mask, (seed1, scale1, threshold1), (seed2, scale2, threshold2), keyed,
+        0, tl.program_id(0) * BLOCK_C,
+        C, BLOCK_R, BLOCK_C, MASK, PAIR, DROP1, DROP2, ADD1, ADD2,
+    )  # fmt: skip
     slope = _arriving(grad, (seed3, scale3, threshold3), keyed, at, AFTER)
-    value1, kept1 = _entering(x1, add, (seed1, scale1, threshold1), keyed, at, DROP1, ADD1)
-    value2, kept2 = value1, kept1
-    if PAIR:
-        value2, kept2 = _entering(x2, add, (seed2, scale2, threshold2), keyed, at, DROP2, ADD2)
     dz = _whole_half_back(
         slope, value1, kept1, scale1, dx1, weight1, bias1, dweight1, dbias1, stats, at,
         C, DROP1, RELU,
