@@ -105,7 +105,7 @@ def edge_kernel(
     e, weight, bias, terms, u, moments, source, target, ptr, nodes, edges,
     IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, MAP: tl.constexpr,
     PADDING: tl.constexpr, MOMENTS: tl.constexpr, ROWS: tl.constexpr, EXACT: tl.constexpr,
-    BLOCK_C: tl.constexpr, STAGES: tl.constexpr,
+    BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """u_st = D_t + E_s + W e_st + b. Without MAP, ``e`` is mapped.
 
@@ -124,7 +124,7 @@ def edge_kernel(
         centers += (tl.zeros([ROWS // 16, 8, STEP], tl.float32),)
     counts = tl.zeros([ROWS // 16, 8, 1], tl.float32)
     begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
-    for tile in tl.range(begin, end, num_stages=STAGES):
+    for tile in range(begin, end):
         first = tl.cast(tile, tl.int64) * ROWS
         left = (last - first).to(tl.int32)
         real = (tl.arange(0, ROWS) < left)[:, None]
