@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -62,6 +63,39 @@ def random_problem(
     q, k, v, cotangent = torch.randn(4, *shape, generator=generator, dtype=torch.float64)
     bias = torch.randn(pairs, heads, generator=generator, dtype=torch.float64) if biased else None
     return Problem(layout, q, k, v, distance, cotangent, bias)
+
+
+def moved(problem: Problem) -> Problem:
+    """Distances at odd places, in another order, in a slice that ends where its memory ends."""
+    sizes = problem.layout.node_ptr.diff().tolist()
+    blocks = problem.distance.split([n * n for n in sizes])
+    pieces, starts, place = [], [0] * len(sizes), 3
+    for graph in reversed(range(len(sizes))):
+        starts[graph] = place
+        pieces.append(blocks[graph])
+        place += len(blocks[graph])
+    array = torch.cat([torch.full((7,), 99, dtype=torch.uint8), *pieces])[4:]
+    layout = replace(problem.layout, pair_ptr=torch.tensor(starts))
+    return replace(problem, layout=layout, distance=array)
+
+
+def padded(problem: Problem, largest: int, rows: int) -> Problem:
+    """With a graph of no nodes, and rows of NaN behind the last."""
+    old = problem.layout
+    layout = replace(
+        old,
+        node_ptr=torch.cat([old.node_ptr, old.node_ptr[-1:]]),
+        pair_ptr=torch.cat([old.pair_ptr, torch.zeros(1, dtype=torch.int64)]),
+        graph_id=torch.cat([old.graph_id, torch.tensor([-1], dtype=torch.int32)]),
+        capacity=old.capacity + rows,
+        largest=largest,
+        padded=True,
+    )
+    junk = torch.full((rows, *problem.q.shape[1:]), math.nan, dtype=torch.float64)
+    longer = {
+        name: torch.cat([getattr(problem, name), junk]) for name in ("q", "k", "v", "cotangent")
+    }
+    return replace(problem, layout=layout, **longer)
 
 
 def solve(

@@ -17,11 +17,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from gradformer.attention import Decay, Layout, decay_attention, joint_attention, use_engine
-from gradformer.attention.fused import _forward, fused_attention
+from gradformer.attention import Decay, decay_attention, joint_attention, use_engine
 from gradformer.attention.launch import OWN, SMALL
 from gradformer.errors import ConfigError
-from tests.attention.problems import Problem, random_problem, solve
+from tests.attention.problems import Problem, moved, padded, random_problem, solve
 
 NARROW, MEDIUM = 6, OWN + 5  # head width and size of a graph that take the row kernels,
 BROAD, LARGE = 17, SMALL + 5  # and the tiled ones
@@ -196,9 +195,11 @@ def test_every_distance_of_a_path(kind: str, device: str) -> None:
     compare(problem, decay, 0.0, dtype, tolerance=3e-2 if on_gpu else 3e-5)
 
 
-@pytest.mark.parametrize("sizes", [(5, 1), (MEDIUM, 1)])
-def test_rows_at_minus_infinity(sizes: Sequence[int], device: str) -> None:
-    problem = random_problem(sizes, heads=1)
+@pytest.mark.parametrize(
+    ("sizes", "width"), [((5, 1), 4), ((MEDIUM, 1), NARROW), ((LARGE, 1), BROAD)]
+)
+def test_rows_at_minus_infinity(sizes: Sequence[int], width: int, device: str) -> None:
+    problem = random_problem(sizes, heads=1, width=width)
     n = sizes[0]
     problem.distance[2 * n : 3 * n] = 255  # row 2 of the first graph
     problem.distance[-1] = 255  # the graph of one node
@@ -240,9 +241,11 @@ def test_dropout_takes_the_same_pairs(n: int, device: str) -> None:
     assert 0.5 < kept[0].double().mean() < 0.7
 
 
-@pytest.mark.parametrize("sizes", [(9, 4, 1), (MEDIUM, 3)])
-def test_the_same_bits_twice(sizes: Sequence[int], device: str) -> None:
-    problem = random_problem(sizes, heads=1, diameter=3).to(device)
+@pytest.mark.parametrize(
+    ("sizes", "width"), [((9, 4, 1), 4), ((MEDIUM, 3), NARROW), ((LARGE, 3), BROAD)]
+)
+def test_the_same_bits_twice(sizes: Sequence[int], width: int, device: str) -> None:
+    problem = random_problem(sizes, heads=1, width=width, diameter=3).to(device)
     decay = decay_of(KINDS["free"] if len(sizes) == 2 else LEARNED, 1, device)
     first, second = (solve(problem, decay, "fused", torch.float32, 0.3) for _ in range(2))
     for name, value in first.items():
@@ -310,22 +313,14 @@ def test_q_k_v_side_by_side(engine: str, device: str) -> None:
         assert not run.names & {"cat", "clone", "stack", "zeros"}
 
 
-@pytest.mark.parametrize("sizes", [(5, 9, 2), (3, MEDIUM)])
-def test_distances_inside_a_larger_array(sizes: Sequence[int], device: str) -> None:
-    """Blocks at odd places, in another order, in a slice that ends where its memory ends."""
-    problem = random_problem(sizes, heads=1).to(device)
-    blocks = problem.distance.split([n * n for n in sizes])
-    pieces, starts, place = [], [0] * len(sizes), 3
-    for graph in reversed(range(len(sizes))):
-        starts[graph] = place
-        pieces.append(blocks[graph])
-        place += len(blocks[graph])
-    array = torch.cat([torch.full((7,), 99, dtype=torch.uint8, device=device), *pieces])[4:]
-    layout = replace(problem.layout, pair_ptr=torch.tensor(starts, device=device))
-    moved = replace(problem, layout=layout, distance=array)
+@pytest.mark.parametrize(
+    ("sizes", "width"), [((5, 9, 2), 4), ((3, MEDIUM), NARROW), ((3, LARGE), BROAD)]
+)
+def test_distances_inside_a_larger_array(sizes: Sequence[int], width: int, device: str) -> None:
+    problem = random_problem(sizes, heads=1, width=width)
     decay = decay_of({}, 1, device)
-    expected = solve(problem, decay, "fused", torch.float32)
-    found = solve(moved, decay, "fused", torch.float32)
+    expected = solve(problem.to(device), decay, "fused", torch.float32)
+    found = solve(moved(problem).to(device), decay, "fused", torch.float32)
     for name, value in expected.items():
         assert torch.equal(found[name], value), name
 
@@ -337,24 +332,10 @@ def test_distances_inside_a_larger_array(sizes: Sequence[int], device: str) -> N
 def test_padding_is_zero_and_changes_nothing(
     sizes: Sequence[int], width: int, largest: int, device: str
 ) -> None:
-    p = random_problem(sizes, heads=1, width=width)
-    last = p.layout.node_ptr[-1:]
-    layout = Layout(
-        torch.cat([p.layout.node_ptr, last]),
-        torch.cat([p.layout.pair_ptr, torch.zeros(1, dtype=torch.int64)]),
-        torch.cat([p.layout.graph_id, torch.tensor([-1], dtype=torch.int32)]),
-        capacity=p.layout.capacity + 4,
-        largest=largest,
-        padded=True,
-    )
-    junk = torch.full((4, 1, width), math.nan, dtype=torch.float64)
-    padded = Problem(
-        layout, *(torch.cat([t, junk]) for t in (p.q, p.k, p.v)), p.distance,
-        torch.cat([p.cotangent, torch.zeros_like(junk)]),
-    )  # fmt: skip
+    problem = random_problem(sizes, heads=1, width=width)
     decay = decay_of({"learn_decay": True, "profile": True}, 1, device)
-    expected = solve(p.to(device), decay, "reference", torch.float64, 0.3)
-    found = solve(padded.to(device), decay, "fused", torch.float32, 0.3)
+    expected = solve(problem.to(device), decay, "reference", torch.float64, 0.3)
+    found = solve(padded(problem, largest, rows=4).to(device), decay, "fused", torch.float32, 0.3)
     for name, value in expected.items():
         rows = found[name][:-4] if name in ("out", "q", "k", "v") else found[name]
         torch.testing.assert_close(rows.double(), value, atol=3e-5, rtol=3e-5)
@@ -389,118 +370,3 @@ def test_a_second_derivative_names_the_reference_engine(device: str) -> None:
     (first,) = torch.autograd.grad(out.square().sum(), q, create_graph=True)
     with pytest.raises(ConfigError, match="reference engine"):
         first.sum().backward()
-
-
-def operator_arguments(device: str) -> tuple[Any, ...]:
-    p = random_problem((3, 2)).to(device)
-    (tables,) = Decay(2, decay=0.7, learn_decay=True, profile=True).to(device)()
-    assert tables.mul is not None
-    assert tables.add is not None
-    assert tables.mul.parameters is not None
-    q, k, v = (t.float().requires_grad_() for t in (p.q, p.k, p.v))
-    layout = p.layout
-    return (
-        q, k, v, layout.node_ptr, layout.pair_ptr, layout.graph_id, p.distance,
-        tables.mul.value.detach(), tables.add.value.detach().requires_grad_(),
-        tables.mul.parameters.detach().requires_grad_(), tables.mul.jacobian, None, None,
-        torch.tensor([1, 2, 3], device=device), None, None, 0.5, 0.2, layout.largest,
-        False, False,
-    )  # fmt: skip
-
-
-def test_the_operator_is_registered_as_torch_expects(device: str) -> None:
-    torch.library.opcheck(
-        _forward,
-        operator_arguments(device),
-        test_utils=("test_schema", "test_autograd_registration", "test_faketensor"),
-    )
-
-
-def test_it_compiles_into_one_graph(device: str) -> None:
-    p = random_problem((5, 2)).to(device)
-    q, k, v = (t.float().requires_grad_() for t in (p.q, p.k, p.v))
-    (tables,) = Decay(2, decay=0.7).to(device)()
-
-    def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-        out = fused_attention(
-            2.0 * q, k, v, p.layout, p.distance, tables.mul, tables.add, 0.5, 0.0, None
-        )
-        return out.square().sum()
-
-    compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
-    expected = torch.autograd.grad(attend(q, k, v), (q, k, v), retain_graph=True)
-    found = torch.autograd.grad(compiled(q, k, v), (q, k, v))
-    for a, b in zip(expected, found):
-        torch.testing.assert_close(a, b)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize("case", range(6))
-def test_random_layouts(case: int, device: str) -> None:
-    generator = torch.Generator().manual_seed(case)
-
-    def pick(low: int, high: int) -> int:
-        return int(torch.randint(low, high, (1,), generator=generator))
-
-    largest, width = ((40, 6), (64, 16), (65, 6), (200, 6), (300, 33), (700, 16))[case]
-    sizes = [pick(1, largest + 1) for _ in range(pick(1, 20))]
-    heads = pick(2, 5)
-    kinds = list(KINDS.values())
-    problem = random_problem(sizes, heads, width, diameter=12, seed=case).to(device)
-    decay = decay_of(kinds[case % len(kinds)], heads, device)
-    compare(problem, decay, (0.0, 0.3)[case % 2], tolerance=2e-4)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("sizes", "width", "kind"),
-    [
-        ((44, 188, 119, 1), 16, "start and λ"),
-        ((300, 77), 6, "blocked profile"),
-        ((301, 130), 32, "free"),
-        ((130, 70), 64, "weight"),
-    ],
-)
-@pytest.mark.parametrize("symmetric", [False, True])
-def test_float32(sizes: Sequence[int], width: int, kind: str, symmetric: bool, device: str) -> None:
-    problem = random_problem(sizes, heads=2, width=width)
-    problem = mirrored(problem, sizes) if symmetric else problem
-    compare(problem.to(device), decay_of(KINDS[kind], 2, device), 0.2)
-
-
-@pytest.mark.gpu
-@pytest.mark.parametrize(
-    ("sizes", "width", "kind"),
-    [
-        ((23, 9, 1), 32, "start and λ"),
-        ((300, 77), 32, "start and λ"),
-        ((320, 203), 64, "start and λ"),
-        ((300, 77), 128, "start"),
-        ((130, 256), 24, "free"),
-    ],
-)
-@pytest.mark.parametrize("symmetric", [False, True])
-def test_bf16(sizes: Sequence[int], width: int, kind: str, symmetric: bool, device: str) -> None:
-    problem = random_problem(sizes, heads=2, width=width)
-    problem = mirrored(problem, sizes) if symmetric else problem
-    decay = decay_of(KINDS[kind], 2, device)
-    compare(problem.to(device), decay, 0.2, torch.bfloat16, tolerance=3e-2)
-
-
-@pytest.mark.gpu
-def test_it_is_captured_in_a_cuda_graph(device: str) -> None:
-    p = random_problem((23, 70, 5), width=16).to(device)
-    q, k, v = (t.float().requires_grad_() for t in (p.q, p.k, p.v))
-    (tables,) = Decay(2, decay=0.7).to(device)()
-
-    def attend() -> torch.Tensor:
-        return decay_attention(q, k, v, p.layout, p.distance, tables.mul, tables.add)
-
-    with use_engine("fused"):
-        eager = attend()
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            captured = attend()
-    captured.detach().zero_()
-    graph.replay()
-    assert torch.equal(captured, eager)

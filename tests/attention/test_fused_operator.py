@@ -1,0 +1,118 @@
+"""The fused engine as an operator of torch: its registration, ``torch.compile``, CUDA graphs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradformer.attention import Decay, decay_attention, use_engine
+from gradformer.attention.fused import _backward, _forward, fused_attention
+from tests.attention.problems import Problem, random_problem
+
+
+def forward_arguments(p: Problem) -> list[Any]:
+    (tables,) = Decay(2, decay=0.7, learn_decay=True, profile=True).to(p.q.device)()
+    assert tables.mul is not None
+    assert tables.add is not None
+    assert tables.mul.parameters is not None
+    assert p.bias is not None
+    q, k, v = (t.float().requires_grad_() for t in (p.q, p.k, p.v))
+    layout = p.layout
+    return [
+        q, k, v, layout.node_ptr, layout.pair_ptr, layout.graph_id, p.distance,
+        tables.mul.value.detach(), tables.add.value.detach().requires_grad_(),
+        tables.mul.parameters.detach().requires_grad_(), tables.mul.jacobian, None, None,
+        torch.tensor([1, 2, 3], device=q.device), p.bias.float(), layout.packed_ptr,
+        0.5, 0.2, layout.largest, False, False,
+    ]  # fmt: skip
+
+
+def test_the_operator_is_registered_as_torch_expects(device: str) -> None:
+    """Schema, shapes, autograd, and all of it traced with sizes that are symbols."""
+    torch.library.opcheck(
+        _forward, forward_arguments(random_problem((3, 2), biased=True).to(device))
+    )
+
+
+@pytest.mark.parametrize("counts", [(2, 256, True), (0, 0, False), (256, 0, False)])
+def test_the_operator_of_the_gradients(counts: tuple[int, int, bool], device: str) -> None:
+    given = forward_arguments(random_problem((3, 2), biased=True).to(device))
+    given = [x.detach() if isinstance(x, Tensor) else x for x in given]
+    (q, k, v, node_ptr, pair_ptr, graph_id, distance, mul, add,
+     _, mul_jacobian, _, add_jacobian, seed, bias, packed_ptr, *numbers) = given  # fmt: skip
+    out, lse = _forward(*given)
+    torch.library.opcheck(
+        _backward,
+        (torch.randn_like(out), q, k, v, out, lse, node_ptr, pair_ptr, graph_id, distance, mul, add,
+         mul_jacobian, add_jacobian, seed, bias, packed_ptr, *numbers, *counts),
+        test_utils=("test_schema", "test_faketensor"),
+    )  # fmt: skip
+
+
+def test_it_compiles_into_one_graph(device: str) -> None:
+    """With a summand for each pair, dropout, and gradients to all of it and to the decay."""
+    p = random_problem((5, 2), biased=True).to(device)
+    assert p.bias is not None
+    decay = Decay(2, decay=0.7, learn_decay=True, profile=True).to(device)
+    (tables,) = decay()
+    seed = torch.tensor([1, 2, 3], device=device)
+    inputs = [t.float().requires_grad_() for t in (p.q, p.k, p.v, p.bias)]
+
+    def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
+        out = fused_attention(
+            2.0 * q, k, v, p.layout, p.distance, tables.mul, tables.add, 0.5, 0.2, seed, bias
+        )
+        return out.square().sum()
+
+    compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
+    wanted = [*inputs, *decay.parameters()]
+    found = torch.autograd.grad(compiled(*inputs), wanted, retain_graph=True)
+    expected = torch.autograd.grad(attend(*inputs), wanted)
+    for a, b in zip(expected, found):
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(
+    ("sizes", "width", "dtype"),
+    [
+        ((23, 5), 20, torch.float32),  # small kernels
+        ((23, 60), 6, torch.float32),  # row kernels
+        ((23, 130, 5), 6, torch.float32),  # tiled forward, rows backward
+        ((23, 70, 5), 16, torch.float32),  # tiled kernels
+        ((23, 70, 5), 32, torch.bfloat16),
+    ],
+)
+def test_both_passes_are_captured_in_a_cuda_graph(
+    sizes: tuple[int, ...], width: int, dtype: torch.dtype, device: str
+) -> None:
+    p = random_problem(sizes, width=width).to(device)
+    q, k, v, cotangent = (t.to(dtype) for t in (p.q, p.k, p.v, p.cotangent))
+    wanted = [t.requires_grad_() for t in (q, k, v)]
+    decay = Decay(2, decay=0.7, learn_decay=True, profile=True).to(device)
+    seed = torch.tensor([1, 2, 3], device=device)
+
+    def both() -> list[Tensor]:
+        (tables,) = decay()
+        out = decay_attention(
+            q, k, v, p.layout, p.distance, tables.mul, tables.add, dropout=0.2, seed=seed
+        )
+        return [out, *torch.autograd.grad(out, [*wanted, *decay.parameters()], cotangent)]
+
+    with use_engine("fused"):
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            eager = both()
+        torch.cuda.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            captured = both()
+    for value in captured:
+        value.detach().zero_()
+    graph.replay()
+    torch.cuda.synchronize()
+    for expected, value in zip(eager, captured):
+        assert torch.equal(expected, value)
