@@ -58,7 +58,8 @@ def _query_gradients(
         own += start
         query = split(own_rows(q, q_row, own, c, side, n, D, INTERPRET), scale, EXACT)
         do = own_rows(grad, heads * D, own, c, side, n, D, INTERPRET)
-        delta = inner(do, own_rows(out, heads * D, own, c, side, n, D, INTERPRET))
+        o = own_rows(out, heads * D, own, c, side, n, D, INTERPRET)
+        delta = inner(do, o, c + 4 * side, D)
         delta = over_rows(delta, False, INTERPRET)
         do = split(do, dropout_scale, EXACT)
         row_lse = read(lse, tl.minimum(own, n - 1) * heads, INTERPRET)
@@ -69,11 +70,10 @@ def _query_gradients(
         sums = no_sums(D)
         for begin in range(0, n, 8):
             other = begin + 2 * c + side
-            byte = bytes_of_pairs(distance, own, other, n, SYMMETRIC, INTERPRET)
-            key = split(other_nodes(k, k_row, begin + g, c + 4 * side, n, D, INTERPRET), 1.0, EXACT)
-            value = split(
-                other_nodes(v, v_row, begin + g, c + 4 * side, n, D, INTERPRET), 1.0, EXACT
-            )
+            node, mate = tl.minimum(begin + g, n - 1), tl.minimum(other, n - 1)
+            byte = bytes_of_pairs(distance, own, mate, n, SYMMETRIC, INTERPRET)
+            key = split(other_nodes(k, k_row, node, c + 4 * side, D, INTERPRET), 1.0, EXACT)
+            value = split(other_nodes(v, v_row, node, c + 4 * side, D, INTERPRET), 1.0, EXACT)
             s = products(query, key, EXACT, INTERPRET)
             a = s
             if HAS_MUL:
@@ -99,7 +99,7 @@ def _query_gradients(
                 if ADD_COUNT > 1:
                     add_two += da * read(add_jacobian + heads * 256, byte, INTERPRET)
             ds = da * factor if HAS_MUL else da
-            summed = split(other_nodes(k, k_row, other, g, n, D, INTERPRET), 1.0, EXACT)
+            summed = split(other_nodes(k, k_row, mate, g, D, INTERPRET), 1.0, EXACT)
             sums = add_weighted(sums, ds, summed, EXACT, INTERPRET)
         store(dq, g_row, own, c, side, n, sums, scale, D, INTERPRET)
     store_shares(partial_mul, program, programs, head, mul_table, mul_one, mul_two, MUL_COUNT)
@@ -123,15 +123,16 @@ def _key_gradients(
     dv_sums = no_sums(D)
     for begin in range(0, n, 8):
         other = begin + 2 * c + side
-        byte = bytes_of_pairs(distance, own, other, n, True, INTERPRET)
-        query = split(other_nodes(q, q_row, begin + g, c + 4 * side, n, D, INTERPRET), 1.0, EXACT)
-        do = other_nodes(grad, heads * D, begin + g, c + 4 * side, n, D, INTERPRET)
-        together = inner(do, other_nodes(out, heads * D, begin + g, c + 4 * side, n, D, INTERPRET))
-        near, rest = halves(together, EXACT)
+        node, mate = tl.minimum(begin + g, n - 1), tl.minimum(other, n - 1)
+        byte = bytes_of_pairs(distance, own, mate, n, True, INTERPRET)
+        query = split(other_nodes(q, q_row, node, c + 4 * side, D, INTERPRET), 1.0, EXACT)
+        do = other_nodes(grad, heads * D, node, c + 4 * side, D, INTERPRET)
+        o = other_nodes(out, heads * D, node, c + 4 * side, D, INTERPRET)
+        near, rest = halves(inner(do, o, c + 4 * side, D), EXACT)
         # as a product with ones, δ comes to the lanes that hold the pairs of its query
         delta = products((ones,), ((near, rest),), EXACT, INTERPRET)
         do = split(do, 1.0, EXACT)
-        row_lse = read_sides(lse, tl.minimum(other, n - 1) * heads, INTERPRET)
+        row_lse = read_sides(lse, mate * heads, INTERPRET)
         row_lse = tl.where(other < n, row_lse, float("inf"))
         s = products(key, query, EXACT, INTERPRET)
         a = s
@@ -147,11 +148,11 @@ def _key_gradients(
             kept = _keep(_row_keys(seed, number, head, other), own, threshold)
             weight = tl.where(kept, p, 0.0)
             dp = tl.where(kept, dp, 0.0)
-        summed = split(other_nodes(grad, heads * D, other, g, n, D, INTERPRET), 1.0, EXACT)
+        summed = split(other_nodes(grad, heads * D, mate, g, D, INTERPRET), 1.0, EXACT)
         dv_sums = add_weighted(dv_sums, weight, summed, EXACT, INTERPRET)
         ds = p * (dp - delta)
         ds = ds * factor if HAS_MUL else ds
-        summed = split(other_nodes(q, q_row, other, g, n, D, INTERPRET), 1.0, EXACT)
+        summed = split(other_nodes(q, q_row, mate, g, D, INTERPRET), 1.0, EXACT)
         dk_sums = add_weighted(dk_sums, ds, summed, EXACT, INTERPRET)
     store(dk, g_row, own, c, side, n, dk_sums, scale, D, INTERPRET)
     store(dv, g_row, own, c, side, n, dv_sums, dropout_scale, D, INTERPRET)

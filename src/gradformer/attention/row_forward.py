@@ -59,8 +59,9 @@ def row_forward_kernel(
     peak = tl.full([SIZE], float("-inf"), tl.float32)
     for begin in range(0, n, 8):
         other = begin + 2 * c + side
-        byte = bytes_of_pairs(distance, own, other, n, SYMMETRIC, INTERPRET)
-        key = split(other_nodes(k, k_row, begin + g, c + 4 * side, n, D, INTERPRET), 1.0, EXACT)
+        node, mate = tl.minimum(begin + g, n - 1), tl.minimum(other, n - 1)
+        byte = bytes_of_pairs(distance, own, mate, n, SYMMETRIC, INTERPRET)
+        key = split(other_nodes(k, k_row, node, c + 4 * side, D, INTERPRET), 1.0, EXACT)
         a = products(query, key, EXACT, INTERPRET)
         if HAS_MUL:
             a = a * read(mul, byte, INTERPRET)
@@ -76,8 +77,9 @@ def row_forward_kernel(
     sums = no_sums(D)
     for begin in range(0, n, 8):
         other = begin + 2 * c + side
-        byte = bytes_of_pairs(distance, own, other, n, SYMMETRIC, INTERPRET)
-        key = split(other_nodes(k, k_row, begin + g, c + 4 * side, n, D, INTERPRET), 1.0, EXACT)
+        node, mate = tl.minimum(begin + g, n - 1), tl.minimum(other, n - 1)
+        byte = bytes_of_pairs(distance, own, mate, n, SYMMETRIC, INTERPRET)
+        key = split(other_nodes(k, k_row, node, c + 4 * side, D, INTERPRET), 1.0, EXACT)
         a = products(query, key, EXACT, INTERPRET)
         if HAS_MUL:
             a = a * read(mul, byte, INTERPRET)
@@ -87,7 +89,7 @@ def row_forward_kernel(
         total += p
         if DROPOUT:
             p = tl.where(_keep(row_keys, other, threshold), p, 0.0)
-        value = split(other_nodes(v, v_row, other, g, n, D, INTERPRET), 1.0, EXACT)
+        value = split(other_nodes(v, v_row, mate, g, D, INTERPRET), 1.0, EXACT)
         sums = add_weighted(sums, p, value, EXACT, INTERPRET)
     row_total = over_rows(total, False, INTERPRET)
     empty = row_total == 0.0

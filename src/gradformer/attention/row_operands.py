@@ -4,6 +4,7 @@ The row kernels take float32 heads of up to 16 channels, and programs of one war
 nodes and walks over the others, eight at a time. The pairs of both are a matrix [32, 8] in pieces,
 see :mod:`gradformer.attention.lane_kernels`: from products over weights to factors of the next
 products they stay in the registers where they are. Operands are tuples, eight channels an item.
+Others behind the last node are read as copies of it, and get no weight.
 """
 
 # mypy: ignore-errors
@@ -38,14 +39,15 @@ def own_rows(x, row, node, c, s, n, D: tl.constexpr, INTERPRET: tl.constexpr):
 
 
 @triton.jit
-def other_nodes(x, row, node, first, n, D: tl.constexpr, INTERPRET: tl.constexpr):
-    """Other nodes as right factors: x [n, D] at ``node`` and, of each eight, channel ``first``."""
+def other_nodes(x, row, node, first, D: tl.constexpr, INTERPRET: tl.constexpr):
+    """Other nodes as right factors: x [n, D] at ``node`` and, of each eight, channel ``first``.
+
+    Channels behind the last are copies of it: own nodes are 0 there, and sums are not kept.
+    """
     found = ()
     for block in tl.static_range(0, D, 8):
-        channel = block + first
-        inside = (node < n) & (channel < D)
-        value = read_sides(x, tl.where(inside, node * row + channel, 0), INTERPRET)
-        found += (tl.where(inside, value, 0.0),)
+        channel = tl.minimum(block + first, D - 1)
+        found += (read_sides(x, node * row + channel, INTERPRET),)
     return found
 
 
@@ -60,11 +62,11 @@ def split(x, factor, EXACT: tl.constexpr):
 
 
 @triton.jit
-def inner(x, y):
-    """x · y over the blocks."""
-    total = x[0] * y[0]
+def inner(x, y, channel, D: tl.constexpr):
+    """x · y over the blocks, whose channels ``channel`` the lane holds."""
+    total = tl.where(channel < D, x[0] * y[0], 0.0)
     for block in tl.static_range(1, len(x)):
-        total += x[block] * y[block]
+        total += tl.where(8 * block + channel < D, x[block] * y[block], 0.0)
     return total
 
 
@@ -106,6 +108,6 @@ def store(x, row, node, c, s, n, sums, factor, D: tl.constexpr, INTERPRET: tl.co
 
 @triton.jit
 def bytes_of_pairs(distance, own, other, n, ALONG: tl.constexpr, INTERPRET: tl.constexpr):
-    """Bytes of pairs; ALONG reads where the other is a row. Outside, those of the last node."""
-    own, other = tl.minimum(own, n - 1), tl.minimum(other, n - 1)
+    """Bytes of pairs; ALONG reads where the other is a row. Outside, those of the last own node."""
+    own = tl.minimum(own, n - 1)
     return read_bytes(distance, other * n + own if ALONG else own * n + other, INTERPRET)
