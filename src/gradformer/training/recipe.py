@@ -66,7 +66,9 @@ class TrainOptions:
     min_lr: float = _option(0.0, "where the cosine ends")
     clip: float = _option(1.0, "largest norm of the gradient, 0 for no limit")
     loss: str = _option("auto", "auto, cross_entropy, l1 or mse")
-    class_weights: str = _option("none", "none, batch (as Benchmarking GNNs) or balanced")
+    class_weights: str = _option(
+        "none", "none, batch (as Benchmarking GNNs; one class of several) or balanced"
+    )
     precision: str = _option("float32", "float32, tf32 or bf16")
     patience: int = _option(0, "stop after so many epochs without improvement, 0 for never")
     ema: float = _option(0.0, "decay of averaged weights, 0 for none")
