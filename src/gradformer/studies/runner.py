@@ -8,7 +8,6 @@ study fixes the number of seeds, a run with another number is another run.
 from __future__ import annotations
 
 import resource
-import shutil
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -169,13 +168,12 @@ def _train(
 
 
 def _can_go_on(place: Path, recipe: Recipe) -> bool:
-    """Whether there is a run to continue, with as many seeds as asked for; else an empty place.
+    """Whether there is a run to continue, with as many seeds as asked for.
 
     Of a record that lost its weights the results are enough: only new seeds are trained.
     """
     kept = place / "recipe.yaml"
     if not kept.is_file():
-        shutil.rmtree(place, ignore_errors=True)  # of a process that ended before the run began
         return False
     if not _fits(kept, recipe):
         raise InputError(f"{place}: holds a run of another recipe; choose another --out")
