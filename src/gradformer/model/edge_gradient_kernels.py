@@ -150,7 +150,7 @@ def target_gradient_kernel(
         other = tl.load(source + first + row)
         keys = _keys(site, graph_id + first, index + first, row) if DROP else 0
         position = tl.load(r + first + row).to(tl.float32)[:, None] if POSITION else 1.0
-        found, more = tl.zeros([CHUNK], tl.float32), ()
+        found, changes, more = tl.zeros([CHUNK], tl.float32), (), ()
         for k in tl.static_range(BLOCKS):
             channel = _channels(k)
             value = _rows(u + first * C, row, channel, C, C)
@@ -167,9 +167,11 @@ def target_gradient_kernel(
                     norm, draw = (gamma, beta, stats, factors), (keys, scale, threshold)
                     grad = _norm_change(grad, value, channel, norm, draw, C, DROP)
                 change += grad
-            _write(du + first * C, change, row, real, channel, C)
+            changes += (change,)
             more += (sums[k] + tl.where(real[:, None], change, 0.0),)
         sums = more
+        for k in tl.static_range(BLOCKS):  # after all loads, which need not wait for it
+            _write(du + first * C, changes[k], row, real, _channels(k), C)
         if POSITION:
             tl.store(dr + first + row, found.to(dr.dtype.element_ty), real)
     for k in tl.static_range(BLOCKS):

@@ -112,7 +112,8 @@ class _Gated(torch.autograd.Function):
                 d_terms, du, u if dr is None else dr,
                 edges.source, edges.target_ptr, nodes, count, *norm,
                 C=channels, BLOCK_C=_block(channels), CHUNK=16, POSITION=r is not None,
-                OUT_GRAD=out_grad is not None, PADDING=weight is None, **inside, num_warps=1,
+                OUT_GRAD=out_grad is not None, PADDING=weight is None, **inside,
+                num_warps=1, maxnreg=128,  # 16 fit on a core
             )  # fmt: skip
             source_gradient_kernel[(nodes * -(-channels // 16),)](
                 dh, position, u, du, inverse, d_terms,
