@@ -31,7 +31,7 @@ PIECES = 264  # at most, that gradients of the map are summed in: two programs o
 TILE = 64  # edges that such a program treats at a time
 MAPPING = {"num_warps": 4, "num_stages": 1, "maxnreg": 168}  # three such programs fit on a core
 ROWS = 32  # of a tile of edges
-PROGRAMS = 512  # at most, that share the tiles: several on each core, each with tiles to walk over
+PROGRAMS = 512  # at most, that share the tiles: few, as each reads the map first
 MOST = 64  # channels up to which a program can hold the map
 
 
@@ -62,8 +62,8 @@ class _Gated(torch.autograd.Function):
                 edges.source, edges.target, edges.target_ptr, nodes, len(e),
                 IN=e.shape[1], C=channels, E_ROW=e_row, MAP=weight is not None,
                 PADDING=update is None, MOMENTS=moments is not None, ROWS=ROWS,
-                EXACT=_exact(terms.dtype), BLOCK_C=_block(channels), num_stages=1,
-                num_warps=2, maxnreg=128 if channels <= 48 else 168,  # 8 or 6 fit on a core
+                EXACT=_exact(terms.dtype), BLOCK_C=_block(channels), num_stages=2,
+                num_warps=2, maxnreg=128 if channels <= 48 else 168,  # 8 or 5 fit on a core
             )  # fmt: skip
         if h.numel():
             node_kernel[(nodes * -(-channels // 16),)](
