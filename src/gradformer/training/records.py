@@ -27,7 +27,7 @@ class Recorder:
 
     def __init__(self, path: Path, tensorboard: bool = False) -> None:
         self.path = path
-        with writing(path):
+        with writing(path, RESUMABLE):
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115
         self._tensorboard = tensorboard
         self._curves: dict[int, Curves] = {}
