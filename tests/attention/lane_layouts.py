@@ -3,7 +3,7 @@
 One JSON object a line: the kernel, its shared memory in bytes, and for each assembly of tensors its
 shape and layout.
 
-    python tests/attention/lane_layouts.py
+    python -m tests.attention.lane_layouts
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ import re
 from typing import Any
 
 from triton.compiler import ASTSource
-from wide_kernels import ROWS, TYPES, counts, lowered
 
 from gradformer.attention.row_backward import row_backward_kernel
 from gradformer.attention.row_forward import row_forward_kernel
+from tests.attention.wide_kernels import ROWS, TYPES, counts, lowered
 
 FLAGS = {"HAS_MUL": True, "HAS_ADD": True, "DROPOUT": True, "EXACT": True, "INTERPRET": False}
 GRADIENTS = {name: count for name, count in counts(2, 256).items() if name != "NEED_BIAS"}

@@ -127,6 +127,12 @@ def test_head_widths(width: int, device: str) -> None:
     compare(problem, decay_of(LEARNED, 2, device), dropout=0.0)
 
 
+def test_the_widest_head_of_a_small_graph(device: str) -> None:
+    """In float32 one program has no room for it: the tiled kernels take it."""
+    problem = random_problem((SMALL,), heads=1, width=128).to(device)
+    compare(problem, decay_of({}, 1, device), dropout=0.0)
+
+
 def test_a_wide_head_in_tiles(device: str) -> None:
     problem = random_problem((LARGE + 2,), heads=1, width=33).to(device)
     compare(problem, decay_of({}, 1, device), dropout=0.0)

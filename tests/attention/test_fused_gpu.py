@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from gradformer.attention import Layout, decay_attention
 from tests.attention.problems import moved, padded, random_problem, solve
 from tests.attention.test_fused import KINDS, compare, decay_of, mirrored
 
@@ -96,3 +97,22 @@ def test_bf16_with_everything_at_once(width: int, symmetric: bool, device: str) 
         error = (rows.double() - value).abs().max()
         assert error <= 3e-2 * max(1.0, float(value.abs().max())), name
     assert found["out"][0].abs().sum() == 0.0
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize(("largest", "width"), [(1, 20), (1, 6), (200, 6), (300, 20)])
+def test_more_programs_than_an_axis_of_a_grid_holds(largest: int, width: int, device: str) -> None:
+    """Graphs of one node: the output is v, and all of its gradient goes there."""
+    graphs = 70_000
+    layout = replace(Layout.from_sizes([1] * graphs, device=device), largest=largest)
+    q, k, v, cotangent = torch.randn(4, graphs, 2, width, device=device).unbind()
+    distance = torch.zeros(graphs, dtype=torch.uint8, device=device)
+    mul = torch.ones(2, 256, device=device, requires_grad=True)
+    wanted = [t.requires_grad_() for t in (q, k, v)]
+    out = decay_attention(q, k, v, layout, distance, mul, None)
+    dq, dk, dv, dmul = torch.autograd.grad(out, [*wanted, mul], cotangent)
+    torch.testing.assert_close(out, v)
+    torch.testing.assert_close(dv, cotangent)
+    for zero in (dq, dk):
+        assert zero.abs().max() < 1e-4
+    assert dmul.abs().max() < 1.0

@@ -104,6 +104,7 @@ def test_both_passes_are_captured_in_a_cuda_graph(
 
     with use_engine("fused"):
         stream = torch.cuda.Stream()
+        stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             eager = both()
         torch.cuda.synchronize()

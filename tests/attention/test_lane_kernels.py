@@ -16,9 +16,14 @@ ONE_WARP = "sizePerThread = [1], threadsPerWarp = [32], warpsPerCTA = [1]"
 def test_entries_lie_one_after_the_other_in_the_lanes_of_a_warp() -> None:
     """All assembly has that layout, and nothing moves through shared memory to get it."""
     pytest.importorskip("triton")
-    script = Path(__file__).with_name("lane_layouts.py")
     given = {name: value for name, value in os.environ.items() if name != "TRITON_INTERPRET"}
-    done = subprocess.run([sys.executable, str(script)], env=given, capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.attention.lane_layouts"],
+        env=given,
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 0, done.stderr
     found = [json.loads(line) for line in done.stdout.splitlines()]
     assert [kernel["kernel"] for kernel in found] == ["row_forward_kernel", "row_backward_kernel"]

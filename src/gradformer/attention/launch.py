@@ -1,6 +1,8 @@
 """Which kernels take a batch, in which tiles, and their launches.
 
-Results do not depend on timing: tiles follow from the shapes and the device alone.
+Results do not depend on timing: tiles follow from the shapes and the device alone. Grids have one
+axis of all heads of all tiles, since a device limits others to 65,535 programs; heads lie next to
+each other, because they read the same distances.
 """
 
 from __future__ import annotations
@@ -121,6 +123,8 @@ class Problem:
             rows = rows and known_registers(self.q.device)
         if rows and self.largest <= (MIDDLE if backward and d <= 8 else SMALL):
             return "rows"
+        if self.q.dtype == torch.float32 and d > 64:  # too much for the shared memory of a program
+            return "tiled"
         return "small" if self.largest <= SMALL else "tiled"
 
     @property
@@ -231,16 +235,16 @@ def forward(p: Problem) -> tuple[Tensor, Tensor]:
     if not p.graphs * p.largest:
         out.zero_()
     elif kind == "small":
-        grid = (heads, p.graphs + p.padded)
+        grid = (heads * (p.graphs + p.padded),)
         small_forward_kernel[grid](*arguments, nodes, p.graphs, *p.biases, **p.small_options)
     elif kind == "rows":
         tiles = -(-p.largest // OWN)
-        grid = (heads, p.graphs * tiles + p.padded)
+        grid = (heads * (p.graphs * tiles + p.padded),)
         row_forward_kernel[grid](*arguments, nodes, p.graphs, tiles, **p.row_options)
     else:
         tile = forward_tiles(p.q.dtype, d, p.wide)
         tiles = -(-p.largest // tile.m)
-        forward_kernel[(heads, p.graphs * tiles + p.padded)](
+        forward_kernel[(heads * (p.graphs * tiles + p.padded),)](
             *arguments, nodes, p.graphs, p.distance.numel(), tiles, *p.biases,
             WIDE=p.wide, **tile.options, **p.tiled_options,
         )  # fmt: skip
@@ -287,14 +291,14 @@ def backward(
     if not p.graphs * p.largest:
         gradients.zero_()
     elif kind == "small":
-        small_backward_kernel[(heads, p.graphs + p.padded)](
+        small_backward_kernel[(heads * (p.graphs + p.padded),)](
             p.q, p.k, p.v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
             *p.where, *p.tables, *jacobians, p.draws, *strides, *p.numbers,
             nodes, p.graphs, *p.biases, dbias,
             NEED_BIAS=need_bias, **p.small_options, **counts,
         )  # fmt: skip
     elif kind == "rows":
-        row_backward_kernel[(heads, programs + p.padded, 2)](
+        row_backward_kernel[(heads * (programs + p.padded), 2)](
             p.q, p.k, p.v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
             *p.where, *p.tables, *jacobians, p.draws, *strides, *p.numbers,
             nodes, p.graphs, tiles, **p.row_options, **counts, maxnreg=128 if d <= 8 else 168,
@@ -302,14 +306,14 @@ def backward(
     else:
         pairs = p.distance.numel()
         stats = torch.empty(nodes, heads, 2, dtype=torch.float32, device=p.q.device)
-        query_gradient_kernel[(heads, programs + p.padded)](
+        query_gradient_kernel[(heads * (programs + p.padded),)](
             p.q, p.k, p.v, out, lse, grad, stats, dq, partial_mul, partial_add,
             *p.where, *p.tables, *jacobians, p.draws, *strides, *p.numbers,
             nodes, p.graphs, pairs, tiles, *p.biases, dbias,
             NEED_BIAS=need_bias, WIDE=p.wide, **query_tile.options, **p.tiled_options, **counts,
         )  # fmt: skip
         tiles = -(-p.largest // key_tile.n)
-        key_gradient_kernel[(heads, p.graphs * tiles + p.padded)](
+        key_gradient_kernel[(heads * (p.graphs * tiles + p.padded),)](
             p.q, p.k, p.v, grad, stats, dk, dv,
             *p.where, *p.tables, p.draws, *strides, *p.numbers,
             nodes, p.graphs, pairs, tiles, *p.biases,

@@ -169,9 +169,9 @@ def row_backward_kernel(
     EXACT: tl.constexpr, INTERPRET: tl.constexpr,
     MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
 ):  # fmt: skip
-    """All gradients; grid (heads, graphs · tiles [+ 1 if padded], 2): queries, then keys."""
-    head = tl.program_id(0)
-    program = tl.program_id(1)
+    """All gradients; grid (heads · (graphs · tiles [+ 1 if padded]), 2): queries, then keys."""
+    head = tl.program_id(0) % heads
+    program = tl.program_id(0) // heads
     graph = program // tiles
     first = tl.load(node_ptr + graph).to(tl.int64)
     dq += head * D
@@ -179,7 +179,7 @@ def row_backward_kernel(
     dv += head * D
     if graph == graphs:
         begin = first.to(tl.int32)
-        if tl.program_id(2) == 0:
+        if tl.program_id(1) == 0:
             _zero_padding(dq, g_row, begin, nodes, D, OWN, 16)
         else:
             _zero_padding(dk, g_row, begin, nodes, D, OWN, 16)
@@ -197,7 +197,7 @@ def row_backward_kernel(
     mul += head * 256
     add += head * 256
     number = tl.load(graph_id + graph)
-    if tl.program_id(2) == 0:
+    if tl.program_id(1) == 0:
         _query_gradients(
             q, k, v, out, lse, grad, dq + first * g_row, partial_mul, partial_add,
             program, graphs * tiles, head, distance, mul, add,

@@ -36,15 +36,19 @@ def row_forward_kernel(
     HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr,
     EXACT: tl.constexpr, INTERPRET: tl.constexpr,
 ):  # fmt: skip
-    """out [nodes, heads, d], lse [nodes, heads]; grid (heads, graphs · tiles [+ 1 if padded])."""
-    head = tl.program_id(0)
-    graph = tl.program_id(1) // tiles
+    """out [nodes, heads, d] and lse [nodes, heads].
+
+    The grid is (heads · (graphs · tiles [+ 1 if padded]),).
+    """
+    head = tl.program_id(0) % heads
+    program = tl.program_id(0) // heads
+    graph = program // tiles
     first = tl.load(node_ptr + graph).to(tl.int64)
     if graph == graphs:
         _zero_padding(out + head * D, heads * D, first.to(tl.int32), nodes, D, OWN, 16)
         return
     n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
-    start = tl.program_id(1) % tiles * OWN
+    start = program % tiles * OWN
     if start >= n:
         return
     own, g, c, side = places()

@@ -51,9 +51,9 @@ def small_forward_kernel(
     HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
     PRECISION: tl.constexpr, INTERPRET: tl.constexpr,
 ):  # fmt: skip
-    """out [nodes, heads, d] and lse [nodes, heads]; grid (heads, graphs [+ 1 if padded])."""
-    head = tl.program_id(0)
-    graph = tl.program_id(1)
+    """out [nodes, heads, d] and lse [nodes, heads]; grid (heads · (graphs [+ 1 if padded]),)."""
+    head = tl.program_id(0) % heads
+    graph = tl.program_id(0) // heads
     first = tl.load(node_ptr + graph).to(tl.int64)
     if graph == graphs:
         _zero_padding(out + head * D, heads * D, first.to(tl.int32), nodes, D, BLOCK, BLOCK_D)
@@ -108,8 +108,8 @@ def small_backward_kernel(
     NEED_BIAS: tl.constexpr, INTERPRET: tl.constexpr,
 ):  # fmt: skip
     """All gradients; ``*_COUNT``: parameters to contract, 256 = a table. The grid is as above."""
-    head = tl.program_id(0)
-    graph = tl.program_id(1)
+    head = tl.program_id(0) % heads
+    graph = tl.program_id(0) // heads
     first = tl.load(node_ptr + graph).to(tl.int64)
     dq += head * D
     dk += head * D

@@ -116,10 +116,10 @@ def query_gradient_kernel(
 ):  # fmt: skip
     """dq, the decay's gradients from this tile, stats [nodes, heads, 2] = (lse, δ).
 
-    The grid is (heads, graphs · tiles [+ 1 if padded]).
+    The grid is (heads · (graphs · tiles [+ 1 if padded]),).
     """
-    head = tl.program_id(0)
-    program = tl.program_id(1)
+    head = tl.program_id(0) % heads
+    program = tl.program_id(0) // heads
     programs = graphs * tiles
     graph = program // tiles
     tile = program % tiles
@@ -292,14 +292,15 @@ def key_gradient_kernel(
     HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
     PRECISION: tl.constexpr, SYMMETRIC: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
-    """dk and dv; grid (heads, graphs · tiles of BLOCK_N keys [+ 1 if padded]).
+    """dk and dv; grid (heads · (graphs · tiles of BLOCK_N keys [+ 1 if padded]),).
 
     SYMMETRIC distances of a key are read along its row, as the other kernels read theirs; WIDE
     needs that. Otherwise they are read down its column.
     """
-    head = tl.program_id(0)
-    graph = tl.program_id(1) // tiles
-    tile = tl.program_id(1) % tiles
+    head = tl.program_id(0) % heads
+    program = tl.program_id(0) // heads
+    graph = program // tiles
+    tile = program % tiles
     first = tl.load(node_ptr + graph).to(tl.int64)
     if graph == graphs:
         begin = first.to(tl.int32)

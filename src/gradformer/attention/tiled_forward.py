@@ -73,11 +73,12 @@ def forward_kernel(
 ):  # fmt: skip
     """out [nodes, heads, d] and lse [nodes, heads] (base 2).
 
-    The grid is (heads, graphs · tiles [+ 1 if padded]).
+    The grid is (heads · (graphs · tiles [+ 1 if padded]),).
     """
-    head = tl.program_id(0)
-    graph = tl.program_id(1) // tiles
-    tile = tl.program_id(1) % tiles
+    head = tl.program_id(0) % heads
+    program = tl.program_id(0) // heads
+    graph = program // tiles
+    tile = program % tiles
     first = tl.load(node_ptr + graph).to(tl.int64)
     if graph == graphs:
         begin = first.to(tl.int32)
