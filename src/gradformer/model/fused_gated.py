@@ -27,7 +27,7 @@ from gradformer.model.once import Gradients, once
 from gradformer.model.parts import linear
 from gradformer.model.pieces import Claim, claim
 
-PIECES = 264  # at most, that gradients of the map are summed in: two programs on each core
+PIECES = 198  # at most, that gradients of the map are summed in: three programs on two cores
 TILE = 64  # edges that such a program treats at a time
 MAPPING = {"num_warps": 4, "num_stages": 1, "maxnreg": 168}  # three such programs fit on a core
 ROWS = 32  # of a tile of edges
