@@ -171,7 +171,7 @@ def ours(case: Case, kind: str = "plain") -> Call:
         out = decay_attention(
             x.q, x.k, x.v, x.layout, x.distance, *both, dropout=dropout, seed=our_seed()
         )
-        return (out, *torch.autograd.grad(out, wanted, x.grad))
+        return (out.detach(), *torch.autograd.grad(out, wanted, x.grad))
 
     return call
 

@@ -31,6 +31,7 @@ COLUMNS = (
     "eager, dense",
     "compiled, dense",
     "FlexAttention",
+    "FlexAttention, d 16",
 )
 """Of the attention benchmark; its record has more."""
 
