@@ -169,7 +169,7 @@ def joint_attention(
 
 def _without_autocast(device: str) -> AbstractContextManager[None]:
     """The type of q decides how an engine computes, whatever torch would take for products."""
-    if torch.is_autocast_enabled(device):
+    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
     return nullcontext()
 

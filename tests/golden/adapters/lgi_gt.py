@@ -102,8 +102,8 @@ def _model(case: Case) -> LGIGT:
         norm={"bn": "batch", "ln": "layer"}[h["norm"]],
         attention_dropout=0.0,
         pe="rwse" if "pe" in case else "none",
-        pe_steps=h.get("num_rw_steps", 0),
-        pe_width=h.get("dim_pe", 0),
+        pe_steps=h.get("num_rw_steps") or 1,  # any, where there is no encoding
+        pe_width=h.get("dim_pe") or 1,
         pool=h["readout"] or "add",
         head_layers=h["out_layer"],
         head_inner=h.get("out_hidden_times", 1),

@@ -112,7 +112,7 @@ def _model(case: Case) -> SAT:
         degree_scaling=case.config["data"]["degree_scaling"],
         dropout=0.0,
         pe={"rw": "rwse", "lap": "lap"}[h["abs_pe"]] if h.get("abs_pe") else "none",
-        pe_steps=h.get("abs_pe_dim", 0),
+        pe_steps=h.get("abs_pe_dim") or 1,  # any, where there is no encoding
         pool="mean" if node_level else h.get("global_pool", "mean"),
     )
 
