@@ -139,7 +139,7 @@ def pyg_step(
 
 
 def measure(case: Case, steps: int) -> dict[str, object]:
-    """Milliseconds of a step of both sides, medians of ``steps`` after two to warm up."""
+    """Milliseconds of a step of both sides, medians and quartiles of ``steps`` after two."""
     settings = [f"model.layers={case.layers}", f"model.local={case.local}"]
     recipe = load_recipe(case.dataset, settings=settings)
     data = training_data(graphs(case.dataset, 4 * recipe.train.batch_size), recipe)
@@ -158,7 +158,8 @@ def measure(case: Case, steps: int) -> dict[str, object]:
             loss = step(batch)
             times[who].append((time.perf_counter() - start) * 1e3)
             assert torch.isfinite(loss), f"{who}: the loss is not finite"
-    ours, theirs = (statistics.median(times[who][2:]) for who in ("ours", "pyg"))
+    quarters = {who: statistics.quantiles(found[2:], n=4) for who, found in times.items()}
+    ours, theirs = quarters["ours"][1], quarters["pyg"][1]
     return {
         "case": case.name,
         "local": case.local,
@@ -171,6 +172,8 @@ def measure(case: Case, steps: int) -> dict[str, object]:
         "ours_ms": ours,
         "pyg_ms": theirs,
         "ratio": theirs / ours,
+        "ours_quartiles_ms": quarters["ours"],
+        "pyg_quartiles_ms": quarters["pyg"],
     }
 
 
