@@ -12,10 +12,12 @@ import triton.language as tl
 from gradformer.attention.draw_kernels import _site_key
 from gradformer.model.edge_tile_kernels import (
     STEP,
+    _add_mapped,
     _channels,
     _dropped,
     _keys,
     _learned,
+    _map_blocks,
     _rounded,
     _row,
     _rows,
@@ -190,19 +192,6 @@ def target_gradient_kernel(
 
 
 @triton.jit
-def _map_factors(weight, like, IN: tl.constexpr, C: tl.constexpr, BLOCK_IN: tl.constexpr,
-                 EXACT: tl.constexpr):  # fmt: skip
-    """Factors of each STEP rows of the map [C, IN]."""
-    found = ()
-    into = tl.arange(0, BLOCK_IN)[None, :]
-    for k in tl.static_range((C + STEP - 1) // STEP):
-        out = _channels(k)[:, None]
-        part = tl.load(weight + out * IN + into, (out < C) & (into < IN), other=0.0)
-        found += (_factors(_rounded(part, like), EXACT),)
-    return found
-
-
-@triton.jit
 def _side_by_side(blocks, WIDTH: tl.constexpr):
     """Blocks [rows, STEP] as [rows, WIDTH], filled up with zeros."""
     if WIDTH == STEP:
@@ -219,75 +208,34 @@ def _side_by_side(blocks, WIDTH: tl.constexpr):
 
 
 @triton.jit
-def _add_outer(acc, a, b, EXACT: tl.constexpr):
-    """acc + aᵀ b, as precise as ``_add_product``. Factors are laid out in shared memory one after
-    another, each where one before it has been."""
-    near = _factors(b, EXACT)[0]
-    if EXACT:
-        acc = tl.dot(tl.trans(_factors(a, EXACT)[1]), near, acc, input_precision="tf32")
-    a = tl.trans(_factors(a, EXACT)[0])
-    acc = tl.dot(a, near, acc, input_precision="tf32")
-    if EXACT:
-        acc = tl.dot(a, b - near, acc, input_precision="tf32")
-    return acc
+def _outer(acc, a, b, EXACT: tl.constexpr):
+    """acc + aᵀ b; ``b`` as factors."""
+    near, rest = _factors(a, EXACT)
+    return _add_product(acc, (tl.trans(near), tl.trans(rest)), b, EXACT)
 
 
 @triton.jit
-def _sum_of_halves(x):
-    """[rows, STEP] → [rows / 2, STEP]: rows that far apart, which lie in one thread."""
-    return tl.sum(x.reshape(2, x.shape[0] // 2, STEP), 0)
-
-
-@triton.jit
-def _apart(joined, WIDTH: tl.constexpr):
-    """The blocks [rows, STEP] of [rows, WIDTH]."""
-    ROWS: tl.constexpr = joined.shape[0]
-    if WIDTH == STEP:
-        blocks = (joined,)
-    elif WIDTH == 2 * STEP:
-        blocks = joined.reshape(ROWS, 2, STEP).permute(0, 2, 1).split()
-    else:
-        tl.static_assert(WIDTH == 4 * STEP)
-        even, odd = joined.reshape(ROWS, 2, 2, STEP).permute(0, 3, 1, 2).split()
-        zero, two = even.split()
-        one, three = odd.split()
-        blocks = (zero, one, two, three)
-    return blocks
-
-
-@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
-def map_gradient_kernel(
-    du, e, e_grad, weight, de, dw, db, dw_row, db_row, ptr, nodes, edges,
-    before, gamma, beta, stats, graph_id, index, seed, scale, threshold,
+def _weight_piece(
+    piece, pieces, du, e, before, dw, db, last, norm, rows,
     IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK_IN: tl.constexpr, BLOCK_C: tl.constexpr, EXACT: tl.constexpr,
-    E_GRAD: tl.constexpr, REMAKE: tl.constexpr, DROP: tl.constexpr,
+    BLOCK_IN: tl.constexpr, EXACT: tl.constexpr, REMAKE: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
-    """de = du W (+ what arrives at e), 0 in padded rows, and for each program a piece of
-    dW = Σ du eᵀ and of db = Σ du, their rows ``dw_row`` and ``db_row`` numbers apart.
-
-    With REMAKE the edge states were not kept: they are made again of those ``e`` of the layer
-    before, and of its u, ``before``.
-    """
+    """dW = Σ du eᵀ and db = Σ du over one of ``pieces`` shares of the real edges."""
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
-    INS: tl.constexpr = (IN + STEP - 1) // STEP
-    last = tl.load(ptr + nodes)
-    site = _site_key(seed) if DROP else 0
-    matrix, totals = _map_factors(weight, du, IN, C, BLOCK_IN, EXACT), ()
+    gamma, beta, stats = norm
+    graph_id, index, seed, scale, threshold = rows
+    site, sums, totals = _site_key(seed) if DROP else 0, (), ()
     for _ in tl.static_range(BLOCKS):
-        totals += (tl.zeros([ROWS // 2, STEP], tl.float32),)
-    sums = tl.zeros([BLOCK_C, BLOCK_IN], tl.float32)
-    begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
+        sums += (tl.zeros([STEP, BLOCK_IN], tl.float32),)
+        totals += (tl.zeros([ROWS, STEP], tl.float32),)
+    begin, end = _share(piece, pieces, last, ROWS)
     for first in range(begin.to(tl.int64) * ROWS, end.to(tl.int64) * ROWS, ROWS):
         left = (last - first).to(tl.int32)
-        real = tl.arange(0, ROWS) < left
+        real = (tl.arange(0, ROWS) < left)[:, None]
         row = tl.minimum(tl.arange(0, ROWS), left - 1)
         keys = _keys(site, graph_id + first, index + first, row) if DROP else 0
-        changes, givens, arriving, more_totals = (), (), (), ()
-        for k in tl.static_range(BLOCKS):
-            change = _rows(du + first * C, row, _channels(k), C, C)
-            changes += (tl.where(real[:, None], change, 0.0),)
-        for j in tl.static_range(INS):
+        givens, more_sums, more_totals = (), (), ()
+        for j in tl.static_range((IN + STEP - 1) // STEP):
             channel = _channels(j)
             given = _rows(e + first * E_ROW, row, channel, E_ROW, IN)
             if REMAKE:
@@ -296,27 +244,69 @@ def map_gradient_kernel(
                     _learned(gamma, beta, stats, channel, IN), (keys, scale, threshold), DROP,
                 )  # fmt: skip
             givens += (_rounded(given, du),)
-        sums = _add_outer(
-            sums, _side_by_side(changes, BLOCK_C), _side_by_side(givens, BLOCK_IN), EXACT
-        )
-        for j in tl.static_range(INS):
-            if E_GRAD:
-                arriving += (_rows(e_grad + first * IN, row, _channels(j), IN, IN),)
-            else:
-                arriving += (0.0,)
-        value = tl.zeros([ROWS, BLOCK_IN], tl.float32)
+        given = _factors(_side_by_side(givens, BLOCK_IN), EXACT)
         for k in tl.static_range(BLOCKS):
-            value = _add_product(value, _factors(changes[k], EXACT), matrix[k], EXACT)
-            more_totals += (totals[k] + _sum_of_halves(changes[k]),)
-        totals = more_totals
-        values = _apart(value, BLOCK_IN)
-        for j in tl.static_range(INS):
-            _write(de + first * IN, values[j] + arriving[j], row, real, _channels(j), IN)
-    dw += tl.program_id(0).to(tl.int64) * dw_row
-    db += tl.program_id(0).to(tl.int64) * db_row
-    out, into = tl.arange(0, BLOCK_C)[:, None], tl.arange(0, BLOCK_IN)[None, :]
-    tl.store(dw + out * IN + into, sums, (out < C) & (into < IN))
+            change = tl.where(real, _rows(du + first * C, row, _channels(k), C, C), 0.0)
+            more_sums += (_outer(sums[k], change, given, EXACT),)
+            more_totals += (totals[k] + change,)
+        sums, totals = more_sums, more_totals
+    into = tl.arange(0, BLOCK_IN)[None, :]
     for k in tl.static_range(BLOCKS):
-        channel = _channels(k)
-        tl.store(db + channel, tl.sum(totals[k], 0), channel < C)
+        out = _channels(k)
+        tl.store(dw + out[:, None] * IN + into, sums[k], (out < C)[:, None] & (into < IN))
+        tl.store(db + out, tl.sum(totals[k], 0), out < C)
+
+
+@triton.jit
+def _input_rows(
+    begin, end, du, e_grad, weight, de,
+    IN: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr, EXACT: tl.constexpr,
+    E_GRAD: tl.constexpr,
+):  # fmt: skip
+    """Rows ``begin`` … ``end`` − 1 of de = du W (+ what arrives at e)."""
+    BLOCKS: tl.constexpr = (IN + STEP - 1) // STEP
+    blocks = _map_blocks(weight, du, C, IN, IN, 1, EXACT)
+    for first in range(begin, end, ROWS):
+        left, values = (end - first).to(tl.int32), ()
+        row = tl.minimum(tl.arange(0, ROWS), left - 1)
+        for j in tl.static_range(BLOCKS):
+            if E_GRAD:
+                values += (_rows(e_grad + first * IN, row, _channels(j), IN, IN),)
+            else:
+                values += (tl.zeros([ROWS, STEP], tl.float32),)
+        values = _add_mapped(values, du + first * C, row, blocks, du, C, C, EXACT)
+        for j in tl.static_range(BLOCKS):
+            real = tl.arange(0, ROWS) < left
+            _write(de + first * IN, values[j], row, real, _channels(j), IN)
+
+
+@triton.jit(do_not_specialize=[*NUMBERS, "pieces"], do_not_specialize_on_alignment=["seed"])
+def map_gradient_kernel(
+    du, e, e_grad, weight, de, dw, db, dw_row, db_row, ptr, nodes, edges, pieces,
+    before, gamma, beta, stats, graph_id, index, seed, scale, threshold,
+    IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, ROWS: tl.constexpr,
+    RUN: tl.constexpr, BLOCK_IN: tl.constexpr, EXACT: tl.constexpr,
+    E_GRAD: tl.constexpr, REMAKE: tl.constexpr, DROP: tl.constexpr,
+):  # fmt: skip
+    """Pieces of dW and db, whose rows are ``dw_row`` and ``db_row`` numbers apart, and de, which is
+    0 in padded rows.
+
+    Grid (pieces + runs of RUN edges,): the programs of the pieces take longest and begin.
+    With REMAKE the edge states were not kept: they are made again of those ``e`` of the layer
+    before, and of its u, ``before``.
+    """
+    program = tl.program_id(0)
+    last = tl.load(ptr + nodes)
+    if program < pieces:
+        _weight_piece(
+            program, pieces, du, e, before, dw + program.to(tl.int64) * dw_row,
+            db + program.to(tl.int64) * db_row, last,
+            (gamma, beta, stats), (graph_id, index, seed, scale, threshold),
+            IN, C, E_ROW, ROWS, BLOCK_IN, EXACT, REMAKE, DROP,
+        )  # fmt: skip
+    else:
+        begin = (program - pieces).to(tl.int64) * RUN
+        end = tl.minimum(begin + RUN, last)
+        if begin < end:
+            _input_rows(begin, end, du, e_grad, weight, de, IN, C, ROWS, EXACT, E_GRAD)
     write_rest(de, de, last, edges, IN, BLOCK_IN, ROWS, False)

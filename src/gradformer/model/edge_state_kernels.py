@@ -15,10 +15,11 @@ import triton.language as tl
 from gradformer.attention.draw_kernels import _site_key
 from gradformer.model.edge_tile_kernels import (
     STEP,
+    _add_mapped,
     _channels,
     _keys,
     _learned,
-    _rounded,
+    _map_blocks,
     _row,
     _rows,
     _share,
@@ -26,7 +27,6 @@ from gradformer.model.edge_tile_kernels import (
 )
 from gradformer.model.message_kernels import write_rest
 from gradformer.model.norm_kernels import _settle
-from gradformer.model.product_kernels import _factors
 
 NUMBERS = ["nodes", "edges", "pieces", "threshold"]  # all batches share one compiled kernel
 
@@ -41,43 +41,6 @@ def _store(x, values, row, real, C: tl.constexpr):
 
 
 # --- u --------------------------------------------------------------------------------------------
-
-
-@triton.jit
-def _map_blocks(weight, like, IN: tl.constexpr, C: tl.constexpr, EXACT: tl.constexpr):
-    """The map's blocks [STEP inputs, STEP outputs], those of the same inputs together, as factors
-    of products."""
-    blocks = ()
-    for j in tl.static_range((IN + STEP - 1) // STEP):
-        for k in tl.static_range((C + STEP - 1) // STEP):
-            into, onto = _channels(j)[:, None], _channels(k)[None, :]
-            block = tl.load(weight + onto * IN + into, (into < IN) & (onto < C), other=0.0)
-            blocks += (_factors(_rounded(block, like), EXACT),)
-    return blocks
-
-
-@triton.jit
-def _add_products(values, factor, blocks, which: tl.constexpr, first: tl.constexpr):
-    """Values + products of a factor with one of the two of each block, from the ``first`` on."""
-    found = ()
-    for k in tl.static_range(len(values)):
-        found += (tl.dot(factor, blocks[first + k][which], values[k], input_precision="tf32"),)
-    return found
-
-
-@triton.jit
-def _add_mapped(
-    values, e, row, blocks, like, IN: tl.constexpr, E_ROW: tl.constexpr, EXACT: tl.constexpr
-):
-    """Values [rows, STEP] of all outputs + those of the map of e."""
-    OUT: tl.constexpr = len(values)
-    for j in tl.static_range((IN + STEP - 1) // STEP):
-        near, rest = _factors(_rounded(_rows(e, row, _channels(j), E_ROW, IN), like), EXACT)
-        if EXACT:  # output by output, so that no product waits for the one before
-            values = _add_products(values, rest, blocks, 0, j * OUT)
-            values = _add_products(values, near, blocks, 1, j * OUT)
-        values = _add_products(values, near, blocks, 0, j * OUT)
-    return values
 
 
 @triton.jit
@@ -117,7 +80,7 @@ def edge_kernel(
     last = tl.load(ptr + nodes)
     sums, squares, centers = (), (), ()
     if MAP:
-        blocks = _map_blocks(weight, terms, IN, C, EXACT)
+        blocks = _map_blocks(weight, terms, IN, C, 1, IN, EXACT)
     for _ in tl.static_range(BLOCKS):
         sums += (tl.zeros([ROWS // 16, 8, STEP], tl.float32),)
         squares += (tl.zeros([ROWS // 16, 8, STEP], tl.float32),)

@@ -16,6 +16,7 @@ import triton
 import triton.language as tl
 
 from gradformer.attention.draw_kernels import _keep, _mix
+from gradformer.model.product_kernels import _factors
 
 STEP = tl.constexpr(16)
 
@@ -100,3 +101,47 @@ def _updated(given, value, channel, learned, draw, DROP: tl.constexpr):
 def _rounded(value, like):
     """As float32, but rounded as ``like`` is: one product of tf32 is exact for short floats."""
     return value.to(like.dtype.element_ty).to(tl.float32)
+
+
+# --- maps of rows ---------------------------------------------------------------------------------
+
+
+@triton.jit
+def _map_blocks(
+    matrix, like, IN: tl.constexpr, OUT: tl.constexpr, IN_STEP: tl.constexpr,
+    OUT_STEP: tl.constexpr, EXACT: tl.constexpr,
+):  # fmt: skip
+    """Blocks [STEP inputs, STEP outputs] of M_io = matrix[i·IN_STEP + o·OUT_STEP], those of the
+    same inputs together, as factors of products."""
+    blocks = ()
+    for j in tl.static_range((IN + STEP - 1) // STEP):
+        for k in tl.static_range((OUT + STEP - 1) // STEP):
+            into, onto = _channels(j)[:, None], _channels(k)[None, :]
+            at = matrix + into * IN_STEP + onto * OUT_STEP
+            block = tl.load(at, (into < IN) & (onto < OUT), other=0.0)
+            blocks += (_factors(_rounded(block, like), EXACT),)
+    return blocks
+
+
+@triton.jit
+def _add_products(values, factor, blocks, which: tl.constexpr, first: tl.constexpr):
+    """Values + products of a factor with one of the two of each block, from the ``first`` on."""
+    found = ()
+    for k in tl.static_range(len(values)):
+        found += (tl.dot(factor, blocks[first + k][which], values[k], input_precision="tf32"),)
+    return found
+
+
+@triton.jit
+def _add_mapped(
+    values, x, row, blocks, like, IN: tl.constexpr, X_ROW: tl.constexpr, EXACT: tl.constexpr
+):
+    """Values [rows, STEP] of all outputs + those of the map of rows of x [·, IN]."""
+    OUT: tl.constexpr = len(values)
+    for j in tl.static_range((IN + STEP - 1) // STEP):
+        near, rest = _factors(_rounded(_rows(x, row, _channels(j), X_ROW, IN), like), EXACT)
+        if EXACT:  # output by output, so that no product waits for the one before
+            values = _add_products(values, rest, blocks, 0, j * OUT)
+            values = _add_products(values, near, blocks, 1, j * OUT)
+        values = _add_products(values, near, blocks, 0, j * OUT)
+    return values

@@ -27,10 +27,9 @@ from gradformer.model.once import Gradients, once
 from gradformer.model.parts import linear
 from gradformer.model.pieces import Claim, claim
 
-PIECES = 198  # at most, that gradients of the map are summed in: three programs on two cores
-TILE = 64  # edges that such a program treats at a time
-MAPPING = {"num_warps": 4, "num_stages": 1, "maxnreg": 168}  # three such programs fit on a core
+PIECES = 132  # at most, that gradients of the map are summed in: one program on each core
 ROWS = 32  # of a tile of edges
+RUN = 128  # edges of which a program makes gradients: it reads the map first
 PROGRAMS = 512  # at most, that share the tiles: few, as each reads the map first
 MOST = 64  # channels up to which a program can hold the map
 
@@ -145,12 +144,12 @@ def _map_gradients(
     else:
         dw, db = ctx.room.open(e.device)
     if count:
-        map_gradient_kernel[(pieces,)](
+        map_gradient_kernel[(pieces + -(-count // RUN),)](
             du, e, du if e_grad is None else e_grad, weight, de, dw, db,
-            dw.stride(0), db.stride(0), ptr, len(ptr) - 1, count, *norm,
-            IN=width, C=channels, E_ROW=edge_rows(e)[1], ROWS=TILE, EXACT=_exact(du.dtype),
-            BLOCK_IN=_block(width), BLOCK_C=_block(channels), E_GRAD=e_grad is not None,
-            **remake, **MAPPING,
+            dw.stride(0), db.stride(0), ptr, len(ptr) - 1, count, pieces, *norm,
+            IN=width, C=channels, E_ROW=edge_rows(e)[1], ROWS=ROWS, RUN=RUN,
+            BLOCK_IN=_block(width), EXACT=_exact(du.dtype), E_GRAD=e_grad is not None,
+            **remake, num_warps=4, num_stages=2,
         )  # fmt: skip
     if ctx.room is not None:
         return de, None, None
@@ -159,8 +158,8 @@ def _map_gradients(
 
 
 def _pieces(edges: int) -> int:
-    """Programs that share the tiles of edges, and pieces of the map's gradients."""
-    return min(-(-edges // TILE), PIECES)
+    """Programs that sum gradients of the map: each has some tiles of edges to walk over."""
+    return min(-(-edges // (4 * ROWS)), PIECES)
 
 
 def _block(channels: int) -> int:
