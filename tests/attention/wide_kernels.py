@@ -89,18 +89,11 @@ def counts(mul: int, add: int) -> dict[str, Any]:
 BF16, FLOAT = torch.bfloat16, torch.float32
 # kernel, its tiles, type, head width, flags
 VARIANTS: list[tuple[Any, Any, torch.dtype, int, dict[str, Any]]] = [
-    (forward_kernel, forward_tiles, BF16, 32, PLAIN),
     (forward_kernel, forward_tiles, BF16, 128, RICH),
-    (forward_kernel, forward_tiles, FLOAT, 16, RICH),
-    (key_gradient_kernel, key_tiles, BF16, 32, PLAIN | {"SYMMETRIC": True}),
     (key_gradient_kernel, key_tiles, BF16, 64, RICH | {"SYMMETRIC": True}),
     (key_gradient_kernel, key_tiles, FLOAT, 16, RICH | {"SYMMETRIC": True}),
     (query_gradient_kernel, query_tiles, BF16, 16, SUMMED | counts(0, 256)),
-    (query_gradient_kernel, query_tiles, BF16, 32, PLAIN | counts(2, 0)),
-    (query_gradient_kernel, query_tiles, BF16, 32, PLAIN | counts(256, 0)),
     (query_gradient_kernel, query_tiles, BF16, 64, RICH | counts(2, 256)),
-    (query_gradient_kernel, query_tiles, BF16, 128, RICH | counts(256, 2)),
-    (query_gradient_kernel, query_tiles, FLOAT, 16, PLAIN | counts(2, 0)),
     (query_gradient_kernel, query_tiles, FLOAT, 32, RICH | counts(256, 256)),
 ]
 

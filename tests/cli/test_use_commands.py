@@ -248,7 +248,7 @@ def test_models_lists_all_with_parameters(program: Program) -> None:
     assert re.search(r"^layers +16 +number of layers", one, re.MULTILINE)
 
 
-@pytest.mark.parametrize("words", [("models",), ("models", "gradformer"), ("data", "list")])
+@pytest.mark.parametrize("words", [("models", "gradformer"), ("data", "list")])
 def test_nothing_is_cut_in_a_terminal_of_80_columns(words: tuple[str, ...]) -> None:
     """A pseudo-terminal: rich asks whether there is one."""
     ours, theirs = pty.openpty()
