@@ -30,14 +30,28 @@ def _halves(x):
 
 
 @triton.jit
+def factors(x, EXACT: tl.constexpr):
+    """x as :func:`add_factors` takes it; x itself if one product of tf32 is enough."""
+    near, rest = x, x
+    if EXACT:
+        near, rest = _halves(x)
+    return near, rest
+
+
+@triton.jit
+def add_factors(acc, a, b, EXACT: tl.constexpr):
+    """acc + a b, of their factors: what several products share is halved once."""
+    if EXACT:
+        acc = tl.dot(a[1], b[0], acc, input_precision="tf32")
+        acc = tl.dot(a[0], b[1], acc, input_precision="tf32")
+    return tl.dot(a[0], b[0], acc, input_precision="tf32")
+
+
+@triton.jit
 def add_product(acc, a, b, PRECISION: tl.constexpr):
     """acc + a b."""
     if PRECISION == "tf32x3":
-        a, a_rest = _halves(a)
-        b, b_rest = _halves(b)
-        acc = tl.dot(a_rest, b, acc, input_precision="tf32")
-        acc = tl.dot(a, b_rest, acc, input_precision="tf32")
-        return tl.dot(a, b, acc, input_precision="tf32")
+        return add_factors(acc, factors(a, True), factors(b, True), True)
     else:
         return tl.dot(a, b, acc, input_precision=PRECISION)
 

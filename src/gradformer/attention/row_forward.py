@@ -27,6 +27,20 @@ from gradformer.attention.row_operands import (
 from gradformer.attention.small_kernels import _zero_padding
 
 
+@triton.jit
+def _scores(
+    query, key, byte, mul, add,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, EXACT: tl.constexpr, INTERPRET: tl.constexpr,
+):  # fmt: skip
+    """Scores of pairs in base 2: products, which have the factor already, times and plus tables."""
+    a = products(query, key, EXACT, INTERPRET)
+    if HAS_MUL:
+        a = a * read(mul, byte, INTERPRET)
+    if HAS_ADD:
+        a = a + read(add, byte, INTERPRET) * LOG2E
+    return a
+
+
 @triton.jit(do_not_specialize=["nodes", "graphs", "tiles"])
 def row_forward_kernel(
     q, k, v, out, lse, node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
@@ -66,11 +80,7 @@ def row_forward_kernel(
         node, mate = tl.minimum(begin + g, n - 1), tl.minimum(other, n - 1)
         byte = bytes_of_pairs(distance, own, mate, n, SYMMETRIC, INTERPRET)
         key = split(other_nodes(k, k_row, node, c + 4 * side, D, INTERPRET), 1.0, EXACT)
-        a = products(query, key, EXACT, INTERPRET)
-        if HAS_MUL:
-            a = a * read(mul, byte, INTERPRET)
-        if HAS_ADD:
-            a = a + read(add, byte, INTERPRET) * LOG2E
+        a = _scores(query, key, byte, mul, add, HAS_MUL, HAS_ADD, EXACT, INTERPRET)
         peak = tl.maximum(peak, tl.where(other < n, a, float("-inf")))
     top = over_rows(peak, True, INTERPRET)
     safe = tl.where(top == float("-inf"), 0.0, top)
@@ -84,11 +94,7 @@ def row_forward_kernel(
         node, mate = tl.minimum(begin + g, n - 1), tl.minimum(other, n - 1)
         byte = bytes_of_pairs(distance, own, mate, n, SYMMETRIC, INTERPRET)
         key = split(other_nodes(k, k_row, node, c + 4 * side, D, INTERPRET), 1.0, EXACT)
-        a = products(query, key, EXACT, INTERPRET)
-        if HAS_MUL:
-            a = a * read(mul, byte, INTERPRET)
-        if HAS_ADD:
-            a = a + read(add, byte, INTERPRET) * LOG2E
+        a = _scores(query, key, byte, mul, add, HAS_MUL, HAS_ADD, EXACT, INTERPRET)
         p = exp2(tl.where(other < n, a - safe, float("-inf")), INTERPRET)
         total += p
         if DROPOUT:

@@ -10,6 +10,7 @@ import triton
 import triton.language as tl
 
 from gradformer.attention.draw_kernels import _site_key
+from gradformer.attention.product_kernels import add_factors, factors
 from gradformer.model.edge_tile_kernels import (
     STEP,
     _add_mapped,
@@ -26,7 +27,6 @@ from gradformer.model.edge_tile_kernels import (
     _updated,
 )
 from gradformer.model.message_kernels import write_rest
-from gradformer.model.product_kernels import _add_product, _factors
 
 NUMBERS = ["nodes", "edges", "threshold"]  # all batches share one compiled kernel
 
@@ -210,8 +210,8 @@ def _side_by_side(blocks, WIDTH: tl.constexpr):
 @triton.jit
 def _outer(acc, a, b, EXACT: tl.constexpr):
     """acc + aᵀ b; ``b`` as factors."""
-    near, rest = _factors(a, EXACT)
-    return _add_product(acc, (tl.trans(near), tl.trans(rest)), b, EXACT)
+    near, rest = factors(a, EXACT)
+    return add_factors(acc, (tl.trans(near), tl.trans(rest)), b, EXACT)
 
 
 @triton.jit
@@ -244,7 +244,7 @@ def _weight_piece(
                     _learned(gamma, beta, stats, channel, IN), (keys, scale, threshold), DROP,
                 )  # fmt: skip
             givens += (_rounded(given, du),)
-        given = _factors(_side_by_side(givens, BLOCK_IN), EXACT)
+        given = factors(_side_by_side(givens, BLOCK_IN), EXACT)
         for k in tl.static_range(BLOCKS):
             change = tl.where(real, _rows(du + first * C, row, _channels(k), C, C), 0.0)
             more_sums += (_outer(sums[k], change, given, EXACT),)

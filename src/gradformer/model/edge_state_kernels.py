@@ -1,6 +1,6 @@
 """Triton kernels of edge states: u of the gated convolution, and e' = e + drop(ReLU(norm(u))).
 
-The map of the edge states is made on tensor cores: see :mod:`gradformer.model.product_kernels`.
+The map of the edge states is made on tensor cores: see :mod:`gradformer.attention.product_kernels`.
 
 ``stats`` [3, C] holds mean, rstd and 1/rows, as in :mod:`gradformer.model.norm_kernels`. Its sums
 over all edges are made where u is made, one piece a program, always in the same order.

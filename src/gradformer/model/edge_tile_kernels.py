@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 from gradformer.attention.draw_kernels import _keep, _mix
-from gradformer.model.product_kernels import _factors
+from gradformer.attention.product_kernels import factors
 
 STEP = tl.constexpr(16)
 
@@ -119,7 +119,7 @@ def _map_blocks(
             into, onto = _channels(j)[:, None], _channels(k)[None, :]
             at = matrix + into * IN_STEP + onto * OUT_STEP
             block = tl.load(at, (into < IN) & (onto < OUT), other=0.0)
-            blocks += (_factors(_rounded(block, like), EXACT),)
+            blocks += (factors(_rounded(block, like), EXACT),)
     return blocks
 
 
@@ -139,7 +139,7 @@ def _add_mapped(
     """Values [rows, STEP] of all outputs + those of the map of rows of x [·, IN]."""
     OUT: tl.constexpr = len(values)
     for j in tl.static_range((IN + STEP - 1) // STEP):
-        near, rest = _factors(_rounded(_rows(x, row, _channels(j), X_ROW, IN), like), EXACT)
+        near, rest = factors(_rounded(_rows(x, row, _channels(j), X_ROW, IN), like), EXACT)
         if EXACT:  # output by output, so that no product waits for the one before
             values = _add_products(values, rest, blocks, 0, j * OUT)
             values = _add_products(values, near, blocks, 1, j * OUT)

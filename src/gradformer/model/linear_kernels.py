@@ -11,7 +11,7 @@ import triton
 import triton.language as tl
 
 from gradformer.attention.draw_kernels import _keep, _row_keys
-from gradformer.model.product_kernels import _add_product, _factors
+from gradformer.attention.product_kernels import add_factors, factors
 
 BLOCK = tl.constexpr(16)
 
@@ -44,11 +44,11 @@ def forward_kernel(
     sums = _zeros(ROWS, BLOCKS)
     for start in range(0, IN, STEP):
         into = start + tl.arange(0, STEP)
-        given = _factors(_entries(x, row, count, into, IN), EXACT)
+        given = factors(_entries(x, row, count, into, IN), EXACT)
         more = ()
         for k in tl.static_range(BLOCKS):
             weight = tl.trans(_entries(w, first + k * BLOCK, OUT, into, IN))
-            more += (_add_product(sums[k], given, _factors(weight, EXACT), EXACT),)
+            more += (add_factors(sums[k], given, factors(weight, EXACT), EXACT),)
         sums = more
     if DRAW:
         graph = tl.load(graph_id + row, row < count, other=0)
@@ -89,11 +89,11 @@ def _input_tile(
     sums = _zeros(ROWS, BLOCKS)
     for start in range(0, OUT, STEP):
         out = start + tl.arange(0, STEP)
-        tile = _factors(_gradient(g, y, row, count, out, OUT, RELU), EXACT)
+        tile = factors(_gradient(g, y, row, count, out, OUT, RELU), EXACT)
         more = ()
         for k in tl.static_range(BLOCKS):
-            weight = _factors(_entries(w, out, OUT, first + k * BLOCK, IN), EXACT)
-            more += (_add_product(sums[k], tile, weight, EXACT),)
+            weight = factors(_entries(w, out, OUT, first + k * BLOCK, IN), EXACT)
+            more += (add_factors(sums[k], tile, weight, EXACT),)
         sums = more
     for k in tl.static_range(BLOCKS):
         into = first + k * BLOCK
@@ -124,11 +124,11 @@ def _weight_tile(
         row = start + tl.arange(0, TURN)
         tile = _gradient(g, y, row, count, out, OUT, RELU)
         total += tile
-        turned = _factors(tl.trans(tile), EXACT)
+        turned = factors(tl.trans(tile), EXACT)
         more = ()
         for k in tl.static_range(BLOCKS):
-            given = _factors(_entries(x, row, count, first + k * BLOCK, IN), EXACT)
-            more += (_add_product(sums[k], turned, given, EXACT),)
+            given = factors(_entries(x, row, count, first + k * BLOCK, IN), EXACT)
+            more += (add_factors(sums[k], turned, given, EXACT),)
         sums = more
     dw += piece.to(tl.int64) * dw_row
     for k in tl.static_range(BLOCKS):
