@@ -101,7 +101,7 @@ def _attention(record: dict[str, Any]) -> str:
     known = {who for rows in record["cases"].values() for who in rows}
     columns = [who for who in COLUMNS if who in known]
     lines = [
-        "Milliseconds of the attention alone, forward and backward "
+        "Milliseconds of the attention alone, forward and backward, replayed as a CUDA graph "
         f"({_source(record, 'attention')}; SDPA without a mask is another, simpler function):\n",
         f"| case | {' | '.join(columns)} |",
         f"|---|{'---:|' * len(columns)}",
@@ -145,7 +145,9 @@ def _step(row: dict[str, Any] | None) -> tuple[str, str, str]:
 def _time(row: dict[str, Any] | None) -> str:
     if row is None:
         return "–"
-    return "fails" if "failed" in row else f"{row.get('graph', row['eager']):.3f}"
+    if "failed" in row:
+        return "fails"
+    return f"{row['graph']:.3f}" if "graph" in row else f"{row['eager']:.3f} (eager)"
 
 
 def _source(record: dict[str, Any], name: str) -> str:

@@ -62,7 +62,7 @@ def test_records_become_rows(tmp_path: Path) -> None:
     }
     (results / "benchmarks" / "attention.json").write_text(json.dumps(record))
     text = tables.speed_table(results)
-    assert "| one | 3.000 | – |" in text
+    assert "| one | 3.000 (eager) | – |" in text
     assert "| two | 2.000 | fails |" in text
 
 
