@@ -149,7 +149,7 @@ def _map_gradients(
             dw.stride(0), db.stride(0), ptr, len(ptr) - 1, count, pieces, *norm,
             IN=width, C=channels, E_ROW=edge_rows(e)[1], ROWS=ROWS, RUN=RUN,
             BLOCK_IN=_block(width), EXACT=_exact(du.dtype), E_GRAD=e_grad is not None,
-            **remake, num_warps=4, num_stages=2,
+            **remake, num_warps=2, num_stages=2,
         )  # fmt: skip
     if ctx.room is not None:
         return de, None, None
