@@ -1,6 +1,6 @@
 """Decay attention against its peers on one GPU: forward + backward, everything in one run.
 
-    python benchmarks/attention.py [--json results/benchmarks/attention.json] [--quick]
+    python benchmarks/attention.py [--json results/benchmarks/attention.json] [--resume] [--quick]
 
 Peers: the dense padded way (as the authors write it: the decay of every head as a float matrix),
 the same compiled, FlexAttention, and SDPA without any mask (a floor, not the same function). Each
@@ -9,17 +9,19 @@ because eager figures are mostly host time. Ours is shown for plain q, k, v grad
 gradients to the start points, to λ too, to the full table, of factors and of summands, and with
 dropout; before it is timed, outputs and all gradients are held to float64. Beside the machine's
 measured ceilings stand what was achieved and what keeps us from them. Last come the bars, met or
-missed.
+missed. The record is written case by case: --resume goes on where a run was cut off.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import math
 import statistics
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cache
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
@@ -28,6 +30,7 @@ from torch import Tensor
 
 from gradformer.attention import Decay, Layout, Table, decay_attention
 from gradformer.attention.draws import keep, row_keys
+from gradformer.training.records import environment
 
 ROTATE, CALLS = 4, 20
 DEVICE = "cuda"
@@ -197,9 +200,13 @@ def our_seed() -> Tensor:
     return torch.tensor([1, 2, 3], device=DEVICE)
 
 
-def exact(case: Case, x: Inputs, kind: str) -> list[Tensor]:
-    """What ``ours`` returns, in float64: out, dq, dk, dv, and the gradient of the decay."""
-    table = our_table(case, kind)
+@cache
+def exact(case: Case, seed: int, kind: str) -> list[Tensor]:
+    """What ``ours`` returns, in float64: out, dq, dk, dv, and the gradient of the whole table.
+
+    ``kind`` says no more than how it is made: "add", "dropout".
+    """
+    x, table = make_inputs(case, seed), our_table(case, kind)
     found = [torch.zeros(x.q.shape, dtype=torch.float64, device=DEVICE) for _ in range(4)]
     by_byte = torch.zeros(case.heads, 256, dtype=torch.float64, device=DEVICE)
     node = pair = 0
@@ -221,17 +228,20 @@ def exact(case: Case, x: Inputs, kind: str) -> list[Tensor]:
                 whole[rows] = part
             by_byte[head] += torch.bincount(byte.flatten(), by_pair.flatten(), 256)
         node, pair = node + n, pair + n * n
-    if "table" in kind:
-        return [*found, by_byte]
-    if "starts" in kind or "parameters" in kind:
-        assert table.jacobian is not None
-        return [*found, torch.einsum("hb,phb->hp", by_byte, table.jacobian.double())]
-    return found
+    return [*found, by_byte]
 
 
-def check(case: Case, x: Inputs, kind: str) -> float:
+def check(case: Case, kind: str, seed: int = 0) -> float:
     """The largest relative error of output and gradients; raises where it is more than rounding."""
-    found, expected = ours(case, kind)(x), exact(case, x, kind)
+    found = ours(case, kind)(make_inputs(case, seed))
+    way = " ".join(word for word in ("add", "dropout") if word in kind)
+    *expected, by_byte = exact(case, seed, way)
+    if "table" in kind:
+        expected.append(by_byte)
+    elif "starts" in kind or "parameters" in kind:
+        jacobian = our_table(case, kind).jacobian
+        assert jacobian is not None
+        expected.append(torch.einsum("hb,phb->hp", by_byte, jacobian.double()))
     allowed = 2e-2 if case.dtype == torch.bfloat16 else 2e-5
     errors = [float((a.double() - b).norm() / b.norm()) for a, b in zip(found, expected)]
     if not max(errors) <= allowed:
@@ -385,15 +395,16 @@ def compare(case: Case, quick: bool) -> dict[str, dict]:
     sets = [make_inputs(case, seed) for seed in range(ROTATE if case.pairs < 1e7 else 2)]
     rows = {"SDPA, no mask": measure(case, sdpa(case), sets)}
     for name, kind in KINDS.items():
-        error = check(case, sets[0], kind)
+        error = check(case, kind)
         rows[name] = measure(case, ours(case, kind), sets) | {"error": error}
     for distances in (12, 64):
         far = replace(case, distances=distances)
         some = [make_inputs(far, seed) for seed in range(2)]
         for name, kind in (("ours + table", "table"), ("ours, add + table", "add table")):
-            error = check(far, some[0], kind)
+            error = check(far, kind)
             row = measure(far, ours(far, kind), some) | {"error": error}
             rows[f"{name}, {distances} distances"] = row
+    exact.cache_clear()
     if not quick:
         rows["eager, dense"] = measure(case, dense_way(case, False), sets)
         rows["compiled, dense"] = measure(case, dense_way(case, True), sets)
@@ -444,14 +455,22 @@ def bars(cases: dict[str, dict[str, dict]]) -> list[dict]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--json", help="write the record here")
+    parser.add_argument("--resume", action="store_true", help="keep the cases that it has")
     parser.add_argument("--quick", action="store_true", help="ours and SDPA only")
     options = parser.parse_args()
     known = {"device": torch.cuda.get_device_name(), "torch": torch.__version__}
     known["ceilings"] = ceilings()
-    known["what stops us"] = stops = {}
     print(known["device"], {k: round(v, 2) for k, v in known["ceilings"].items()}, flush=True)
-    cases = {}
+    cases, stops, commits = {}, {}, {}
+    if options.resume:
+        before = json.loads(Path(options.json).read_text())
+        cases, stops = before["cases"], before["what stops us"]
+        commits = before.get("commits", dict.fromkeys(cases, before["commit"]))
+    known |= {"what stops us": stops, "commits": commits}
     for case in CASES:
+        if case.name in cases:
+            continue
+        commits[case.name] = environment(torch.device(DEVICE))["commit"]
         cases[case.name] = rows = compare(case, options.quick)
         show(case, rows)
         stops[case.name] = limits(case, rows, known["ceilings"])
