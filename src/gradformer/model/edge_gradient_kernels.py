@@ -188,54 +188,60 @@ def target_gradient_kernel(
         write_rest(dr, dr, tl.load(ptr + nodes), edges, 1, 1, CHUNK, False)
 
 
-# --- gradients of the map -------------------------------------------------------------------------
+# --- gradients of the map and of the edge states --------------------------------------------------
 
 
 @triton.jit
-def _side_by_side(blocks, WIDTH: tl.constexpr):
-    """Blocks [rows, STEP] as [rows, WIDTH], filled up with zeros."""
-    if WIDTH == STEP:
-        joined = blocks[0]
-    elif WIDTH == 2 * STEP:
-        joined = tl.join(blocks[0], blocks[1])
-        joined = joined.permute(0, 2, 1).reshape(blocks[0].shape[0], WIDTH)
-    else:
-        tl.static_assert(WIDTH == 4 * STEP)
-        end = blocks[3] if len(blocks) == 4 else tl.zeros_like(blocks[0])
-        joined = tl.join(tl.join(blocks[0], blocks[2]), tl.join(blocks[1], end))
-        joined = joined.permute(0, 2, 3, 1).reshape(blocks[0].shape[0], WIDTH)
-    return joined
+def _outer(sums, changes, givens, EXACT: tl.constexpr):
+    """Sums [groups, STEP, STEP] + a b for all a [groups, STEP, rows], b [groups, rows, STEP].
+
+    ``givens`` are factors.
+    """
+    found = ()
+    for k in tl.static_range(len(changes)):
+        change = factors(changes[k], EXACT)
+        for j in tl.static_range(len(givens)):
+            found += (add_factors(sums[k * len(givens) + j], change, givens[j], EXACT),)
+    return found
 
 
 @triton.jit
-def _outer(acc, a, b, EXACT: tl.constexpr):
-    """acc + aᵀ b; ``b`` as factors."""
-    near, rest = factors(a, EXACT)
-    return add_factors(acc, (tl.trans(near), tl.trans(rest)), b, EXACT)
+def _pair_sums(x):
+    """[groups, channels, rows] → [groups, channels, rows / 2], of rows that one thread holds."""
+    return tl.sum(tl.reshape(x, [x.shape[0], x.shape[1], 2, x.shape[2] // 2]), 2)
 
 
-@triton.jit
-def _weight_piece(
-    piece, pieces, du, e, before, dw, db, last, norm, rows,
-    IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK_IN: tl.constexpr, EXACT: tl.constexpr, REMAKE: tl.constexpr, DROP: tl.constexpr,
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
+def weight_gradient_kernel(
+    du, e, dw, db, dw_row, db_row, ptr, nodes,
+    before, gamma, beta, stats, graph_id, index, seed, scale, threshold,
+    IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, GROUPS: tl.constexpr,
+    EXACT: tl.constexpr, REMAKE: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
-    """dW = Σ du eᵀ and db = Σ du over one of ``pieces`` shares of the real edges."""
+    """Pieces of dW = Σ du eᵀ and db = Σ du, whose rows are ``dw_row`` and ``db_row`` numbers apart.
+
+    A tile is GROUPS of STEP edges. Each warp has sums of its own group, so that what it reads is
+    read by no other, and they are added in the end.
+    With REMAKE the edge states were not kept: they are made again of those ``e`` of the layer
+    before, and of its u, ``before``.
+    """
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
-    gamma, beta, stats = norm
-    graph_id, index, seed, scale, threshold = rows
+    INTO: tl.constexpr = (IN + STEP - 1) // STEP
+    ROWS: tl.constexpr = GROUPS * STEP
+    last = tl.load(ptr + nodes)
     site, sums, totals = _site_key(seed) if DROP else 0, (), ()
+    for _ in tl.static_range(BLOCKS * INTO):
+        sums += (tl.zeros([GROUPS, STEP, STEP], tl.float32),)
     for _ in tl.static_range(BLOCKS):
-        sums += (tl.zeros([STEP, BLOCK_IN], tl.float32),)
-        totals += (tl.zeros([ROWS, STEP], tl.float32),)
-    begin, end = _share(piece, pieces, last, ROWS)
+        totals += (tl.zeros([GROUPS, STEP, STEP // 2], tl.float32),)
+    each = tl.arange(0, GROUPS)[:, None] * STEP + tl.arange(0, STEP)[None, :]
+    begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
     for first in range(begin.to(tl.int64) * ROWS, end.to(tl.int64) * ROWS, ROWS):
         left = (last - first).to(tl.int32)
-        real = (tl.arange(0, ROWS) < left)[:, None]
-        row = tl.minimum(tl.arange(0, ROWS), left - 1)
+        row = tl.minimum(each, left - 1)
         keys = _keys(site, graph_id + first, index + first, row) if DROP else 0
-        givens, more_sums, more_totals = (), (), ()
-        for j in tl.static_range((IN + STEP - 1) // STEP):
+        givens, changes, more = (), (), ()
+        for j in tl.static_range(INTO):
             channel = _channels(j)
             given = _rows(e + first * E_ROW, row, channel, E_ROW, IN)
             if REMAKE:
@@ -243,31 +249,40 @@ def _weight_piece(
                     given, _rows(before + first * IN, row, channel, IN, IN), channel,
                     _learned(gamma, beta, stats, channel, IN), (keys, scale, threshold), DROP,
                 )  # fmt: skip
-            givens += (_rounded(given, du),)
-        given = factors(_side_by_side(givens, BLOCK_IN), EXACT)
+            givens += (factors(_rounded(given, du), EXACT),)
         for k in tl.static_range(BLOCKS):
-            change = tl.where(real, _rows(du + first * C, row, _channels(k), C, C), 0.0)
-            more_sums += (_outer(sums[k], change, given, EXACT),)
-            more_totals += (totals[k] + change,)
-        sums, totals = more_sums, more_totals
-    into = tl.arange(0, BLOCK_IN)[None, :]
+            channel = _channels(k)[None, :, None]
+            at = du + first * C + each[:, None, :] * C + channel
+            change = tl.load(at, (each < left)[:, None, :] & (channel < C), other=0.0)
+            changes += (change.to(tl.float32),)
+            more += (totals[k] + _pair_sums(changes[k]),)
+        sums, totals = _outer(sums, changes, givens, EXACT), more
+    dw += tl.program_id(0).to(tl.int64) * dw_row
+    db += tl.program_id(0).to(tl.int64) * db_row
     for k in tl.static_range(BLOCKS):
         out = _channels(k)
-        tl.store(dw + out[:, None] * IN + into, sums[k], (out < C)[:, None] & (into < IN))
-        tl.store(db + out, tl.sum(totals[k], 0), out < C)
+        for j in tl.static_range(INTO):
+            into = _channels(j)[None, :]
+            at = dw + out[:, None] * IN + into
+            tl.store(at, tl.sum(sums[k * INTO + j], 0), (out < C)[:, None] & (into < IN))
+        tl.store(db + out, tl.sum(tl.sum(totals[k], 2), 0), out < C)
 
 
-@triton.jit
-def _input_rows(
-    begin, end, du, e_grad, weight, de,
-    IN: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr, EXACT: tl.constexpr,
-    E_GRAD: tl.constexpr,
+@triton.jit(do_not_specialize=NUMBERS)
+def state_gradient_kernel(
+    du, e_grad, weight, de, ptr, nodes, edges,
+    IN: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr, BLOCK_IN: tl.constexpr,
+    EXACT: tl.constexpr, E_GRAD: tl.constexpr,
 ):  # fmt: skip
-    """Rows ``begin`` … ``end`` − 1 of de = du W (+ what arrives at e)."""
+    """de = du W (+ what arrives at e), 0 in padded rows."""
     BLOCKS: tl.constexpr = (IN + STEP - 1) // STEP
+    last = tl.load(ptr + nodes)
     blocks = _map_blocks(weight, du, C, IN, IN, 1, EXACT)
-    for first in range(begin, end, ROWS):
-        left, values = (end - first).to(tl.int32), ()
+    begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
+    for tile in range(begin, end):
+        first = tl.cast(tile, tl.int64) * ROWS
+        left, values = (last - first).to(tl.int32), ()
+        real = tl.arange(0, ROWS) < left
         row = tl.minimum(tl.arange(0, ROWS), left - 1)
         for j in tl.static_range(BLOCKS):
             if E_GRAD:
@@ -276,37 +291,5 @@ def _input_rows(
                 values += (tl.zeros([ROWS, STEP], tl.float32),)
         values = _add_mapped(values, du + first * C, row, blocks, du, C, C, EXACT)
         for j in tl.static_range(BLOCKS):
-            real = tl.arange(0, ROWS) < left
             _write(de + first * IN, values[j], row, real, _channels(j), IN)
-
-
-@triton.jit(do_not_specialize=[*NUMBERS, "pieces"], do_not_specialize_on_alignment=["seed"])
-def map_gradient_kernel(
-    du, e, e_grad, weight, de, dw, db, dw_row, db_row, ptr, nodes, edges, pieces,
-    before, gamma, beta, stats, graph_id, index, seed, scale, threshold,
-    IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, ROWS: tl.constexpr,
-    RUN: tl.constexpr, BLOCK_IN: tl.constexpr, EXACT: tl.constexpr,
-    E_GRAD: tl.constexpr, REMAKE: tl.constexpr, DROP: tl.constexpr,
-):  # fmt: skip
-    """Pieces of dW and db, whose rows are ``dw_row`` and ``db_row`` numbers apart, and de, which is
-    0 in padded rows.
-
-    Grid (pieces + runs of RUN edges,): the programs of the pieces take longest and begin.
-    With REMAKE the edge states were not kept: they are made again of those ``e`` of the layer
-    before, and of its u, ``before``.
-    """
-    program = tl.program_id(0)
-    last = tl.load(ptr + nodes)
-    if program < pieces:
-        _weight_piece(
-            program, pieces, du, e, before, dw + program.to(tl.int64) * dw_row,
-            db + program.to(tl.int64) * db_row, last,
-            (gamma, beta, stats), (graph_id, index, seed, scale, threshold),
-            IN, C, E_ROW, ROWS, BLOCK_IN, EXACT, REMAKE, DROP,
-        )  # fmt: skip
-    else:
-        begin = (program - pieces).to(tl.int64) * RUN
-        end = tl.minimum(begin + RUN, last)
-        if begin < end:
-            _input_rows(begin, end, du, e_grad, weight, de, IN, C, ROWS, EXACT, E_GRAD)
     write_rest(de, de, last, edges, IN, BLOCK_IN, ROWS, False)

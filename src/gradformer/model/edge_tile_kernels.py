@@ -40,8 +40,8 @@ def _channels(block: tl.constexpr):
 
 @triton.jit
 def _rows(x, row, channel, X_ROW: tl.constexpr, C: tl.constexpr):
-    """Some channels of some rows of x [·, C], as float32."""
-    at = x + row[:, None] * X_ROW + channel[None, :]
+    """Some channels of some rows of x [·, C], as float32; rows in as many dimensions as given."""
+    at = x + tl.expand_dims(row, -1) * X_ROW + channel[None, :]
     if (C + STEP - 1) // STEP * STEP == C:
         value = tl.load(at)
     else:
@@ -76,7 +76,7 @@ def _learned(gamma, beta, stats, channel, C: tl.constexpr):
 def _keys(site, graph_id, index, row):
     """What keys the draws of some rows, as ``_row_keys`` has it; ``site`` keys those of all."""
     key = _mix(site + tl.load(graph_id + row).to(tl.uint32))
-    return _mix(key + tl.load(index + row).to(tl.uint32))[:, None]
+    return tl.expand_dims(_mix(key + tl.load(index + row).to(tl.uint32)), -1)
 
 
 @triton.jit

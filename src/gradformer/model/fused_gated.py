@@ -2,11 +2,11 @@
 
 Forward a kernel over edge rows makes u, the map of the edge states inside it, and one over nodes
 makes the sums. Backward one makes du and all that is summed by target, one what is summed by
-source, and one the gradients of the map and of the edge states. For many edges, where the norm of u
-takes several kernels, its moments are made with u, and du straight from what arrives at the new
-edge states, so that the gradient between norm and convolution is never stored. Two edge tensors are
-kept, the edge states and u; in every other layer only u: its edge states are made again from those
-of the layer before.
+source, one the gradients of the map, and one those of the edge states. For many edges, where the
+norm of u takes several kernels, its moments are made with u, and du straight from what arrives at
+the new edge states, so that the gradient between norm and convolution is never stored. Two edge
+tensors are kept, the edge states and u; in every other layer only u: its edge states are made again
+from those of the layer before.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from gradformer.model.pieces import Claim, claim
 
 PIECES = 132  # at most, that gradients of the map are summed in: one program on each core
 ROWS = 32  # of a tile of edges
-RUN = 128  # edges of which a program makes gradients: it reads the map first
+GROUPS = 4  # warps of a program that sums gradients of the map
 PROGRAMS = 512  # at most, that share the tiles: few, as each reads the map first
 MOST = 64  # channels up to which a program can hold the map
 
@@ -126,7 +126,10 @@ def _map_gradients(
     ctx: Any, du: Tensor, e_grad: Tensor | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Gradients of e and of the map; None for a map's that are left in pieces, or without a map."""
-    from gradformer.model.edge_gradient_kernels import map_gradient_kernel
+    from gradformer.model.edge_gradient_kernels import (
+        state_gradient_kernel,
+        weight_gradient_kernel,
+    )
 
     _, weight, *_, e, before, stats = ctx.saved_tensors
     if weight is None:
@@ -144,12 +147,16 @@ def _map_gradients(
     else:
         dw, db = ctx.room.open(e.device)
     if count:
-        map_gradient_kernel[(pieces + -(-count // RUN),)](
-            du, e, du if e_grad is None else e_grad, weight, de, dw, db,
-            dw.stride(0), db.stride(0), ptr, len(ptr) - 1, count, pieces, *norm,
-            IN=width, C=channels, E_ROW=edge_rows(e)[1], ROWS=ROWS, RUN=RUN,
-            BLOCK_IN=_block(width), EXACT=_exact(du.dtype), E_GRAD=e_grad is not None,
-            **remake, num_warps=2, num_stages=2,
+        sizes = {"IN": width, "C": channels, "EXACT": _exact(du.dtype)}
+        weight_gradient_kernel[(pieces,)](
+            du, e, dw, db, dw.stride(0), db.stride(0), ptr, len(ptr) - 1, *norm,
+            E_ROW=edge_rows(e)[1], GROUPS=GROUPS, **sizes, **remake,
+            num_warps=GROUPS, num_stages=3,
+        )  # fmt: skip
+        state_gradient_kernel[(min(-(-count // ROWS), PROGRAMS),)](
+            du, du if e_grad is None else e_grad, weight, de, ptr, len(ptr) - 1, count,
+            ROWS=ROWS, BLOCK_IN=_block(width), E_GRAD=e_grad is not None, **sizes,
+            num_warps=2, num_stages=2, maxnreg=128 if width <= 48 else 168,
         )  # fmt: skip
     if ctx.room is not None:
         return de, None, None
