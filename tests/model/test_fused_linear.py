@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gradformer.attention import Layout, use_engine
 from gradformer.errors import ConfigError
-from gradformer.model.parts import Draw, linear
+from gradformer.model.parts import Draw, linear, linear_pair
 
 pytest.importorskip("triton")
 
@@ -65,6 +65,32 @@ def test_tiles_of_many_rows(device, monkeypatch):
     ours = _run("fused", torch.float32, *arguments)
     for a, b in zip(ours, _run("reference", torch.float64, *arguments)):
         torch.testing.assert_close(a.double(), b, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("rows", "few"), [(40, 0), (140, 1024)])
+def test_two_maps_of_the_same_rows(rows, few, device, monkeypatch):
+    monkeypatch.setattr("gradformer.model.fused_linear.FEW", few)
+
+    def run(engine: str, kind: torch.dtype) -> list[Tensor]:
+        first, second = nn.Linear(6, 40), nn.Linear(6, 64, bias=False)
+        parameters = [*first.parameters(), *second.parameters()]
+        for seed, parameter in enumerate(parameters):
+            parameter.data = _random(*parameter.shape, seed=seed).to(device, kind)
+        x = _random(rows, 6, seed=4).to(device, kind).requires_grad_()
+        with use_engine(engine):
+            found = linear_pair(x, first, second)
+        slopes = [_random(*y.shape, seed=5 + n).to(device, kind) for n, y in enumerate(found)]
+        grads = torch.autograd.grad(found, [x, *parameters], slopes, retain_graph=True)
+        # the first map and x used once
+        rest = torch.autograd.grad([found[0], found[3]], [x, parameters[0]], slopes[::3])
+        return [y.detach() for y in found[:2]] + [*grads, *rest]
+
+    plain = run("reference", torch.float64)
+    for ours, reference, same in zip(
+        run("fused", torch.float32), plain, run("fused", torch.float32)
+    ):
+        torch.testing.assert_close(ours.double(), reference, rtol=1e-5, atol=1e-5)
+        assert torch.equal(ours, same)
 
 
 def test_rows_of_several_vectors_take_the_plain_map(device):

@@ -1,4 +1,4 @@
-"""A linear map with its ReLU and dropout: one kernel forward and one backward.
+"""A linear map with its ReLU and dropout, or two of the same rows: one kernel each way.
 
 For a map of a few hundred rows cuBLAS takes three or four launches backward (two products, a sum
 over split rows, the bias), which cost more than the work in them. Here one launch makes them all:
@@ -9,6 +9,7 @@ pieces are added later: see :mod:`gradformer.model.pieces`. The plain version be
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -22,6 +23,8 @@ from gradformer.model.pieces import Claim, claim
 
 if TYPE_CHECKING:
     from gradformer.model.parts import Draw
+
+Maps = list[tuple[Tensor, Tensor | None]]  # one or two: weight [out, in], bias [out]
 
 ROWS = 32  # of a tile of y or dx
 OUTS = 32  # rows of a tile of dW
@@ -54,67 +57,98 @@ def _options(count: int, summed: int, columns: int) -> dict[str, Any]:
     """What tiles of so many rows and columns, of products of length ``summed``, have in common."""
     exact = precision() == "ieee"
     sizes = {"ROWS": ROWS, "BLOCKS": _blocks(count, columns), "STEP": _step(summed)}
-    return {"EXACT": exact, **sizes, "num_warps": 2, "num_stages": 3}
+    return {"EXACT": exact, **sizes, "num_warps": 2}
 
 
-def _forward(
-    x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, draw: Draw | None
-) -> Tensor:
-    (count, width), out = x.shape, len(weight)
-    y = x.new_empty(count, out)
+def _forward(x: Tensor, maps: Maps, relu: bool, draw: Draw | None) -> list[Tensor]:
+    """The result of each map."""
+    count, width = x.shape
+    (weight, bias), (weight2, bias2), outs = maps[0], maps[-1], [len(w) for w, _ in maps]
+    y = [x.new_empty(count, out) for out in outs]
     keys = (x, x, x) if draw is None else (draw.rows.graph_id, draw.rows.index, draw.seed)
     scale, bar = (1.0, 0) if draw is None else (draw.scale, threshold(draw.p))
-    forward_kernel[(-(-count // ROWS), _tiles(count, out))](
-        x, weight, x if bias is None else bias, y, *keys, count, scale, bar,
-        IN=width, OUT=out, BIAS=bias is not None, RELU=relu, DRAW=draw is not None,
-        **_options(count, width, out),
+    forward_kernel[(-(-count // ROWS), sum(_tiles(count, out) for out in outs))](
+        x, weight, x if bias is None else bias, y[0],
+        weight2, x if bias2 is None else bias2, y[-1], *keys, count, scale, bar,
+        IN=width, OUT=outs[0], BIAS=bias is not None,
+        OUT2=sum(outs[1:]), BIAS2=bias2 is not None, BLOCKS2=_blocks(count, outs[-1]),
+        RELU=relu, DRAW=draw is not None, **_options(count, width, outs[0]),
+        num_stages=min(3, -(-width // _step(width))),  # no more than turns of the loop
     )  # fmt: skip
     return y
 
 
 class _Linear(torch.autograd.Function):
+    """(x, weight and bias of one map or two) → y of each, x, x."""
+
     @staticmethod
     def forward(
-        ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, relu: bool, draw: Draw | None,
-        room: Claim | None,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        y = _forward(x.contiguous(), weight.contiguous(), bias, relu, draw)
-        ctx.room, ctx.scale = room, 1.0 if draw is None else draw.scale
-        ctx.save_for_backward(x, weight, bias, y if relu else None)
+        ctx: Any, relu: bool, draw: Draw | None, rooms: list[Claim | None], x: Tensor,
+        *parameters: Tensor | None,
+    ) -> tuple[Tensor, ...]:  # fmt: skip
+        y = _forward(x.contiguous(), _maps(parameters), relu, draw)
+        ctx.rooms, ctx.scale = rooms, 1.0 if draw is None else draw.scale
+        ctx.save_for_backward(x, y[0] if relu else None, *parameters)
         ctx.set_materialize_grads(False)
-        return y, x
+        return *y, x, x
 
     @staticmethod
     @once("linear map")
-    def backward(ctx: Any, grad: Tensor | None, passed: Tensor | None) -> Gradients:
-        none = (None, None, None)
-        if grad is None:
-            return passed, None, None, *none
-        x, weight, bias, y = ctx.saved_tensors
-        x, grad = x.contiguous(), grad.contiguous()
-        (count, width), out = x.shape, len(weight)
+    def backward(ctx: Any, *slopes: Tensor | None) -> Gradients:
+        x, y, *parameters = ctx.saved_tensors
+        x, maps = x.contiguous(), _maps(parameters)
+        passed = [p.contiguous() for p in slopes[-2:] if p is not None]
+        if all(slope is None for slope in slopes[:-2]):
+            dx = None if not passed else torch.stack(passed).sum(0)
+            return None, None, None, dx, *[None] * len(parameters)
+        g = [x.new_zeros(len(x), len(weight)) if slope is None else slope.contiguous()
+             for slope, (weight, _) in zip(slopes, maps)]  # fmt: skip
+        (weight, bias), (weight2, bias2) = maps[0], maps[-1]
+        (count, width), outs = x.shape, [len(w) for w, _ in maps]
         piece = _piece(count)
         pieces = -(-count // piece)
-        if ctx.room is None:
-            dw = x.new_empty(pieces, out * (width + 1))
-            db = dw[:, out * width :]
-        else:
-            dw, *rest = ctx.room.open(x.device)
-            db = rest[0] if rest else dw
-        dx = torch.empty_like(x) if ctx.needs_input_grad[0] else None
+        made = [_room(room, pieces, x, out) for room, out in zip(ctx.rooms, outs)]
+        dx = torch.empty_like(x) if ctx.needs_input_grad[3] else None
         dx_programs = 0 if dx is None else -(-count // ROWS) * _tiles(count, width)
-        dw_programs = pieces * -(-out // OUTS) * _tiles(count, width)
-        backward_kernel[(dx_programs + dw_programs,)](
-            grad, x, weight.contiguous(), grad if y is None else y,
-            x if passed is None else passed.contiguous(), x if dx is None else dx, dw, db,
-            count, dx_programs, ctx.scale, dw.stride(0), db.stride(0),
-            IN=width, OUT=out, BIAS=bias is not None, RELU=y is not None, PASSED=passed is not None,
-            OUTS=OUTS, PIECE=piece, TURN=TURN, **_options(count, out, width),
+        dw_programs = [pieces * -(-out // OUTS) * _tiles(count, width) for out in outs]
+        backward_kernel[(dx_programs + sum(dw_programs),)](
+            g[0], x, weight, g[0] if y is None else y, g[-1], weight2, *[*passed, x, x][:2],
+            x if dx is None else dx, *made[0], *made[-1],
+            count, dx_programs, dw_programs[0], ctx.scale,
+            *[t.stride(0) for t in (*made[0], *made[-1])],
+            IN=width, OUT=outs[0], BIAS=bias is not None, OUT2=sum(outs[1:]),
+            BIAS2=bias2 is not None, RELU=y is not None, PASSED=len(passed),
+            OUTS=OUTS, PIECE=piece, TURN=TURN, STEP2=_step(outs[-1]),
+            **_options(count, outs[0], width), num_stages=3,
         )  # fmt: skip
-        if ctx.room is not None:
-            return dx, None, None, *none
-        weights, biases = dw.sum(0).split([out * width, out])
-        return dx, weights.view_as(weight), None if bias is None else biases, *none
+        found: list[Tensor | None] = []
+        for room, (dw, _), (weight, bias), out in zip(ctx.rooms, made, maps, outs):
+            if room is not None:
+                found += [None, None]
+                continue
+            weights, biases = dw.sum(0).split([out * width, out])
+            found += [weights.view_as(weight), None if bias is None else biases]
+        return None, None, None, dx, *found
+
+
+def _maps(parameters: Sequence[Any]) -> Maps:
+    return [(weight.contiguous(), bias) for weight, bias in zip(parameters[::2], parameters[1::2])]
+
+
+def _room(room: Claim | None, pieces: int, x: Tensor, out: int) -> tuple[Tensor, Tensor]:
+    """Where the pieces of dW and db go; without a claim side by side, [pieces, out · (in + 1)]."""
+    if room is None:
+        dw = x.new_empty(pieces, out * (x.shape[1] + 1))
+        return dw, dw[:, out * x.shape[1] :]
+    dw, *rest = room.open(x.device)
+    return dw, rest[0] if rest else dw
+
+
+def _apply(x: Tensor, layers: Sequence[nn.Linear], relu: bool, draw: Draw | None) -> Any:
+    pieces = -(-len(x) // _piece(len(x)))
+    rooms = [claim(pieces, layer.weight, layer.bias) for layer in layers]
+    parameters = [p for layer in layers for p in (layer.weight, layer.bias)]
+    return _Linear.apply(relu, draw, rooms, x, *parameters)
 
 
 def fused_linear(
@@ -124,6 +158,13 @@ def fused_linear(
 
     The gradient of what is done with the x given back is added to its gradient here.
     """
-    room = claim(-(-len(x) // _piece(len(x))), layer.weight, layer.bias)
-    found: tuple[Tensor, Tensor] = _Linear.apply(x, layer.weight, layer.bias, relu, draw, room)
+    y, x, _ = _apply(x, [layer], relu, draw)
+    return y, x
+
+
+def fused_linear_pair(
+    x: Tensor, first: nn.Linear, second: nn.Linear
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Both maps of x [rows, in], and x for two uses: see :func:`fused_linear`."""
+    found: tuple[Tensor, Tensor, Tensor, Tensor] = _apply(x, [first, second], False, None)
     return found

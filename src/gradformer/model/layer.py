@@ -9,7 +9,15 @@ from gradformer.attention.draws import Site, share
 from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.batch import Batch
 from gradformer.model.local import GatedGCN
-from gradformer.model.parts import BatchNorm, Branch, Dropout, DropPath, linear, norm_pair
+from gradformer.model.parts import (
+    BatchNorm,
+    Branch,
+    Dropout,
+    DropPath,
+    linear,
+    linear_pair,
+    norm_pair,
+)
 
 
 class Attention(Site):
@@ -35,19 +43,20 @@ class Attention(Site):
     def forward(
         self, x: Tensor, tables: Tables, batch: Batch, bias: Tensor | None = None
     ) -> Tensor:
-        return self._attend(self.joint(x), tables, batch, bias)
+        return self.attend(self.joint(x), tables, batch, bias)
 
     def pass_on(self, x: Tensor, tables: Tables, batch: Batch) -> tuple[Tensor, Tensor]:
         """The result, and x: see :func:`linear`."""
         joint, x = linear(x, self.qkv, pass_on=True)
-        return self._attend(joint, tables, batch), x
+        return self.attend(joint, tables, batch), x
 
     def _heads(self, joint: Tensor) -> Tensor:
         return joint.unflatten(1, (3 * self.heads, -1))
 
-    def _attend(
+    def attend(
         self, joint: Tensor, tables: Tables, batch: Batch, bias: Tensor | None = None
     ) -> Tensor:
+        """The result, from q, k and v side by side."""
         if batch.distance is None:
             raise InputError("distance: the batch has none; pack the graphs with a pair index")
         y = joint_attention(
@@ -134,14 +143,13 @@ class GradformerLayer(nn.Module):
         position: Tensor | None = None,
     ) -> tuple[Tensor, Tensor | None]:
         nodes, seeds = batch.nodes, batch.seeds
-        y, x = self.attention.pass_on(x, tables, batch)
+        y, z, e, x = self._branches(x, e, tables, batch, position)
         y = self.attention_path(y, nodes, seeds)
         attention = Branch(self.attention_norm, y, self.attention_out_dropout)
-        if self.local is None or self.local_norm is None:
+        if z is None or self.local_norm is None:
             norm, y, dropout, _ = attention
             s = norm(y, nodes, seeds, before=dropout, add=x)
         else:
-            z, e, x = self._messages(x, e, batch, position)
             z = self.local_path(z, nodes, seeds)
             local = Branch(self.local_norm, z, self.local_dropout, self.add_residual)
             s = norm_pair(attention, local, x, nodes, seeds)
@@ -149,16 +157,20 @@ class GradformerLayer(nn.Module):
         change = self.path(change, nodes, seeds)
         return self.norm(change, nodes, seeds, before=self.feed_forward.dropout, add=s), e
 
-    def _messages(
-        self, x: Tensor, e: Tensor | None, batch: Batch, position: Tensor | None
-    ) -> tuple[Tensor, Tensor | None, Tensor]:
-        """What the local module makes of x and e, and x.
+    def _branches(
+        self, x: Tensor, e: Tensor | None, tables: Tables, batch: Batch, position: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor]:
+        """What the attention makes of x, and the local module of x and e; and x.
 
         A module with a method ``pass_on`` gives x back itself: see :func:`parts.linear`.
         """
-        assert self.local is not None
-        gated = isinstance(self.local, GatedGCN) and self.local.gate is not None
-        given = (x, e, batch, position) if gated else (x, e, batch)
+        if isinstance(self.local, GatedGCN):
+            joint, terms, x, again = linear_pair(x, self.attention.qkv, self.local.ADBE)
+            y = self.attention.attend(joint, tables, batch)
+            return y, *self.local.spread(terms, again, e, batch, position), x
+        y, x = self.attention.pass_on(x, tables, batch)
+        if self.local is None:
+            return y, None, e, x
         pass_on = getattr(self.local, "pass_on", None)
-        z, e, x = (*self.local(*given), x) if pass_on is None else pass_on(*given)
-        return z, e, x
+        z, e, x = (*self.local(x, e, batch), x) if pass_on is None else pass_on(x, e, batch)
+        return y, z, e, x

@@ -1,4 +1,4 @@
-"""Triton kernels of a linear map with its ReLU and dropout, and of its gradients.
+"""Triton kernels of a linear map with its ReLU and dropout, or of two, and of their gradients.
 
 Columns come in blocks of 16, so that none are filled up where their number is a multiple of it; a
 program makes several blocks from the same rows, whose halves for the products are taken once.
@@ -31,16 +31,16 @@ def _entries(x, row, rows, column, WIDTH: tl.constexpr):
     return tl.load(x + row[:, None] * WIDTH + column[None, :], inside, other=0.0)
 
 
-@triton.jit(do_not_specialize=["count", "threshold"], do_not_specialize_on_alignment=["seed"])
-def forward_kernel(
-    x, w, b, y, graph_id, index, seed, count, scale, threshold,
+@triton.jit
+def _output_tile(
+    tile, x, w, b, y, graph_id, index, seed, count, scale, threshold,
     IN: tl.constexpr, OUT: tl.constexpr, BIAS: tl.constexpr, RELU: tl.constexpr,
     DRAW: tl.constexpr, EXACT: tl.constexpr,
     ROWS: tl.constexpr, BLOCKS: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """y = [drop]([ReLU](x Wᵀ + b)), BLOCKS blocks of ROWS rows; grid (row tiles, column tiles)."""
+    """BLOCKS blocks of ROWS rows of y = [drop]([ReLU](x Wᵀ + b))."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
-    first = tl.program_id(1) * (BLOCKS * BLOCK) + tl.arange(0, BLOCK)
+    first = tile * (BLOCKS * BLOCK) + tl.arange(0, BLOCK)
     sums = _zeros(ROWS, BLOCKS)
     for start in range(0, IN, STEP):
         into = start + tl.arange(0, STEP)
@@ -67,6 +67,30 @@ def forward_kernel(
         tl.store(y + row[:, None] * OUT + out[None, :], value, inside)
 
 
+@triton.jit(do_not_specialize=["count", "threshold"], do_not_specialize_on_alignment=["seed"])
+def forward_kernel(
+    x, w, b, y, w2, b2, y2, graph_id, index, seed, count, scale, threshold,
+    IN: tl.constexpr, OUT: tl.constexpr, BIAS: tl.constexpr, OUT2: tl.constexpr,
+    BIAS2: tl.constexpr, RELU: tl.constexpr, DRAW: tl.constexpr, EXACT: tl.constexpr,
+    ROWS: tl.constexpr, BLOCKS: tl.constexpr, BLOCKS2: tl.constexpr, STEP: tl.constexpr,
+):  # fmt: skip
+    """y = [drop]([ReLU](x Wᵀ + b)), and y₂ = x W₂ᵀ + b₂ unless OUT2 is 0.
+
+    Grid (row tiles, column tiles of y and y₂).
+    """
+    tile, tiles = tl.program_id(1), tl.cdiv(OUT, BLOCKS * BLOCK)
+    if tile < tiles:
+        _output_tile(
+            tile, x, w, b, y, graph_id, index, seed, count, scale, threshold,
+            IN, OUT, BIAS, RELU, DRAW, EXACT, ROWS, BLOCKS, STEP,
+        )  # fmt: skip
+    elif OUT2 > 0:
+        _output_tile(
+            tile - tiles, x, w2, b2, y2, graph_id, index, seed, count, scale, threshold,
+            IN, OUT2, BIAS2, False, False, EXACT, ROWS, BLOCKS2, STEP,
+        )  # fmt: skip
+
+
 @triton.jit
 def _gradient(g, y, row, count, out, OUT: tl.constexpr, RELU: tl.constexpr):
     """The gradient before ReLU and dropout but for a factor: y is positive where both kept."""
@@ -77,16 +101,12 @@ def _gradient(g, y, row, count, out, OUT: tl.constexpr, RELU: tl.constexpr):
 
 
 @triton.jit
-def _input_tile(
-    program, g, w, y, passed, dx, count, scale,
-    IN: tl.constexpr, OUT: tl.constexpr, RELU: tl.constexpr, PASSED: tl.constexpr,
-    EXACT: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr, STEP: tl.constexpr,
+def _input_sums(
+    sums, g, w, y, row, first, count,
+    IN: tl.constexpr, OUT: tl.constexpr, RELU: tl.constexpr, EXACT: tl.constexpr,
+    BLOCKS: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
-    """BLOCKS blocks of ROWS rows of dx = g W + passed."""
-    tiles = tl.cdiv(IN, BLOCKS * BLOCK)
-    row = program // tiles * ROWS + tl.arange(0, ROWS)
-    first = program % tiles * (BLOCKS * BLOCK) + tl.arange(0, BLOCK)
-    sums = _zeros(ROWS, BLOCKS)
+    """sums + g W."""
     for start in range(0, OUT, STEP):
         out = start + tl.arange(0, STEP)
         tile = factors(_gradient(g, y, row, count, out, OUT, RELU), EXACT)
@@ -95,11 +115,33 @@ def _input_tile(
             weight = factors(_entries(w, out, OUT, first + k * BLOCK, IN), EXACT)
             more += (add_factors(sums[k], tile, weight, EXACT),)
         sums = more
+    return sums
+
+
+@triton.jit
+def _input_tile(
+    program, g, w, y, g2, w2, passed, passed2, dx, count, scale,
+    IN: tl.constexpr, OUT: tl.constexpr, OUT2: tl.constexpr, RELU: tl.constexpr,
+    PASSED: tl.constexpr, EXACT: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr,
+    STEP: tl.constexpr, STEP2: tl.constexpr,
+):  # fmt: skip
+    """BLOCKS blocks of ROWS rows of dx = g W + g₂ W₂ + what was PASSED, of which there may be 2."""
+    tiles = tl.cdiv(IN, BLOCKS * BLOCK)
+    row = program // tiles * ROWS + tl.arange(0, ROWS)
+    first = program % tiles * (BLOCKS * BLOCK) + tl.arange(0, BLOCK)
+    sums = _zeros(ROWS, BLOCKS)
+    sums = _input_sums(sums, g, w, y, row, first, count, IN, OUT, RELU, EXACT, BLOCKS, STEP)
+    if OUT2 > 0:
+        sums = _input_sums(
+            sums, g2, w2, g2, row, first, count, IN, OUT2, False, EXACT, BLOCKS, STEP2
+        )
     for k in tl.static_range(BLOCKS):
         into = first + k * BLOCK
         value = sums[k] * scale
-        if PASSED:
+        if PASSED > 0:
             value += _entries(passed, row, count, into, IN)
+        if PASSED > 1:
+            value += _entries(passed2, row, count, into, IN)
         inside = (row < count)[:, None] & (into < IN)[None, :]
         tl.store(dx + row[:, None] * IN + into[None, :], value, inside)
 
@@ -140,26 +182,33 @@ def _weight_tile(
         tl.store(db + out, tl.sum(total, 0) * scale, (out < OUT) & (program % tiles == 0))
 
 
-@triton.jit(do_not_specialize=["count", "dx_programs"])
+@triton.jit(do_not_specialize=["count", "dx_programs", "dw_programs"])
 def backward_kernel(
-    g, x, w, y, passed, dx, dw, db, count, dx_programs, scale, dw_row, db_row,
-    IN: tl.constexpr, OUT: tl.constexpr, BIAS: tl.constexpr, RELU: tl.constexpr,
-    PASSED: tl.constexpr, EXACT: tl.constexpr,
+    g, x, w, y, g2, w2, passed, passed2, dx, dw, db, dw2, db2,
+    count, dx_programs, dw_programs, scale, dw_row, db_row, dw2_row, db2_row,
+    IN: tl.constexpr, OUT: tl.constexpr, BIAS: tl.constexpr, OUT2: tl.constexpr,
+    BIAS2: tl.constexpr, RELU: tl.constexpr, PASSED: tl.constexpr, EXACT: tl.constexpr,
     ROWS: tl.constexpr, OUTS: tl.constexpr, BLOCKS: tl.constexpr, PIECE: tl.constexpr,
-    STEP: tl.constexpr, TURN: tl.constexpr,
+    STEP: tl.constexpr, STEP2: tl.constexpr, TURN: tl.constexpr,
 ):  # fmt: skip
     """dx, and pieces of dW and db, whose rows are ``dw_row`` and ``db_row`` numbers apart.
 
-    g, y [count, OUT], x, passed, dx [count, IN], w [OUT, IN]; ``scale`` is that of the dropout.
+    g, y [count, OUT], x, passed, dx [count, IN], w [OUT, IN]; g₂ and what belongs to it likewise,
+    unless OUT2 is 0; ``scale`` is that of the dropout.
     """
     program = tl.program_id(0)
     if program < dx_programs:
         _input_tile(
-            program, g, w, y, passed, dx, count, scale,
-            IN, OUT, RELU, PASSED, EXACT, ROWS, BLOCKS, STEP,
+            program, g, w, y, g2, w2, passed, passed2, dx, count, scale,
+            IN, OUT, OUT2, RELU, PASSED, EXACT, ROWS, BLOCKS, STEP, STEP2,
         )  # fmt: skip
-    else:
+    elif program < dx_programs + dw_programs:
         _weight_tile(
             program - dx_programs, g, x, y, dw, db, count, scale, dw_row, db_row,
             IN, OUT, BIAS, RELU, EXACT, OUTS, BLOCKS, PIECE, TURN,
+        )  # fmt: skip
+    elif OUT2 > 0:
+        _weight_tile(
+            program - dx_programs - dw_programs, g2, x, g2, dw2, db2, count, scale,
+            dw2_row, db2_row, IN, OUT2, BIAS2, False, EXACT, OUTS, BLOCKS, PIECE, TURN,
         )  # fmt: skip

@@ -126,6 +126,13 @@ class GatedGCN(nn.Module):
     def pass_on(
         self, x: Tensor, e: Tensor | None, batch: Batch, position: Tensor | None = None
     ) -> PassedOn:
+        terms, x = linear(x, self.ADBE, pass_on=True)
+        return *self.spread(terms, x, e, batch, position), x
+
+    def spread(
+        self, terms: Tensor, x: Tensor, e: Tensor | None, batch: Batch, position: Tensor | None
+    ) -> Local:
+        """x' and e' of x, whose ``terms`` [nodes, 4 out] are made: what ADBE gives."""
         assert e is not None
         edges, seeds = batch.edges, batch.seeds
         r = None
@@ -133,11 +140,9 @@ class GatedGCN(nn.Module):
             assert position is not None
             apart = from_target(position, edges) - from_source(position, edges)
             r = self.gate(apart.square().sum(1, keepdim=True)).sigmoid()
-        terms, x = linear(x, self.ADBE, pass_on=True)
         h, e = self._messages(terms, e, r, edges, seeds)
         plus = x if self.residual else None
-        y = self.norm(h, batch.nodes, seeds, relu=True, after=self.dropout, plus=plus)
-        return y, e, x
+        return self.norm(h, batch.nodes, seeds, relu=True, after=self.dropout, plus=plus), e
 
     def _messages(
         self, terms: Tensor, e: Tensor, r: Tensor | None, edges: Edges, seeds: Tensor | None
