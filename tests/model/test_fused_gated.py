@@ -41,25 +41,26 @@ def test_gradients_in_pieces_are_those_of_autograd() -> None:
 
 
 class Stack(nn.Module):
-    """Two layers whose edge states go on, and are asked for."""
+    """Two layers whose edge states go on, and are asked for; of ``both`` layers, or of the last."""
 
-    def __init__(self, width: int, dropout: float) -> None:
+    def __init__(self, width: int, dropout: float, both: bool = False) -> None:
         super().__init__()
+        self.both = both
         self.layers = nn.ModuleList(local.GatedGCN(width, dropout=dropout) for _ in range(2))
         number_sites(self)
 
     def forward(self, x: Tensor, e: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        for layer in self.layers:
-            x, e = layer(x, e, batch)
-        return x, e
+        x, first = self.layers[0](x, e, batch)
+        x, e = self.layers[1](x, first, batch)
+        return x, e + first if self.both else e
 
 
 @pytest.mark.parametrize(
-    ("width", "padding", "few", "training", "dropout"),
+    ("width", "padding", "few", "training", "dropout", "both"),
     [
-        (6, (2, 40), False, True, 0.4),
-        (40, None, True, True, 0.0),
-        (20, (2, 40), True, False, 0.4),
+        (6, (2, 40), False, True, 0.4, False),
+        (40, None, True, True, 0.0, True),
+        (20, (2, 40), True, False, 0.4, False),
     ],
 )
 def test_the_edge_norm_inside(
@@ -68,16 +69,28 @@ def test_the_edge_norm_inside(
     few: bool,
     training: bool,
     dropout: float,
+    both: bool,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """As for more edges than fit into one kernel of the norm; running statistics included."""
+    """As for more edges than fit into one kernel of the norm; running statistics included.
+
+    The second layer makes the sums of the first one's norm, which hold if nothing else is made of
+    the edge states between them.
+    """
     monkeypatch.setattr(fused_norm, "MOST_WHOLE_ROWS", 4)
     monkeypatch.setattr(fused_gated, "PIECES", 1)  # so that programs walk over several tiles
     monkeypatch.setattr(fused_edge_norm, "SLOPE_PIECES", 2)
     monkeypatch.setattr(fused_gated, "PROGRAMS", 2)
+    take, known = fused_edge_norm.Slopes.take, []
+
+    def recorded(slopes: fused_edge_norm.Slopes, grad: Tensor) -> Tensor | None:
+        known.append(take(slopes, grad))
+        return known[-1]
+
+    monkeypatch.setattr(fused_edge_norm.Slopes, "take", recorded)
     torch.manual_seed(0)
     batch = graphs(padding, few).with_seed(torch.tensor([3, 5]), 4)
-    module = Stack(width, dropout).train(training)
+    module = Stack(width, dropout, both).train(training)
     x, e = states(batch, width)
     assert updates(module.layers[0].C, len(e))
     found = {}
@@ -94,6 +107,7 @@ def test_the_edge_norm_inside(
     for name, want in found["reference"].items():
         gap = (found["fused"][name].double() - want).abs().max()
         assert gap <= 5e-5 * max(float(want.abs().max()), 1.0), name
+    assert [sums is None for sums in known] == [True, both]
 
 
 def test_moments_of_numbers_far_from_zero(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -120,9 +134,9 @@ def test_every_other_layer_keeps_its_edge_states(monkeypatch: pytest.MonkeyPatch
     stack = Stack(6, dropout=0.0)
     with use_engine("fused"):
         x, e = stack.layers[0](x, e, batch)
-        assert Origin.of(e) is not None
+        assert Origin.of(e).e is not None
         _, e = stack.layers[1](x, e, batch)
-    assert Origin.of(e) is None
+    assert Origin.of(e).e is None
 
 
 @pytest.mark.gpu

@@ -268,22 +268,43 @@ def weight_gradient_kernel(
         tl.store(db + out, tl.sum(tl.sum(totals[k], 2), 0), out < C)
 
 
-@triton.jit(do_not_specialize=NUMBERS)
+@triton.jit
+def _thread_sums(x):
+    """[rows, channels] → [rows / 16, 8, channels]: sums of rows 8 apart, which one thread holds."""
+    return tl.sum(tl.reshape(x, [x.shape[0] // 16, 2, 8, x.shape[1]]), 1)
+
+
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
 def state_gradient_kernel(
-    du, e_grad, weight, de, ptr, nodes, edges,
+    du, e_grad, weight, de, partial, ptr, nodes, edges,
+    before, gamma, beta, stats, graph_id, index, seed, scale, threshold,
     IN: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr, BLOCK_IN: tl.constexpr,
-    EXACT: tl.constexpr, E_GRAD: tl.constexpr,
+    EXACT: tl.constexpr, E_GRAD: tl.constexpr, SLOPES: tl.constexpr, DROP: tl.constexpr,
+    STAGES: tl.constexpr,
 ):  # fmt: skip
-    """de = du W (+ what arrives at e), 0 in padded rows."""
+    """de = du W (+ what arrives at e), 0 in padded rows.
+
+    With SLOPES, e comes from the norm of the layer before, whose u is ``before``: then also
+    ``partial``, as ``slope_kernel`` would make it of de.
+    """
     BLOCKS: tl.constexpr = (IN + STEP - 1) // STEP
     last = tl.load(ptr + nodes)
+    site = _site_key(seed) if DROP else 0
     blocks = _map_blocks(weight, du, C, IN, IN, 1, EXACT)
+    learned, along, total = (), (), ()
+    for j in tl.static_range(BLOCKS):
+        if SLOPES:
+            learned += (_learned(gamma, beta, stats, _channels(j), IN),)
+        along += (tl.zeros([ROWS // 16, 8, STEP], tl.float32),)
+        total += (tl.zeros([ROWS // 16, 8, STEP], tl.float32),)
     begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
-    for tile in range(begin, end):
+    for tile in tl.range(begin, end, num_stages=STAGES):  # said here, all loads go ahead
         first = tl.cast(tile, tl.int64) * ROWS
-        left, values = (last - first).to(tl.int32), ()
+        left = (last - first).to(tl.int32)
         real = tl.arange(0, ROWS) < left
         row = tl.minimum(tl.arange(0, ROWS), left - 1)
+        keys = _keys(site, graph_id + first, index + first, row) if DROP else 0
+        values, more_along, more_total = (), (), ()
         for j in tl.static_range(BLOCKS):
             if E_GRAD:
                 values += (_rows(e_grad + first * IN, row, _channels(j), IN, IN),)
@@ -291,5 +312,21 @@ def state_gradient_kernel(
                 values += (tl.zeros([ROWS, STEP], tl.float32),)
         values = _add_mapped(values, du + first * C, row, blocks, du, C, C, EXACT)
         for j in tl.static_range(BLOCKS):
-            _write(de + first * IN, values[j], row, real, _channels(j), IN)
+            channel = _channels(j)
+            _write(de + first * IN, values[j], row, real, channel, IN)
+            if SLOPES:
+                grad = tl.where(real[:, None], _rounded(values[j], de), 0.0)
+                value = _rows(before + first * IN, row, channel, IN, IN)
+                draw = (keys, scale, threshold)
+                normed, slope = _slope(grad, value, channel, learned[j], draw, DROP)
+                more_along += (along[j] + _thread_sums(slope * normed),)
+                more_total += (total[j] + _thread_sums(slope),)
+        if SLOPES:
+            along, total = more_along, more_total
+    if SLOPES:
+        partial += tl.program_id(0) * 2 * IN
+        for j in tl.static_range(BLOCKS):
+            channel = _channels(j)
+            tl.store(partial + channel, tl.sum(tl.sum(along[j], 0), 0), channel < IN)
+            tl.store(partial + IN + channel, tl.sum(tl.sum(total[j], 0), 0), channel < IN)
     write_rest(de, de, last, edges, IN, BLOCK_IN, ROWS, False)

@@ -112,12 +112,16 @@ def _map_blocks(
     OUT_STEP: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """Blocks [STEP inputs, STEP outputs] of M_io = matrix[i·IN_STEP + o·OUT_STEP], those of the
-    same inputs together, as factors of products."""
+    same inputs together, as factors of products.
+
+    They are read as if no two numbers lay side by side: the compiler then stores inputs side by
+    side, as the instruction that reads factors needs them.
+    """
     blocks = ()
     for j in tl.static_range((IN + STEP - 1) // STEP):
         for k in tl.static_range((OUT + STEP - 1) // STEP):
             into, onto = _channels(j)[:, None], _channels(k)[None, :]
-            at = matrix + into * IN_STEP + onto * OUT_STEP
+            at = tl.max_contiguous(matrix + into * IN_STEP + onto * OUT_STEP, [1, 1])
             block = tl.load(at, (into < IN) & (onto < OUT), other=0.0)
             blocks += (factors(_rounded(block, like), EXACT),)
     return blocks

@@ -6,7 +6,7 @@ backward the gradient of u is made by the convolution's own kernel, from the sum
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -22,32 +22,55 @@ SLOPE_PIECES, SLOPE_ROWS = 528, 32  # at most, four on each core; edges of a til
 SUMS = {"BLOCK_T": 256, "BLOCK_C": 8, "num_warps": 8}  # of their sums
 
 
+class Slopes:
+    """Sums of the norm's slopes that come from the layer behind, with the gradient of e'.
+
+    The kernel that makes this gradient has it at hand. It is all of the gradient only if nothing
+    else is made of e': so the sums hold for this tensor, unchanged, and for no other.
+    """
+
+    _found: tuple[Tensor, int, Tensor] | None = None
+
+    def leave(self, grad: Tensor, partial: Tensor) -> None:
+        self._found = grad, grad._version, partial
+
+    def take(self, grad: Tensor) -> Tensor | None:
+        """The sums [programs, 2, c] for what has arrived at e', if they are known."""
+        found, self._found = self._found, None
+        if found is None or grad._version != found[1]:
+            return None
+        return found[2] if grad.data_ptr() == found[0].data_ptr() else None
+
+
 @dataclass(frozen=True)
 class Origin:
     """What e' was made of: enough to make it again, so that it need not be kept.
 
     Attributes:
         update: the norm with what follows it.
-        e, u: [edges, c], kept by the layer that made e'.
+        e: [edges, c]; None if the layer that made e' does not keep it.
+        u: [edges, c], kept by that layer.
         stats: [3, c].
+        slopes: what that layer is told of its gradient.
     """
 
     update: Norms
-    e: Tensor
+    e: Tensor | None
     u: Tensor
     stats: Tensor
+    slopes: Slopes = field(default_factory=Slopes)
 
     @classmethod
     def of(cls, e: Tensor) -> Origin | None:
-        """That of the edge states ``e``, if the layer that made them kept what is needed."""
+        """That of the edge states ``e``, if a gated convolution made them."""
         found: Origin | None = getattr(e.grad_fn, "origin", None)
         return found if e.output_nr == 0 else None
 
-    @property
-    def norm(self) -> list[Any]:
-        """What the kernels take of it beside e."""
-        norm = self.update.norms[0]
-        return [self.u, norm.weight, norm.bias, self.stats, *_draw(self.update, self.u)]
+
+def norm_of(update: Norms, u: Tensor, stats: Tensor) -> list[Any]:
+    """What the kernels take of u and of the norm that made e' of it and of e."""
+    norm = update.norms[0]
+    return [u, norm.weight, norm.bias, stats, *_draw(update, u)]
 
 
 def moments_of(u: Tensor, update: Norms | None, programs: int) -> Tensor | None:
@@ -81,27 +104,28 @@ def updated(
 
 
 def slopes_of(
-    update: Norms, grad: Tensor, u: Tensor, stats: Tensor, edges: Edges
+    update: Norms, grad: Tensor, u: Tensor, stats: Tensor, edges: Edges, partial: Tensor | None
 ) -> tuple[list[Any], list[Tensor | None]]:
     """What the kernels take of the norm; gradients of γ and β, None if left in pieces.
 
-    ``grad`` is that of e' [edges, c].
+    ``grad`` is that of e' [edges, c], and ``partial`` sums of its slopes if they are known.
     """
     from gradformer.model.edge_gradient_kernels import slope_kernel, slope_sums_kernel
 
     gamma, beta = update.norms[0].weight, update.norms[0].bias
     channels, ptr = u.shape[1], edges.target_ptr
-    pieces = min(-(-len(u) // SLOPE_ROWS), SLOPE_PIECES)
-    partial, factors = stats.new_empty(pieces, 2, channels), torch.empty_like(stats)
+    factors = torch.empty_like(stats)
     made = [torch.empty_like(gamma), torch.empty_like(beta)]
     rooms = made if update.room is None else update.room.open(u.device)
     learned, draw = [gamma, beta, stats], _draw(update, u)
-    slope_kernel[(pieces,)](
-        grad, u, *learned, partial, ptr, len(ptr) - 1, *draw,
-        C=channels, ROWS=SLOPE_ROWS, DROP=update.after is not None, num_warps=4,
-    )  # fmt: skip
+    if partial is None:
+        partial = stats.new_empty(min(-(-len(u) // SLOPE_ROWS), SLOPE_PIECES), 2, channels)
+        slope_kernel[(len(partial),)](
+            grad, u, *learned, partial, ptr, len(ptr) - 1, *draw,
+            C=channels, ROWS=SLOPE_ROWS, DROP=update.after is not None, num_warps=4,
+        )  # fmt: skip
     slope_sums_kernel[(-(-channels // SUMS["BLOCK_C"]),)](
-        partial, gamma, stats, *rooms, factors, pieces, C=channels, **SUMS
+        partial, gamma, stats, *rooms, factors, len(partial), C=channels, **SUMS
     )
     return [*learned, factors, *draw], [*made] if update.room is None else [None, None]
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from gradformer.attention.fused import precision
 from gradformer.graphs.batch import Edges
 from gradformer.model import fused_norm
-from gradformer.model.fused_edge_norm import Origin, moments_of, slopes_of, updated
+from gradformer.model.fused_edge_norm import Origin, moments_of, norm_of, slopes_of, updated
 from gradformer.model.fused_messages import edge_rows
 from gradformer.model.fused_norm import Norms
 from gradformer.model.once import Gradients, once
@@ -70,17 +70,18 @@ class _Gated(torch.autograd.Function):
                 C=channels, CHUNK=16, POSITION=r is not None, num_warps=1,
             )  # fmt: skip
         kept = [None if weight is None else given, None, None]
+        ctx.remake, ctx.before = False, None
         if origin is not None:
-            kept = [origin.e, origin.u, origin.stats]
+            ctx.remake, ctx.before = origin.e is not None, (origin.update, origin.slopes)
+            kept = [given if origin.e is None else origin.e, origin.u, origin.stats]
         ctx.save_for_backward(terms, weight, r, u, mean, inverse, gamma, beta, *kept)
         ctx.edges, ctx.room, ctx.update = edges, room, update
-        ctx.before = None if origin is None else origin.update
         ctx.set_materialize_grads(False)
         if update is None:
             return u, h, e
         new, ctx.stats = updated(update, u, e, moments, ROWS, edges)
-        if origin is None:  # for the next layer
-            ctx.origin = Origin(update, given.detach(), u, ctx.stats)
+        ctx.origin = Origin(update, None if ctx.remake else given.detach(), u, ctx.stats)
+        ctx.slopes = ctx.origin.slopes
         return new, h, e
 
     @staticmethod
@@ -102,7 +103,8 @@ class _Gated(torch.autograd.Function):
         norm, inside = [*[u] * 7, 1.0, 0], {"NORM": False, "DROP": False}
         slopes: list[Tensor | None] = [None, None]
         if update is not None and out_grad is not None:
-            norm, slopes = slopes_of(update, out_grad, u, ctx.stats, edges)
+            known = ctx.slopes.take(out_grad)
+            norm, slopes = slopes_of(update, out_grad, u, ctx.stats, edges, known)
             inside = {"NORM": True, "DROP": update.after is not None}
             e_grad = out_grad
         if mean.numel():
@@ -135,12 +137,14 @@ def _map_gradients(
     if weight is None:
         return du, None, None
     norm: list[Any] = [*[du] * 7, 1.0, 0]
-    remake = {"REMAKE": False, "DROP": False}
+    slopes, drop = None, False
     if ctx.before is not None:
-        norm = Origin(ctx.before, e, before, stats).norm
-        remake = {"REMAKE": True, "DROP": ctx.before.after is not None}
+        update, slopes = ctx.before
+        norm, drop = norm_of(update, before, stats), update.after is not None
     (count, width), channels, ptr = e.shape, du.shape[1], ctx.edges.target_ptr
     de, pieces = e.new_empty(e.shape), _pieces(count)
+    programs = min(-(-count // ROWS), PROGRAMS)
+    partial = du if slopes is None else stats.new_empty(programs, 2, width)
     if ctx.room is None:
         dw = torch.empty(pieces, channels * (width + 1), dtype=torch.float32, device=e.device)
         db = dw[:, channels * width :]
@@ -150,14 +154,18 @@ def _map_gradients(
         sizes = {"IN": width, "C": channels, "EXACT": _exact(du.dtype)}
         weight_gradient_kernel[(pieces,)](
             du, e, dw, db, dw.stride(0), db.stride(0), ptr, len(ptr) - 1, *norm,
-            E_ROW=edge_rows(e)[1], GROUPS=GROUPS, **sizes, **remake,
-            num_warps=GROUPS, num_stages=3,
+            E_ROW=edge_rows(e)[1], GROUPS=GROUPS, **sizes,
+            REMAKE=ctx.remake, DROP=ctx.remake and drop, num_warps=GROUPS, num_stages=3,
         )  # fmt: skip
-        state_gradient_kernel[(min(-(-count // ROWS), PROGRAMS),)](
-            du, du if e_grad is None else e_grad, weight, de, ptr, len(ptr) - 1, count,
+        state_gradient_kernel[(programs,)](
+            du, du if e_grad is None else e_grad, weight, de, partial,
+            ptr, len(ptr) - 1, count, *norm,
             ROWS=ROWS, BLOCK_IN=_block(width), E_GRAD=e_grad is not None, **sizes,
-            num_warps=2, num_stages=2, maxnreg=128 if width <= 48 else 168,
+            SLOPES=slopes is not None, DROP=drop, STAGES=2,
+            num_warps=2, maxnreg=200 if width <= 48 else None,
         )  # fmt: skip
+        if slopes is not None:
+            slopes.leave(de, partial)
     if ctx.room is not None:
         return de, None, None
     weights, biases = dw.sum(0).to(weight.dtype).split([channels * width, channels])
