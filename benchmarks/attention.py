@@ -465,6 +465,7 @@ def main() -> None:
     if options.resume:
         before = json.loads(Path(options.json).read_text())
         cases, stops = before["cases"], before["what stops us"]
+        known["ceilings"] = before["ceilings"]  # those that its cases were held to
         commits = before.get("commits", dict.fromkeys(cases, before["commit"]))
     known |= {"what stops us": stops, "commits": commits}
     for case in CASES:

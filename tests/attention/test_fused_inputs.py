@@ -150,8 +150,22 @@ def test_graphs_beyond_the_limit_are_named(device: str) -> None:
     q = torch.zeros(1, 1, 4, device=device)
     layout = replace(Layout.from_sizes([1], device=device), largest=46_341)
     distance = torch.zeros(1, dtype=torch.uint8, device=device)
-    with use_engine("fused"), pytest.raises(ConfigError, match=r"at most 46340 nodes.* 46341"):
+    with use_engine("fused"), pytest.raises(ConfigError, match=r"at most 46336 nodes.* 46341"):
         decay_attention(q, q, q, layout, distance, None, None)
+
+
+def test_forward_mode_derivatives_are_not_lost(device: str) -> None:
+    """``auto`` takes the reference for them, on any device; the fused engine refuses."""
+    p = random_problem((5, 3), heads=2, width=4).to(device)
+    q, k, v = (t.float() for t in (p.q, p.k, p.v))
+
+    def attend(x: Tensor) -> Tensor:
+        return decay_attention(x, k, v, p.layout, p.distance, None, None)
+
+    _, tangent = torch.func.jvp(attend, (q,), (torch.ones_like(q),))
+    assert float(tangent.abs().sum()) > 0.0
+    with use_engine("fused"), pytest.raises(ConfigError, match="no forward-mode derivative"):
+        torch.func.jvp(attend, (q,), (torch.ones_like(q),))
 
 
 def test_dropout_of_nearly_everything(device: str) -> None:

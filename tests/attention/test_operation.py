@@ -10,6 +10,7 @@ import torch
 
 from gradformer.attention import (
     Layout,
+    Table,
     current_engine,
     decay_attention,
     joint_attention,
@@ -19,7 +20,7 @@ from gradformer.attention import (
 )
 from gradformer.attention.availability import _device_error, why_no_triton
 from gradformer.errors import ConfigError, InputError
-from tests.attention.problems import random_problem
+from tests.attention.problems import padded, random_problem
 
 
 def test_an_engine_is_used_inside_its_block_only() -> None:
@@ -108,6 +109,34 @@ def test_a_joint_tensor_of_the_wrong_shape_is_named() -> None:
         InputError, match=r"^qkv: expected \[nodes, 3 · heads, d\], got \[5, 4, 4\]"
     ):
         joint_attention(torch.zeros(5, 4, 4), given["layout"], given["distance"], None, None)
+
+
+def test_a_table_with_a_wrong_jacobian_is_named() -> None:
+    given, one = arguments(), torch.zeros(2, 1)
+    for parameters, jacobian in ((one, torch.zeros(1, 1, 256)), (one[:1], torch.zeros(1, 2, 256))):
+        given["mul"] = Table(torch.ones(2, 256), parameters, jacobian)
+        with pytest.raises(InputError, match=r"^mul: expected parameters \[2 heads, p\]"):
+            decay_attention(**given)
+
+
+def test_promises_of_a_layout_that_are_not_kept_are_named() -> None:
+    given = arguments()
+    layout = given["layout"]
+    with pytest.raises(InputError, match=r"^layout: largest is 2, but a graph has 3 nodes"):
+        decay_attention(**given | {"layout": replace(layout, largest=2)})
+    longer = {name: torch.cat([given[name], given[name][:2]]) for name in ("q", "k", "v")}
+    with pytest.raises(InputError, match=r"^layout: has 7 rows and 5 nodes; .*padded=True"):
+        decay_attention(**given | longer | {"layout": replace(layout, capacity=7)})
+
+
+def test_an_empty_graph_behind_the_last_row() -> None:
+    """As one dense group, which is how the reference takes a padded batch on a device."""
+    p = padded(random_problem((3, 2), width=4), largest=4, rows=0)
+    expected = decay_attention(p.q, p.k, p.v, p.layout, p.distance, None, None)
+    layout = replace(p.layout)
+    layout.__dict__["groups"] = [layout.whole]
+    found = decay_attention(p.q, p.k, p.v, layout, p.distance, None, None)
+    torch.testing.assert_close(found, expected)
 
 
 @pytest.mark.parametrize("chunk", [4, 1 << 22])

@@ -56,8 +56,9 @@ class Layout:
     ``graph_id`` numbers the graphs in their dataset. ``capacity`` (node rows, real and padded) and
     ``largest`` (an upper bound on the size of a graph) are host integers, so that nothing has to
     be read back from a device to choose a kernel; ``symmetric`` promises byte(i, j) = byte(j, i),
-    which saves the fused engine time in the backward pass (:meth:`is_symmetric` finds out). Rows
-    from ``node_ptr[-1]`` on are padding.
+    which saves the fused engine time (:meth:`is_symmetric` finds out). Rows from ``node_ptr[-1]``
+    on are padding: where there may be some, ``padded`` must say so. All these are promises: on a
+    GPU nobody checks them.
 
     Shapes: node_ptr [graphs + 1] int32; pair_ptr [graphs] int64; graph_id [graphs] int32.
     """
@@ -196,10 +197,15 @@ class Layout:
         real = place < size[:, None]  # [g, m]
         inside = torch.where(real, place, 0)
         pair = inside[:, :, None] * size[:, None, None] + inside[:, None, :]  # [g, m, m]
+
+        def begin(starts: Tensor) -> Tensor:
+            """Where each graph begins; an empty one at 0, as the last may begin behind the end."""
+            return torch.where(size > 0, starts, 0)
+
         return Group(
             graphs,
-            nodes=first[:, None] + inside,
+            nodes=begin(first)[:, None] + inside,
             real=real,
-            pairs=self.pair_ptr[graphs, None, None] + pair,
-            packed=self.packed_ptr[graphs, None, None] + pair,
+            pairs=begin(self.pair_ptr[graphs])[:, None, None] + pair,
+            packed=begin(self.packed_ptr[graphs])[:, None, None] + pair,
         )

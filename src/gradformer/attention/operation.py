@@ -7,6 +7,7 @@ from typing import Literal, overload
 
 import torch
 from torch import Tensor
+from torch.autograd.forward_ad import unpack_dual
 
 from gradformer.attention.availability import current_engine, exporting, why_no_triton
 from gradformer.attention.decay import Table
@@ -15,11 +16,12 @@ from gradformer.attention.layout import Layout
 from gradformer.attention.reference import reference_attention
 from gradformer.errors import ConfigError, InputError
 
-MOST_NODES = 46_340  # the kernels number the pairs of a graph with 32 bits
+MOST_NODES = 46_336
+"""The kernels number the pairs of a graph, those of a last tile too, with 32 bits."""
 
 
 def why_not_fused(q: Tensor, weights: bool = False) -> str | None:
-    """Why the fused engine cannot take this call, or None if it can."""
+    """Why the fused engine cannot take calls with such a q, or None if it can."""
     if weights:
         return "it does not return weights"
     if q.dtype == torch.float64:
@@ -116,7 +118,7 @@ def decay_attention(
     """
     mul, add = _prepared(q, k, v, layout, distance, mul, add, bias, dropout, seed)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    if _takes_fused(q, v, layout, return_weights):
+    if _takes_fused(q, k, v, layout, mul, add, bias, return_weights):
         from gradformer.attention.fused import fused_attention
 
         return fused_attention(q, k, v, layout, distance, mul, add, scale, dropout, seed, bias)
@@ -156,7 +158,7 @@ def joint_attention(
     if qkv.dim() != 3 or qkv.shape[1] % 3:
         raise InputError(f"qkv: expected [nodes, 3 · heads, d], got {list(qkv.shape)}")
     q, k, v = qkv.chunk(3, dim=1)
-    if not _takes_fused(q, v, layout):
+    if not _takes_fused(q, k, v, layout, mul, add, bias):
         return decay_attention(
             q, k, v, layout, distance, mul, add, bias=bias, dropout=dropout, seed=seed
         )
@@ -174,11 +176,22 @@ def _without_autocast(device: str) -> AbstractContextManager[None]:
     return nullcontext()
 
 
-def _takes_fused(q: Tensor, v: Tensor, layout: Layout, weights: bool = False) -> bool:
+def _takes_fused(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    layout: Layout,
+    mul: Tensor | Table | None,
+    add: Tensor | Table | None,
+    bias: Tensor | None,
+    weights: bool = False,
+) -> bool:
     """Whether the fused engine takes a call; an error if it was asked for and cannot."""
     if current_engine() == "reference":
         return False
     reason = why_not_fused(q, weights)
+    if _has_tangent(q, k, v, mul, add, bias):
+        reason = reason or "it has no forward-mode derivative"
     if q.shape[-1] != v.shape[-1]:
         reason = reason or "it needs values as wide as the keys"
     if layout.largest > MOST_NODES:
@@ -187,6 +200,14 @@ def _takes_fused(q: Tensor, v: Tensor, layout: Layout, weights: bool = False) ->
     if current_engine() == "fused" and reason:
         raise ConfigError(f"engine: the fused engine cannot run this call: {reason}")
     return reason is None
+
+
+def _has_tangent(*given: Tensor | Table | None) -> bool:
+    """Whether a forward-mode derivative is asked for."""
+    if torch.compiler.is_compiling():
+        return False
+    tensors = (x.value if isinstance(x, Table) else x for x in given)
+    return any(unpack_dual(x).tangent is not None for x in tensors if isinstance(x, Tensor))
 
 
 def _prepared(
@@ -235,6 +256,16 @@ def _table(name: str, table: Tensor | Table | None, q: Tensor) -> Table | None:
         )
     if table.value.device != q.device:
         raise InputError(f"{name}: on {table.value.device}, but q is on {q.device}")
+    if table.parameters is not None and table.jacobian is not None:
+        count = len(table.jacobian)
+        made = table.parameters.shape, table.jacobian.shape
+        if made != ((q.shape[1], count), (count, q.shape[1], 256)):
+            raise InputError(
+                f"{name}: expected parameters [{q.shape[1]} heads, p] and their jacobian "
+                f"[p, {q.shape[1]} heads, 256], got {list(made[0])} and {list(made[1])}"
+            )
+        if {table.parameters.device, table.jacobian.device} != {q.device}:
+            raise InputError(f"{name}: parameters and jacobian must be on {q.device}, as q is")
     return table
 
 
@@ -261,6 +292,16 @@ def _check(
     # Reads back from a device, or inside an export, would stop the work.
     if layout.device.type == "cpu" and layout.num_graphs and not exporting():
         sizes = layout.node_ptr.diff().long()
+        if int(sizes.max()) > layout.largest:
+            raise InputError(
+                f"layout: largest is {layout.largest}, but a graph has {int(sizes.max())} nodes"
+            )
+        real = int(layout.node_ptr[-1])
+        if real < layout.capacity and not layout.padded:
+            raise InputError(
+                f"layout: has {layout.capacity} rows and {real} nodes; rows behind the last graph "
+                "need padded=True"
+            )
         need = int((layout.pair_ptr + sizes * sizes).max())
         if distance.numel() < need:
             raise InputError(f"distance: has {distance.numel()} bytes, the layout needs {need}")
