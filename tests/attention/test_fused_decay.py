@@ -47,11 +47,21 @@ def test_a_table_for_each_use(sets: int, device: str) -> None:
     with use_engine("fused"):
         used = decay(4)
     assert len(used) == 4
-    parameters = [tables.mul.parameters for tables in used if tables.mul is not None]
+    found = [tables.mul for tables in used if tables.mul is not None]
+    parameters = [table.parameters for table in found]
     whole = sum((number + 1) * p.sum() for number, p in enumerate(parameters) if p is not None)
     (grad,) = torch.autograd.grad(whole, decay.start)
     expected = [[10.0, 10.0]] if sets == 1 else [[n, n] for n in (1.0, 2.0, 3.0, 4.0)]
     assert grad.tolist() == expected
+
+    summands = torch.arange(5.0, device=device)  # their sum is 10
+    spread = [table.spread(5) for table in found]
+    assert all(tuple(p.shape) == (2, 1, 5) for p in spread)
+    whole = sum((number + 1) * (p * summands).sum() for number, p in enumerate(spread))
+    again = found[0].spread(5) + found[0].spread(1)
+    (grad,) = torch.autograd.grad(whole + again.sum(), decay.start)
+    first = 10.0 * torch.tensor(expected) + torch.tensor([[10.0]] + [[0.0]] * (sets - 1))
+    assert torch.equal(grad.cpu(), first)
 
 
 def test_a_second_derivative_is_refused(device: str) -> None:

@@ -13,7 +13,7 @@ from gradformer.attention.fused import _backward, _forward, fused_attention
 from tests.attention.problems import Problem, random_problem
 
 
-def forward_arguments(p: Problem) -> list[Any]:
+def forward_arguments(p: Problem, shares: int = 1) -> list[Any]:
     (tables,) = Decay(2, decay=0.7, learn_decay=True, profile=True).to(p.q.device)()
     assert tables.mul is not None
     assert tables.add is not None
@@ -24,9 +24,9 @@ def forward_arguments(p: Problem) -> list[Any]:
     return [
         q, k, v, layout.node_ptr, layout.pair_ptr, layout.graph_id, p.distance,
         tables.mul.value.detach(), tables.add.value.detach().requires_grad_(),
-        tables.mul.parameters.detach().requires_grad_(), tables.mul.jacobian, None, None,
+        tables.mul.spread(shares).detach().requires_grad_(), tables.mul.jacobian, None, None,
         torch.tensor([1, 2, 3], device=q.device), p.bias.float(), layout.packed_ptr,
-        0.5, 0.2, layout.largest, False, False,
+        0.5, 0.2, layout.largest, False, False, shares,
     ]  # fmt: skip
 
 
@@ -37,9 +37,13 @@ def test_the_operator_is_registered_as_torch_expects(device: str) -> None:
     )
 
 
-@pytest.mark.parametrize("counts", [(2, 256, True), (0, 0, False), (256, 0, False)])
-def test_the_operator_of_the_gradients(counts: tuple[int, int, bool], device: str) -> None:
-    given = forward_arguments(random_problem((3, 2), biased=True).to(device))
+@pytest.mark.parametrize(
+    ("shares", "counts"), [(2, (2, 256, True)), (1, (2, 0, False)), (2, (256, 0, False))]
+)
+def test_the_operator_of_the_gradients(
+    shares: int, counts: tuple[int, int, bool], device: str
+) -> None:
+    given = forward_arguments(random_problem((3, 2), biased=True).to(device), shares)
     given = [x.detach() if isinstance(x, Tensor) else x for x in given]
     (q, k, v, node_ptr, pair_ptr, graph_id, distance, mul, add,
      _, mul_jacobian, _, add_jacobian, seed, bias, packed_ptr, *numbers) = given  # fmt: skip

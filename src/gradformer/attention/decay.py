@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -21,17 +21,45 @@ LEAST_WIDTH = 1e-2  # from start to end of the linear shape
 
 
 @dataclass(frozen=True, eq=False)
+class Shares:
+    """Parameters of the tables of all layers, [layers, heads, p], for gradients in many summands.
+
+    An engine whose programs have a summand each gives them as they are; those of all layers are
+    added at once.
+    """
+
+    parameters: Tensor
+    _made: dict[int, tuple[Tensor, ...]] = field(default_factory=dict)
+
+    def of(self, layer: int, count: int) -> Tensor:
+        """One layer's, as often as there will be summands: [heads, p, count]."""
+        if count not in self._made:
+            spread = self.parameters[..., None].expand(*self.parameters.shape, count)
+            self._made[count] = spread.unbind()
+        return self._made[count][layer]
+
+
+@dataclass(frozen=True, eq=False)
 class Table:
     """A table [heads, 256], and, if it has few parameters, how it changes with each of them.
 
     Shapes: value [heads, 256]; parameters [heads, p]; jacobian [p, heads, 256] without a graph.
     An engine may send the gradient through ``value``, or contract it with ``jacobian`` and send
-    the result to ``parameters``: both are the same derivative.
+    the result to ``parameters``, or its summands to :meth:`spread`: all are the same derivative.
     """
 
     value: Tensor
     parameters: Tensor | None = None
     jacobian: Tensor | None = None
+    shares: Shares | None = None
+    layer: int = 0
+
+    def spread(self, count: int) -> Tensor:
+        """The parameters for a gradient of ``count`` summands, [heads, p, count]."""
+        assert self.parameters is not None
+        if self.shares is None or count == 1:
+            return self.parameters[..., None].expand(*self.parameters.shape, count)
+        return self.shares.of(self.layer, count)
 
 
 @dataclass(frozen=True, eq=False)
@@ -247,9 +275,11 @@ class Decay(nn.Module):
             return [Table(value) for value in values]
         if not table.parameters.numel():  # a constant
             return [Table(value.detach()) for value in values]
-        parameters = table.parameters.expand(count, -1, -1).unbind()
+        shares = Shares(table.parameters.expand(count, -1, -1))
+        parameters = shares.parameters.unbind()
         jacobians = table.jacobian.expand(-1, count, -1, -1).unbind(1)
-        return [Table(*of_one) for of_one in zip(values, parameters, jacobians)]
+        of_each = zip(values, parameters, jacobians)
+        return [Table(*of_one, shares, layer) for layer, of_one in enumerate(of_each)]
 
     def _blocked(self, mul: Table | None, add: Table | None) -> tuple[Table | None, Table]:
         """Byte 255 at −inf, whatever the score is."""

@@ -1,9 +1,10 @@
 """The fused engine as a custom operator, for CUDA graphs and ``torch.compile``.
 
 Saved for the backward pass: q, k, v, out and one float for each row and head. The gradient of a
-decay that has few parameters is contracted with their jacobian inside the kernel; a free table gets
-its full [heads, 256] gradient. dq, dk and dv are written side by side, [nodes, 3 · heads, d]: if
-q, k and v came as such a tensor, that is its gradient, and nothing has to be copied together.
+decay that has few parameters is contracted with their jacobian inside the kernel, and the sum over
+its programs may be left for later: see :class:`~gradformer.attention.decay.Shares`; a free table
+gets its full [heads, 256] gradient. dq, dk and dv are written side by side, [nodes, 3 · heads, d]:
+if q, k and v came as such a tensor, that is its gradient, and nothing has to be copied together.
 """
 
 from __future__ import annotations
@@ -52,6 +53,7 @@ def _forward(
     largest: int,
     padded: bool,
     symmetric: bool,
+    shares: int,
 ) -> tuple[Tensor, Tensor]:
     problem = launch.Problem(
         *_three(q, k, v), node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
@@ -91,6 +93,7 @@ def _backward(
     largest: int,
     padded: bool,
     symmetric: bool,
+    shares: int,
     mul_count: int,
     add_count: int,
     need_bias: bool,
@@ -101,18 +104,18 @@ def _backward(
     )  # fmt: skip
     return launch.backward(
         problem, grad.contiguous(), out, lse, mul_jacobian, add_jacobian,
-        mul_count, add_count, need_bias,
+        mul_count, add_count, need_bias, shares,
     )  # fmt: skip
 
 
 @_backward.register_fake
 def _(grad: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     nodes, heads, d = grad.shape
-    bias, (mul_count, add_count, need_bias) = rest[14], rest[-3:]
+    bias, (shares, mul_count, add_count, need_bias) = rest[14], rest[-4:]
 
     def decay(count: int) -> Tensor:
-        slots = WHOLE if count == WHOLE else 2
-        return grad.new_empty(heads, slots, dtype=torch.float32)
+        shape = (heads, WHOLE) if count == WHOLE else (heads, 2, shares)
+        return grad.new_empty(shape, dtype=torch.float32)
 
     size = bias.shape if need_bias else (0,)
     dbias = grad.new_empty(size, dtype=torch.float32)
@@ -161,7 +164,7 @@ def _gradients(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
         dadd[:, :add_count] if need[11] else None,
         None,
     )
-    return (*three, *(None,) * 4, *tables, None, dbias if need[14] else None, *(None,) * 6)
+    return (*three, *(None,) * 4, *tables, None, dbias if need[14] else None, *(None,) * 7)
 
 
 _forward.register_autograd(_gradients, setup_context=_setup)
@@ -181,18 +184,14 @@ def fused_attention(
     bias: Tensor | None = None,
 ) -> Tensor:
     """See :func:`gradformer.decay_attention`; without k and v, q is [nodes, 3 · heads, d]."""
-    out: Tensor
-    out, _ = _forward(
-        q,
-        k,
-        v,
+    p = launch.Problem(
+        *(q, q, q),  # k and v have no say here
         layout.node_ptr.contiguous(),
         layout.pair_ptr.contiguous(),
         layout.graph_id.contiguous(),
         distance.contiguous(),
-        *_values(mul, add),
-        *_parameters(mul),
-        *_parameters(add),
+        _value(mul),
+        _value(add),
         seed.contiguous() if seed is not None and dropout > 0.0 else None,
         None if bias is None else bias.float().contiguous(),
         None if bias is None else _packed_ptr(layout),
@@ -202,6 +201,14 @@ def fused_attention(
         layout.padded,
         layout.symmetric,
     )
+    later = torch.is_grad_enabled() and not torch.compiler.is_compiling()
+    shares = max(p.shares, 1) if later else 1
+    learned = (*_parameters(mul, shares), *_parameters(add, shares))
+    numbers = (p.scale, p.dropout, p.largest, p.padded, p.symmetric, shares)
+    out: Tensor
+    out, _ = _forward(
+        q, k, v, *p.where, p.mul, p.add, *learned, p.seed, p.bias, p.packed_ptr, *numbers
+    )
     return out
 
 
@@ -210,20 +217,23 @@ def _packed_ptr(layout: Layout) -> Tensor:
     return layout.packed_starts() if torch.compiler.is_compiling() else layout.packed_ptr
 
 
-def _parameters(table: Table | None) -> tuple[Tensor | None, Tensor | None]:
-    """What the kernels contract the gradient with: one or two parameters and their jacobian."""
+def _contracts(table: Table | None) -> bool:
+    """Whether the kernels contract the gradient with a jacobian: of one or two parameters."""
     if table is None or table.parameters is None or table.jacobian is None:
+        return False
+    return 1 <= len(table.jacobian) <= 2
+
+
+def _parameters(table: Table | None, shares: int) -> tuple[Tensor | None, Tensor | None]:
+    """The parameters of such a table [heads, p, shares], and its jacobian."""
+    if table is None or table.jacobian is None or not _contracts(table):
         return None, None
-    if not 1 <= len(table.jacobian) <= 2:
-        return None, None
-    return table.parameters, table.jacobian.float().contiguous()
+    return table.spread(shares), table.jacobian.float().contiguous()
 
 
-def _values(*tables: Table | None) -> list[Tensor | None]:
-    """Values of the tables, without a graph where parameters take the gradient."""
-
-    def value(table: Table) -> Tensor:
-        contracted = _parameters(table)[0] is not None
-        return (table.value.detach() if contracted else table.value).float().contiguous()
-
-    return [None if table is None else value(table) for table in tables]
+def _value(table: Table | None) -> Tensor | None:
+    """Values of a table, without a graph where parameters take the gradient."""
+    if table is None:
+        return None
+    value = table.value.detach() if _contracts(table) else table.value
+    return value.float().contiguous()

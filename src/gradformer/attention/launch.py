@@ -128,6 +128,18 @@ class Problem:
         return "small" if self.largest <= SMALL else "tiled"
 
     @property
+    def shares(self) -> int:
+        """Programs of the backward pass that have a summand of the decay's gradient each."""
+        return self.graphs * self.query_tiles
+
+    @property
+    def query_tiles(self) -> int:
+        """Tiles of queries, of each graph in the backward pass."""
+        tiled = query_tiles(self.q.dtype, self.q.shape[2], self.wide).m
+        own = {"small": SMALL, "rows": OWN, "tiled": tiled}[self.kind(backward=True)]
+        return -(-self.largest // own)
+
+    @property
     def wide(self) -> int:
         """How many columns :mod:`gradformer.attention.pair_kernels` orders anew; 0: none."""
         if self.bias is not None or interpreting() or not known_registers(self.q.device):
@@ -261,8 +273,12 @@ def backward(
     mul_count: int,
     add_count: int,
     need_bias: bool,
+    shares: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Gradients of q, k, v [nodes, 3 · heads, d], of the decay as ``count`` says, of the bias."""
+    """Gradients of q, k, v [nodes, 3 · heads, d], of the decay as ``count`` says, of the bias.
+
+    That of a decay's parameters is [heads, 2, ``shares``]: 1, or all of ``p.shares``.
+    """
     from gradformer.attention.row_backward import row_backward_kernel
     from gradformer.attention.small_kernels import small_backward_kernel
     from gradformer.attention.tiled_backward import key_gradient_kernel, query_gradient_kernel
@@ -274,8 +290,7 @@ def backward(
     query_tile = query_tiles(p.q.dtype, d, p.wide)
     key_wide = p.wide if p.symmetric else 0
     key_tile = key_tiles(p.q.dtype, d, key_wide)
-    tiles = -(-p.largest // {"small": SMALL, "rows": OWN, "tiled": query_tile.m}[kind])
-    programs = p.graphs * tiles
+    tiles, programs = p.query_tiles, p.shares
 
     def partial(count: int) -> Tensor:
         slots = WHOLE if count == WHOLE else 2
@@ -319,9 +334,14 @@ def backward(
             nodes, p.graphs, pairs, tiles, *p.biases,
             SYMMETRIC=p.symmetric, WIDE=key_wide, **key_tile.options, **p.tiled_options,
         )  # fmt: skip
-    return gradients, _total(partial_mul, mul_count), _total(partial_add, add_count), dbias
+    dmul, dadd = _total(partial_mul, mul_count, shares), _total(partial_add, add_count, shares)
+    return gradients, dmul, dadd, dbias
 
 
-def _total(partial: Tensor, count: int) -> Tensor:
+def _total(partial: Tensor, count: int, shares: int) -> Tensor:
     """Sum over programs in a fixed order; nothing is launched when nobody asked for it."""
-    return partial.sum(2) if count else partial.new_empty(partial.shape[:2])
+    if count == WHOLE:
+        return partial.sum(2)
+    if not count:
+        return partial.new_empty(*partial.shape[:2], shares)
+    return partial if partial.shape[2] == shares else partial.sum(2, keepdim=True)
