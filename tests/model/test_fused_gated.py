@@ -13,8 +13,9 @@ from gradformer import use_engine
 from gradformer.attention.draws import number_sites
 from gradformer.graphs.batch import Batch
 from gradformer.model import fused_edge_norm, fused_gated, fused_norm, local, segments
-from gradformer.model.fused_edge_norm import Origin
+from gradformer.model.fused_edge_norm import Unmade, made
 from gradformer.model.fused_gated import gated, updates
+from gradformer.model.parts import linear
 from gradformer.training.weights import Weights
 from tests.model.test_fused_messages import graphs, states, weighted
 
@@ -41,26 +42,34 @@ def test_gradients_in_pieces_are_those_of_autograd() -> None:
 
 
 class Stack(nn.Module):
-    """Two layers whose edge states go on, and are asked for; of ``both`` layers, or of the last."""
+    """Three layers that leave edge states to the next, and are asked for the last.
+
+    With ``both`` also for those of the first, and the last layer makes none of its own.
+    """
 
     def __init__(self, width: int, dropout: float, both: bool = False) -> None:
         super().__init__()
         self.both = both
-        self.layers = nn.ModuleList(local.GatedGCN(width, dropout=dropout) for _ in range(2))
+        self.layers = nn.ModuleList(
+            local.GatedGCN(width, dropout=dropout, update_edges=update)
+            for update in (True, True, not both)
+        )
         number_sites(self)
 
     def forward(self, x: Tensor, e: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        x, first = self.layers[0](x, e, batch)
-        x, e = self.layers[1](x, first, batch)
-        return x, e + first if self.both else e
+        left = [e]
+        for layer in self.layers:
+            x, e = layer.spread(linear(x, layer.ADBE), x, left[-1], batch)
+            left.append(e)
+        return x, made(e) + made(left[1]) if self.both else made(e)
 
 
 @pytest.mark.parametrize(
     ("width", "padding", "few", "training", "dropout", "both"),
     [
-        (6, (2, 40), False, True, 0.4, False),
-        (40, None, True, True, 0.0, True),
-        (20, (2, 40), True, False, 0.4, False),
+        (6, (2, 40), False, True, 0.4, True),
+        (24, None, True, True, 0.0, False),
+        (6, (2, 40), True, False, 0.4, False),
     ],
 )
 def test_the_edge_norm_inside(
@@ -74,8 +83,8 @@ def test_the_edge_norm_inside(
 ) -> None:
     """As for more edges than fit into one kernel of the norm; running statistics included.
 
-    The second layer makes the sums of the first one's norm, which hold if nothing else is made of
-    the edge states between them.
+    A layer makes the sums of the norm before it, which hold if nothing else is made of the edge
+    states between them.
     """
     monkeypatch.setattr(fused_norm, "MOST_WHOLE_ROWS", 4)
     monkeypatch.setattr(fused_gated, "PIECES", 1)  # so that programs walk over several tiles
@@ -89,7 +98,7 @@ def test_the_edge_norm_inside(
 
     monkeypatch.setattr(fused_edge_norm.Slopes, "take", recorded)
     torch.manual_seed(0)
-    batch = graphs(padding, few).with_seed(torch.tensor([3, 5]), 4)
+    batch = graphs(padding, few).with_seed(torch.tensor([3, 5]), 6)
     module = Stack(width, dropout, both).train(training)
     x, e = states(batch, width)
     assert updates(module.layers[0].C, len(e))
@@ -107,7 +116,7 @@ def test_the_edge_norm_inside(
     for name, want in found["reference"].items():
         gap = (found["fused"][name].double() - want).abs().max()
         assert gap <= 5e-5 * max(float(want.abs().max()), 1.0), name
-    assert [sums is None for sums in known] == [True, both]
+    assert [sums is None for sums in known] == ([False, True] if both else [True, False, False])
 
 
 def test_moments_of_numbers_far_from_zero(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,16 +136,22 @@ def test_moments_of_numbers_far_from_zero(monkeypatch: pytest.MonkeyPatch) -> No
     torch.testing.assert_close(*found, rtol=2e-4, atol=0.0)
 
 
-def test_every_other_layer_keeps_its_edge_states(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_next_layer_makes_the_edge_states(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every other layer keeps them; a layer called by hand gives them back made."""
     monkeypatch.setattr(fused_norm, "MOST_WHOLE_ROWS", 4)
     batch = graphs(few=True)
     x, e = states(batch, 6)
-    stack = Stack(6, dropout=0.0)
-    with use_engine("fused"):
-        x, e = stack.layers[0](x, e, batch)
-        assert Origin.of(e).e is not None
-        _, e = stack.layers[1](x, e, batch)
-    assert Origin.of(e).e is None
+    stack = Stack(6, dropout=0.0).eval()
+    with use_engine("fused"), torch.no_grad():
+        y, f = stack.layers[0](x, e, batch)
+        want = stack.layers[1](y, f, batch)[0]
+        left: list[Tensor | Unmade] = [e]
+        for layer in stack.layers[:2]:
+            x, e = layer.spread(linear(x, layer.ADBE), x, left[-1], batch)
+            left.append(e)
+    assert torch.equal(x, want)
+    assert torch.equal(left[1].states, f)
+    assert [e.origin.kept for e in left[1:]] == [True, False]
 
 
 @pytest.mark.gpu

@@ -137,15 +137,22 @@ def _add_products(values, factor, blocks, which: tl.constexpr, first: tl.constex
 
 
 @triton.jit
+def _add_mapped_block(values, x, blocks, like, j: tl.constexpr, EXACT: tl.constexpr):
+    """Values [rows, STEP] of all outputs + those of the map of x [rows, STEP], its block ``j``."""
+    OUT: tl.constexpr = len(values)
+    near, rest = factors(_rounded(x, like), EXACT)
+    if EXACT:  # output by output, so that no product waits for the one before
+        values = _add_products(values, rest, blocks, 0, j * OUT)
+        values = _add_products(values, near, blocks, 1, j * OUT)
+    return _add_products(values, near, blocks, 0, j * OUT)
+
+
+@triton.jit
 def _add_mapped(
     values, x, row, blocks, like, IN: tl.constexpr, X_ROW: tl.constexpr, EXACT: tl.constexpr
 ):
     """Values [rows, STEP] of all outputs + those of the map of rows of x [·, IN]."""
-    OUT: tl.constexpr = len(values)
     for j in tl.static_range((IN + STEP - 1) // STEP):
-        near, rest = factors(_rounded(_rows(x, row, _channels(j), X_ROW, IN), like), EXACT)
-        if EXACT:  # output by output, so that no product waits for the one before
-            values = _add_products(values, rest, blocks, 0, j * OUT)
-            values = _add_products(values, near, blocks, 1, j * OUT)
-        values = _add_products(values, near, blocks, 0, j * OUT)
+        given = _rows(x, row, _channels(j), X_ROW, IN)
+        values = _add_mapped_block(values, given, blocks, like, j, EXACT)
     return values

@@ -1,13 +1,14 @@
 """The edge norm inside the gated convolution: e' = e + drop(ReLU(norm(u))), and its slopes.
 
-For many edges. The moments of u come from the kernel that makes u, so that forward u is read once;
-backward the gradient of u is made by the convolution's own kernel, from the sums made here.
+For many edges. The moments of u come from the convolution's kernel over nodes, and e' is made by
+the next convolution, while it maps it: so forward u is read by no kernel for the norm alone.
+Backward the gradient of u is made by the convolution's own kernel, from the sums made here.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ from gradformer.model.fused_messages import edge_rows
 from gradformer.model.fused_norm import Norms
 
 ROWS = 64  # of a tile
-MERGE = {"BLOCK_C": 8, "num_warps": 8}  # of all programs' moments
+MERGE = {"BLOCK_N": 512, "BLOCK_C": 8, "num_warps": 8}  # of all nodes' moments
 SLOPE_PIECES, SLOPE_ROWS = 528, 32  # at most, four on each core; edges of a tile of theirs
 SUMS = {"BLOCK_T": 256, "BLOCK_C": 8, "num_warps": 8}  # of their sums
 
@@ -44,27 +45,28 @@ class Slopes:
 
 @dataclass(frozen=True)
 class Origin:
-    """What e' was made of: enough to make it again, so that it need not be kept.
+    """What e' is made of.
 
     Attributes:
         update: the norm with what follows it.
-        e: [edges, c]; None if the layer that made e' does not keep it.
-        u: [edges, c], kept by that layer.
+        e, u: [edges, c].
         stats: [3, c].
+        kept: whether the layer that made u keeps e for its backward pass. Then e' need not be
+            kept: it can be made again.
         slopes: what that layer is told of its gradient.
     """
 
     update: Norms
-    e: Tensor | None
+    e: Tensor
     u: Tensor
     stats: Tensor
+    kept: bool
     slopes: Slopes = field(default_factory=Slopes)
 
-    @classmethod
-    def of(cls, e: Tensor) -> Origin | None:
-        """That of the edge states ``e``, if a gated convolution made them."""
-        found: Origin | None = getattr(e.grad_fn, "origin", None)
-        return found if e.output_nr == 0 else None
+    @property
+    def norm(self) -> list[Any]:
+        """What the kernels take of it beside e."""
+        return norm_of(self.update, self.u, self.stats)
 
 
 def norm_of(update: Norms, u: Tensor, stats: Tensor) -> list[Any]:
@@ -73,34 +75,64 @@ def norm_of(update: Norms, u: Tensor, stats: Tensor) -> list[Any]:
     return [u, norm.weight, norm.bias, stats, *_draw(update, u)]
 
 
-def moments_of(u: Tensor, update: Norms | None, programs: int) -> Tensor | None:
-    """Room for mean and Σ (u − mean)² of each program's edges, where they are asked for."""
+@dataclass(frozen=True)
+class Unmade:
+    """Edge states e' that are not there yet.
+
+    The next gated convolution makes them while it has what they are made of; whoever else wants
+    them asks for :meth:`made`.
+
+    Attributes:
+        states: [edges, c], a node of the autograd graph; nothing is written into it yet.
+        origin: what it is made of.
+        edges: whose states they are.
+    """
+
+    states: Tensor
+    origin: Origin
+    edges: Edges
+
+    def made(self) -> Tensor:
+        """e' [edges, c], 0 in padded rows."""
+        from gradformer.model.edge_state_kernels import update_kernel
+
+        origin, (count, channels), ptr = self.origin, self.states.shape, self.edges.target_ptr
+        given, e_row = edge_rows(origin.e)
+        update_kernel[(-(-count // ROWS),)](
+            given, self.states, ptr, len(ptr) - 1, count, *origin.norm,
+            C=channels, E_ROW=e_row, ROWS=ROWS, DROP=origin.update.after is not None,
+            BLOCK_C=max(16, 1 << (channels - 1).bit_length()), num_warps=8,
+        )  # fmt: skip
+        return self.states
+
+
+States = TypeVar("States", Tensor, Tensor | None)
+
+
+def made(e: States | Unmade) -> States | Tensor:
+    """The edge states ``e`` themselves."""
+    return e.made() if isinstance(e, Unmade) else e
+
+
+def moments_of(terms: Tensor, update: Norms | None) -> Tensor | None:
+    """Room for mean and Σ (u − mean)² of each node's edges, where they are asked for."""
     if update is None or not update.norms[0].training:
         return None
-    return torch.empty(programs, 2, u.shape[1], dtype=torch.float32, device=u.device)
+    return terms.new_empty(len(terms), 2, terms.shape[1] // 4, dtype=torch.float32)
 
 
-def updated(
-    update: Norms, u: Tensor, e: Tensor, moments: Tensor | None, rows: int, edges: Edges
-) -> tuple[Tensor, Tensor]:
-    """e' [edges, c] and stats [3, c]; ``moments`` are those of shares in tiles of ``rows``."""
-    from gradformer.model.edge_state_kernels import moments_kernel, update_kernel
+def stats_of(update: Norms, moments: Tensor | None, edges: Edges) -> Tensor:
+    """stats [3, c]: of u whose moments are given, otherwise the running ones."""
+    from gradformer.model.edge_state_kernels import moments_kernel
 
-    norm, (count, channels), (given, e_row) = update.norms[0], u.shape, edge_rows(e)
-    nodes, stats = len(edges.target_ptr) - 1, norm.weight.new_empty(3, channels)
-    pieces = 1 if moments is None else len(moments)
-    moments_kernel[(-(-channels // MERGE["BLOCK_C"]),)](
-        u if moments is None else moments, norm.running_mean, norm.running_var, stats,
-        edges.target_ptr, nodes, pieces, norm.momentum or 0.0, norm.eps,
-        C=channels, ROWS=rows, TRAINING=moments is not None,
-        BLOCK_P=max(16, 1 << (pieces - 1).bit_length()), **MERGE,
+    norm, ptr = update.norms[0], edges.target_ptr
+    stats = norm.weight.new_empty(3, norm.num_features)
+    moments_kernel[(-(-norm.num_features // MERGE["BLOCK_C"]),)](
+        stats if moments is None else moments, norm.running_mean, norm.running_var, stats,
+        ptr, len(ptr) - 1, norm.momentum or 0.0, norm.eps,
+        C=norm.num_features, TRAINING=moments is not None, **MERGE,
     )  # fmt: skip
-    new = torch.empty_like(u, dtype=torch.promote_types(u.dtype, e.dtype))
-    update_kernel[(-(-count // ROWS),)](
-        u, given, new, norm.weight, norm.bias, stats, edges.target_ptr, nodes, count,
-        *_draw(update, u), C=channels, E_ROW=e_row, **_tile(channels, update),
-    )  # fmt: skip
-    return new, stats
+    return stats
 
 
 def slopes_of(
@@ -133,8 +165,3 @@ def slopes_of(
 def _draw(update: Norms, dummy: Tensor) -> list[Any]:
     """What keys the draws of the dropout; its seed, factor and threshold."""
     return [update.rows.graph_id, update.rows.index, update.seeds(dummy)[2], *update.numbers[4:]]
-
-
-def _tile(channels: int, update: Norms) -> dict[str, Any]:
-    block = max(16, 1 << (channels - 1).bit_length())
-    return {"BLOCK_C": block, "ROWS": ROWS, "DROP": update.after is not None, "num_warps": 8}

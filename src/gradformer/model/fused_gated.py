@@ -3,10 +3,10 @@
 Forward a kernel over edge rows makes u, the map of the edge states inside it, and one over nodes
 makes the sums. Backward one makes du and all that is summed by target, one what is summed by
 source, one the gradients of the map, and one those of the edge states. For many edges, where the
-norm of u takes several kernels, its moments are made with u, and du straight from what arrives at
-the new edge states, so that the gradient between norm and convolution is never stored. Two edge
-tensors are kept, the edge states and u; in every other layer only u: its edge states are made again
-from those of the layer before.
+norm of u takes several kernels, its moments are made with the sums, the new edge states by the next
+layer's kernel, and du straight from what arrives at them, so that the gradient between norm and
+convolution is never stored. Two edge tensors are kept, the edge states and u; in every other layer
+only u: its edge states are made again from those of the layer before.
 """
 
 from __future__ import annotations
@@ -20,7 +20,15 @@ from torch import Tensor, nn
 from gradformer.attention.fused import precision
 from gradformer.graphs.batch import Edges
 from gradformer.model import fused_norm
-from gradformer.model.fused_edge_norm import Origin, moments_of, norm_of, slopes_of, updated
+from gradformer.model.fused_edge_norm import (
+    Origin,
+    Unmade,
+    made,
+    moments_of,
+    norm_of,
+    slopes_of,
+    stats_of,
+)
 from gradformer.model.fused_messages import edge_rows
 from gradformer.model.fused_norm import Norms
 from gradformer.model.once import Gradients, once
@@ -35,65 +43,74 @@ MOST = 64  # channels up to which a program can hold the map
 
 
 class _Gated(torch.autograd.Function):
-    """(terms, e, map, r, edge norm) → e' where there is an edge norm, otherwise u; h; e."""
+    """(terms, e, map, r, edge norm) → e' where there is an edge norm, otherwise u; h; e; origin.
+
+    e' is left unmade: its origin says of what it is to be made. Where ``origin`` is given, e is
+    such a tensor, and made here.
+    """
 
     @staticmethod
     def forward(
         ctx: Any, terms: Tensor, e: Tensor, weight: Tensor | None, bias: Tensor | None,
         r: Tensor | None, gamma: Tensor | None, beta: Tensor | None, edges: Edges,
         room: Claim | None, update: Norms | None, origin: Origin | None,
-    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    ) -> tuple[Tensor, Tensor, Tensor, Origin | None]:  # fmt: skip
         from gradformer.model.edge_state_kernels import edge_kernel
         from gradformer.model.gated_kernels import node_kernel
 
-        terms, (given, e_row) = terms.contiguous(), edge_rows(e)
-        r = None if r is None else r.contiguous()
-        nodes, channels = len(terms), terms.shape[1] // 4
-        u = terms.new_empty(len(e), channels)
+        terms, r = terms.contiguous(), None if r is None else r.contiguous()
+        given, e_row = edge_rows(e if origin is None else origin.e)
+        nodes, (count, width), channels = len(terms), e.shape, terms.shape[1] // 4
+        u = terms.new_empty(count, channels)
         h = terms.new_empty(nodes, channels)
         mean, inverse = (torch.empty_like(h, dtype=torch.float32) for _ in range(2))
-        programs = min(-(-len(e) // ROWS), PROGRAMS)
-        moments = moments_of(u, update, programs)
+        moments = moments_of(terms, update)
+        norm: list[Any] = [*[u] * 7, 1.0, 0] if origin is None else origin.norm
         if u.numel():
-            edge_kernel[(programs,)](
+            edge_kernel[(min(-(-count // ROWS), PROGRAMS),)](
                 given, e if weight is None else weight, e if bias is None else bias, terms, u,
-                u if moments is None else moments,
-                edges.source, edges.target, edges.target_ptr, nodes, len(e),
-                IN=e.shape[1], C=channels, E_ROW=e_row, MAP=weight is not None,
-                PADDING=update is None, MOMENTS=moments is not None, ROWS=ROWS,
-                EXACT=_exact(terms.dtype), BLOCK_C=_block(channels), num_stages=2,
-                num_warps=2, maxnreg=128 if channels <= 48 else 168,  # 8 or 5 fit on a core
+                edges.source, edges.target, edges.target_ptr, nodes, count, e, *norm,
+                IN=width, C=channels, E_ROW=e_row, MAP=weight is not None,
+                MAKE=origin is not None,
+                DROP=origin is not None and origin.update.after is not None,
+                PADDING=update is None, ROWS=ROWS, EXACT=_exact(terms.dtype),
+                BLOCK_IN=_block(width), BLOCK_C=_block(channels), num_stages=2,
+                num_warps=2, maxnreg=168,
             )  # fmt: skip
         if h.numel():
             node_kernel[(nodes * -(-channels // 16),)](
-                terms, u if r is None else r, u, h, mean, inverse, edges.source, edges.target_ptr,
-                C=channels, CHUNK=16, POSITION=r is not None, num_warps=1,
+                terms, u if r is None else r, u, h, mean, inverse,
+                u if moments is None else moments, edges.source, edges.target_ptr,
+                C=channels, CHUNK=16, POSITION=r is not None, MOMENTS=moments is not None,
+                num_warps=1,
             )  # fmt: skip
-        kept = [None if weight is None else given, None, None]
+        states = given if origin is None else e
+        kept = [None if weight is None else states, None, None]
         ctx.remake, ctx.before = False, None
         if origin is not None:
-            ctx.remake, ctx.before = origin.e is not None, (origin.update, origin.slopes)
-            kept = [given if origin.e is None else origin.e, origin.u, origin.stats]
+            ctx.remake, ctx.before = origin.kept, (origin.update, origin.slopes)
+            kept = [origin.e if origin.kept else states, origin.u, origin.stats]
         ctx.save_for_backward(terms, weight, r, u, mean, inverse, gamma, beta, *kept)
         ctx.edges, ctx.room, ctx.update = edges, room, update
         ctx.set_materialize_grads(False)
         if update is None:
-            return u, h, e
-        new, ctx.stats = updated(update, u, e, moments, ROWS, edges)
-        ctx.origin = Origin(update, None if ctx.remake else given.detach(), u, ctx.stats)
-        ctx.slopes = ctx.origin.slopes
-        return new, h, e
+            return u, h, e, None
+        ctx.stats = stats_of(update, moments, edges)
+        new = torch.empty_like(u, dtype=torch.promote_types(u.dtype, e.dtype))
+        found = Origin(update, states.detach(), u, ctx.stats, kept=not ctx.remake)
+        ctx.slopes = found.slopes
+        return new, h, e, found
 
     @staticmethod
     @once("gated convolution")
     def backward(
-        ctx: Any, out_grad: Tensor | None, dh: Tensor | None, e_grad: Tensor | None
+        ctx: Any, out_grad: Tensor | None, dh: Tensor | None, e_grad: Tensor | None, _: None
     ) -> Gradients:
         from gradformer.model.edge_gradient_kernels import target_gradient_kernel
         from gradformer.model.gated_kernels import source_gradient_kernel
 
         terms, weight, r, u, mean, inverse, *_ = ctx.saved_tensors
-        edges, update, ctx.origin = ctx.edges, ctx.update, None
+        edges, update = ctx.edges, ctx.update
         dh = torch.zeros_like(mean) if dh is None else dh.contiguous()
         out_grad, e_grad = (None if g is None else g.contiguous() for g in (out_grad, e_grad))
         count, (nodes, channels) = len(u), mean.shape
@@ -187,9 +204,8 @@ def _exact(dtype: torch.dtype) -> bool:
 
 
 def gated(
-    terms: Tensor, e: Tensor, layer: nn.Linear, r: Tensor | None, edges: Edges,
-    update: Norms | None = None,
-) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    terms: Tensor, e: Tensor | Unmade, layer: nn.Linear, r: Tensor | None, edges: Edges
+) -> tuple[Tensor, Tensor, Tensor]:
     r"""Edge states and node sums of the gated convolution.
 
     .. math::
@@ -202,28 +218,46 @@ def gated(
         e: [edges, width], or one row expanded.
         layer: the map C.
         r: [edges, 1], or None for 1.
-        update: the norm of u with what follows it, where :func:`updates` says that it can be here.
 
     Returns:
-        u [edges, c], or with ``update`` e' = e + drop(ReLU(norm(u))), zero in padded rows;
-        h [nodes, c]; and e: what is done with it later sends its gradient through the kernel, which
-        adds it to its own.
+        u [edges, c]; h [nodes, c]; and e: what is done with it later sends its gradient through the
+        kernel, which adds it to its own.
     """
     if max(layer.weight.shape) > MOST:
-        mapped, e = linear(e, layer, pass_on=True)
-        u, h, _ = _Gated.apply(terms, mapped, None, None, r, None, None, edges, None, None, None)
+        mapped, e = linear(made(e), layer, pass_on=True)
+        u, h, *_ = _Gated.apply(terms, mapped, None, None, r, None, None, edges, None, None, None)
         return u, h, e
-    room = claim(_pieces(len(e)), layer.weight, layer.bias) if len(e) else None
-    learned: tuple[Tensor | None, Tensor | None] = (None, None)
-    if update is not None:
-        learned = update.norms[0].weight, update.norms[0].bias
-        update = replace(update, room=claim(1, *learned))
-    found: tuple[Tensor, Tensor, Tensor] = _Gated.apply(
-        terms, e, layer.weight, layer.bias, r, *learned, edges, room, update, Origin.of(e)
+    u, h, e, _ = _apply(terms, e, layer, r, edges, None)
+    return u, h, e
+
+
+def updated(
+    terms: Tensor, e: Tensor | Unmade, layer: nn.Linear, r: Tensor | None, edges: Edges,
+    update: Norms,
+) -> tuple[Unmade, Tensor]:  # fmt: skip
+    """e' = e + drop(ReLU(norm(u))), yet to be made, and h [nodes, c].
+
+    Where :func:`updates` says so; ``update`` is the norm of u with what follows it.
+    """
+    update = replace(update, room=claim(1, update.norms[0].weight, update.norms[0].bias))
+    new, h, _, origin = _apply(terms, e, layer, r, edges, update)
+    assert origin is not None
+    return Unmade(new, origin, edges), h
+
+
+def _apply(
+    terms: Tensor, e: Tensor | Unmade, layer: nn.Linear, r: Tensor | None, edges: Edges,
+    update: Norms | None,
+) -> tuple[Tensor, Tensor, Tensor, Origin | None]:  # fmt: skip
+    states, origin = (e.states, e.origin) if isinstance(e, Unmade) else (e, None)
+    room = claim(_pieces(len(states)), layer.weight, layer.bias) if len(states) else None
+    learned = (None, None) if update is None else (update.norms[0].weight, update.norms[0].bias)
+    found: tuple[Tensor, Tensor, Tensor, Origin | None] = _Gated.apply(
+        terms, states, layer.weight, layer.bias, r, *learned, edges, room, update, origin
     )
     return found
 
 
 def updates(layer: nn.Linear, edges: int) -> bool:
-    """Whether the norm of u belongs into :func:`gated`: where it takes several kernels anyway."""
+    """Whether :func:`updated` is for it: where the norm of u takes several kernels anyway."""
     return max(layer.weight.shape) <= MOST and edges > fused_norm.MOST_WHOLE_ROWS

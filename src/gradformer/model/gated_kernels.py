@@ -19,25 +19,39 @@ GATE_EPS = tl.constexpr(1e-6)
 
 @triton.jit
 def node_kernel(
-    terms, r, u, h, mean, inverse, source, ptr,
-    C: tl.constexpr, CHUNK: tl.constexpr, POSITION: tl.constexpr,
+    terms, r, u, h, mean, inverse, moments, source, ptr,
+    C: tl.constexpr, CHUNK: tl.constexpr, POSITION: tl.constexpr, MOMENTS: tl.constexpr,
 ):  # fmt: skip
     """g = σ(u) r, inverse_t = 1 / (Σ g + 1e-6), mean_t = inverse_t Σ g B_s, h = A + mean;
-    grid (nodes · blocks of STEP channels,)."""
+    grid (nodes · blocks of STEP channels,).
+
+    With MOMENTS also moments [nodes, 2, C]: mean, and Σ (u − mean)², of each node's edges, summed
+    as deviations from the last of them; without edges from the one before, and 0.
+    """
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
     node = tl.program_id(0) // BLOCKS
     channel = (tl.program_id(0) % BLOCKS) * STEP + tl.arange(0, STEP)
     wide = channel < C
     numerator = tl.zeros([CHUNK, STEP], tl.float32)
     denominator = tl.zeros([CHUNK, STEP], tl.float32)
-    end = tl.load(ptr + node + 1)
-    for start in range(tl.load(ptr + node), end, CHUNK):
+    begin, end = tl.load(ptr + node), tl.load(ptr + node + 1)
+    if MOMENTS:
+        sums = tl.zeros([CHUNK, STEP], tl.float32)
+        squares = tl.zeros([CHUNK, STEP], tl.float32)
+        center = u + tl.maximum(end - 1, 0).to(tl.int64) * C + channel
+        center = tl.load(center, wide, other=0.0).to(tl.float32)
+    for start in range(begin, end, CHUNK):
         first, left = tl.cast(start, tl.int64), end - start
         inside = (tl.arange(0, CHUNK) < left)[:, None] & wide[None, :]
         row = tl.minimum(tl.arange(0, CHUNK), left - 1)
         other = tl.load(source + first + row)
         at = u + first * C + row[:, None] * C + channel[None, :]
-        gate = _sigmoid(tl.load(at, inside, other=float("-inf")).to(tl.float32))
+        value = tl.load(at, inside, other=float("-inf")).to(tl.float32)
+        if MOMENTS:
+            apart = tl.where(inside, value - center[None, :], 0.0)
+            sums += apart
+            squares += apart * apart
+        gate = _sigmoid(value)
         if POSITION:
             gate *= tl.load(r + first + row).to(tl.float32)[:, None]
         numerator += gate * _rows(terms + 2 * C, other, channel, 4 * C, C)
@@ -47,6 +61,11 @@ def node_kernel(
     here = node.to(tl.int64) * C + channel
     tl.store(mean + here, found, wide)
     tl.store(inverse + here, share, wide)
+    if MOMENTS:
+        total, one = tl.sum(sums, 0), 1.0 / tl.maximum(end - begin, 1).to(tl.float32)
+        moments += node.to(tl.int64) * C  # here again: two rows a node
+        tl.store(moments + here, center + total * one, wide)
+        tl.store(moments + here + C, tl.sum(squares, 0) - total * total * one, wide)
     a = terms + node.to(tl.int64) * (4 * C) + channel
     found += tl.load(a, wide, other=0.0).to(tl.float32)
     tl.store(h + here, found.to(h.dtype.element_ty), wide)

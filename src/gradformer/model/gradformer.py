@@ -205,7 +205,7 @@ class Gradformer(GraphModel):
         seen = []
         for layer, tables in zip(self.layers, sets):
             seen.append((x, tables))
-            x, e = layer(x, e, tables, batch, position)
+            x, e = layer(x, e, tables, batch, position, unmade=True)
         return [*seen, (x, sets[-1])]
 
     def states(self, batch: Batch) -> Tensor:

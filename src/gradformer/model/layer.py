@@ -8,6 +8,7 @@ from gradformer.attention import Tables, joint_attention
 from gradformer.attention.draws import Site, share
 from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.batch import Batch
+from gradformer.model.fused_edge_norm import Unmade, made
 from gradformer.model.local import GatedGCN
 from gradformer.model.parts import (
     BatchNorm,
@@ -137,11 +138,14 @@ class GradformerLayer(nn.Module):
     def forward(
         self,
         x: Tensor,
-        e: Tensor | None,
+        e: Tensor | Unmade | None,
         tables: Tables,
         batch: Batch,
         position: Tensor | None = None,
-    ) -> tuple[Tensor, Tensor | None]:
+        *,
+        unmade: bool = False,
+    ) -> tuple[Tensor, Tensor | Unmade | None]:
+        """Node and edge states; with ``unmade`` the next layer may be left to make the latter."""
         nodes, seeds = batch.nodes, batch.seeds
         y, z, e, x = self._branches(x, e, tables, batch, position)
         y = self.attention_path(y, nodes, seeds)
@@ -155,22 +159,25 @@ class GradformerLayer(nn.Module):
             s = norm_pair(attention, local, x, nodes, seeds)
         change, s = self.feed_forward.pass_on(s, batch)
         change = self.path(change, nodes, seeds)
-        return self.norm(change, nodes, seeds, before=self.feed_forward.dropout, add=s), e
+        x = self.norm(change, nodes, seeds, before=self.feed_forward.dropout, add=s)
+        return x, e if unmade else made(e)
 
     def _branches(
-        self, x: Tensor, e: Tensor | None, tables: Tables, batch: Batch, position: Tensor | None
-    ) -> tuple[Tensor, Tensor | None, Tensor | None, Tensor]:
+        self, x: Tensor, e: Tensor | Unmade | None, tables: Tables, batch: Batch,
+        position: Tensor | None,
+    ) -> tuple[Tensor, Tensor | None, Tensor | Unmade | None, Tensor]:  # fmt: skip
         """What the attention makes of x, and the local module of x and e; and x.
 
         A module with a method ``pass_on`` gives x back itself: see :func:`parts.linear`.
         """
         if isinstance(self.local, GatedGCN):
+            assert e is not None
             joint, terms, x, again = linear_pair(x, self.attention.qkv, self.local.ADBE)
             y = self.attention.attend(joint, tables, batch)
             return y, *self.local.spread(terms, again, e, batch, position), x
         y, x = self.attention.pass_on(x, tables, batch)
         if self.local is None:
             return y, None, e, x
-        pass_on = getattr(self.local, "pass_on", None)
+        pass_on, e = getattr(self.local, "pass_on", None), made(e)
         z, e, x = (*self.local(x, e, batch), x) if pass_on is None else pass_on(x, e, batch)
         return y, z, e, x

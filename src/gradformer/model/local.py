@@ -19,7 +19,8 @@ from gradformer.attention.availability import runs_kernels
 from gradformer.errors import ConfigError, suggest
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model import fused_messages
-from gradformer.model.fused_gated import gated, updates
+from gradformer.model.fused_edge_norm import Unmade, made
+from gradformer.model.fused_gated import gated, updated, updates
 from gradformer.model.fused_norm import Norms
 from gradformer.model.parts import MLP, BatchNorm, Dropout, linear
 from gradformer.model.segments import (
@@ -126,14 +127,19 @@ class GatedGCN(nn.Module):
     def pass_on(
         self, x: Tensor, e: Tensor | None, batch: Batch, position: Tensor | None = None
     ) -> PassedOn:
+        assert e is not None
         terms, x = linear(x, self.ADBE, pass_on=True)
-        return *self.spread(terms, x, e, batch, position), x
+        y, new = self.spread(terms, x, e, batch, position)
+        return y, made(new), x
 
     def spread(
-        self, terms: Tensor, x: Tensor, e: Tensor | None, batch: Batch, position: Tensor | None
-    ) -> Local:
-        """x' and e' of x, whose ``terms`` [nodes, 4 out] are made: what ADBE gives."""
-        assert e is not None
+        self, terms: Tensor, x: Tensor, e: Tensor | Unmade, batch: Batch,
+        position: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor | Unmade]:  # fmt: skip
+        """x' and e' of x, whose ``terms`` [nodes, 4 out] are made: what ADBE gives.
+
+        e' may come back unmade: the layer that it is given to next makes it.
+        """
         edges, seeds = batch.edges, batch.seeds
         r = None
         if self.gate is not None:
@@ -145,17 +151,20 @@ class GatedGCN(nn.Module):
         return self.norm(h, batch.nodes, seeds, relu=True, after=self.dropout, plus=plus), e
 
     def _messages(
-        self, terms: Tensor, e: Tensor, r: Tensor | None, edges: Edges, seeds: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+        self, terms: Tensor, e: Tensor | Unmade, r: Tensor | None, edges: Edges,
+        seeds: Tensor | None,
+    ) -> tuple[Tensor, Tensor | Unmade]:  # fmt: skip
         """What is normalised [nodes, out], and the edge states that go on."""
         norm, drop = self.edge_norm, self.edge_dropout
+        states = e.states if isinstance(e, Unmade) else e
         if not runs_kernels(terms):
+            e = made(e)
             u, h = self._plain(terms, e, r, edges)
-        elif norm is not None and norm.runs_kernels(e) and updates(self.C, len(e)):
+        elif norm is not None and norm.runs_kernels(states) and updates(self.C, len(states)):
             after = drop.draw(edges.rows, seeds)
             update = Norms((norm,), (None,), (False,), edges.rows, relu=True, after=after)
-            e, h, _ = gated(terms, e, self.C, r, edges, update)
-            return h, e
+            new, h = updated(terms, e, self.C, r, edges, update)
+            return h, new
         else:
             u, h, e = gated(terms, e, self.C, r, edges)
         if norm is not None:

@@ -165,5 +165,5 @@ class GraphGPS(GraphModel):
         h, e = self.encode(batch)
         batch = attend_over(batch, batch.layout)
         for layer in self.layers:
-            h, e = layer(h, e, PLAIN, batch)
+            h, e = layer(h, e, PLAIN, batch, unmade=True)
         return h
