@@ -33,11 +33,11 @@ NUMBERS = ["nodes", "edges", "threshold"]  # all batches share one compiled kern
 
 @triton.jit
 def _slope(grad, value, channel, learned, draw, DROP: tl.constexpr):
-    """ẑ of u, and dy: what arrives at γ ẑ + β of that at e' = e + drop(ReLU(γ ẑ + β))."""
-    mean, rstd, gamma, beta = learned
-    normed = (value - mean) * rstd
+    """u − mean, and dy: what arrives at γ ẑ + β of that at e' = e + drop(ReLU(γ ẑ + β))."""
+    mean, factor, beta = learned
+    apart = value - mean
     slope = _dropped(grad, channel, draw, DROP)
-    return normed, tl.where(normed * gamma + beta > 0.0, slope, 0.0)
+    return apart, tl.where(apart * factor + beta > 0.0, slope, 0.0)
 
 
 # --- sums of the norm -----------------------------------------------------------------------------
@@ -48,7 +48,7 @@ def slope_kernel(
     e_grad, u, gamma, beta, stats, partial, ptr, nodes, graph_id, index, seed, scale, threshold,
     C: tl.constexpr, ROWS: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
-    """partial [programs, 2, C]: Σ dy ẑ and Σ dy over each program's edges."""
+    """partial [programs, 2, C]: Σ dy (u − mean) and Σ dy over each program's edges."""
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
     last = tl.load(ptr + nodes)
     site = _site_key(seed) if DROP else 0
@@ -68,8 +68,8 @@ def slope_kernel(
             value = _rows(u + first * C, row, channel, C, C)
             grad = tl.where(real, _rows(e_grad + first * C, row, channel, C, C), 0.0)
             learned = _learned(gamma, beta, stats, channel, C)
-            normed, slope = _slope(grad, value, channel, learned, (keys, scale, threshold), DROP)
-            more_along += (along[k] + slope * normed,)
+            apart, slope = _slope(grad, value, channel, learned, (keys, scale, threshold), DROP)
+            more_along += (along[k] + slope * apart,)
             more_total += (total[k] + slope,)
         along, total = more_along, more_total
     partial += tl.program_id(0) * 2 * C
@@ -86,7 +86,7 @@ def slope_sums_kernel(
 ):  # fmt: skip
     """dγ = Σ dy ẑ and dβ = Σ dy over all pieces; grid (channels / BLOCK_C,).
 
-    Also factors [3, C]: γ rstd, and this times dγ / rows and times dβ / rows.
+    Also factors [3, C]: γ rstd, and this times rstd dγ / rows and times dβ / rows.
     """
     channel = tl.program_id(0) * BLOCK_C + tl.arange(0, BLOCK_C)
     wide = channel < C
@@ -98,13 +98,14 @@ def slope_sums_kernel(
         at = partial + piece[:, None] * (2 * C) + channel
         along += tl.load(at, listed, other=0.0)
         total += tl.load(at + C, listed, other=0.0)
-    d_gamma, d_beta = tl.sum(along, 0), tl.sum(total, 0)
+    rstd = tl.load(stats + C + channel, wide, other=0.0)
+    d_gamma, d_beta = tl.sum(along, 0) * rstd, tl.sum(total, 0)
     tl.store(dgamma + channel, d_gamma, wide)
     tl.store(dbeta + channel, d_beta, wide)
-    factor = tl.load(gamma + channel, wide, other=0.0) * tl.load(stats + C + channel, wide)
+    factor = tl.load(gamma + channel, wide, other=0.0) * rstd
     one = tl.load(stats + 2 * C + channel, wide, other=0.0)  # 1 / rows
     tl.store(factors + channel, factor, wide)
-    tl.store(factors + C + channel, factor * (d_gamma * one), wide)
+    tl.store(factors + C + channel, factor * (rstd * d_gamma * one), wide)
     tl.store(factors + 2 * C + channel, factor * (d_beta * one), wide)
 
 
@@ -114,11 +115,12 @@ def slope_sums_kernel(
 @triton.jit
 def _norm_change(grad, value, channel, norm, draw, C: tl.constexpr, DROP: tl.constexpr):
     """What arrives at u of that at e', through the norm."""
-    gamma, beta, stats, factors = norm
-    learned = _learned(gamma, beta, stats, channel, C)
-    normed, slope = _slope(grad, value, channel, learned, draw, DROP)
+    beta, stats, factors = norm
+    factor = _row(factors, channel, C)
+    learned = (_row(stats, channel, C), factor, _row(beta, channel, C))
+    apart, slope = _slope(grad, value, channel, learned, draw, DROP)
     along, total = _row(factors + C, channel, C), _row(factors + 2 * C, channel, C)
-    return slope * _row(factors, channel, C) - total - normed * along
+    return slope * factor - total - apart * along
 
 
 @triton.jit
@@ -130,7 +132,7 @@ def _write(out, value, row, real, channel, C: tl.constexpr):
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
 def target_gradient_kernel(
     dh, mean, inverse, terms, u, r, out_grad, d_terms, du, dr, source, ptr, nodes, edges,
-    gamma, beta, stats, factors, graph_id, index, seed, scale, threshold,
+    beta, stats, factors, graph_id, index, seed, scale, threshold,
     C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, POSITION: tl.constexpr,
     OUT_GRAD: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr, PADDING: tl.constexpr,
 ):  # fmt: skip
@@ -166,7 +168,7 @@ def target_gradient_kernel(
             if OUT_GRAD:
                 grad = _rows(out_grad + first * C, row, channel, C, C)
                 if NORM:
-                    norm, draw = (gamma, beta, stats, factors), (keys, scale, threshold)
+                    norm, draw = (beta, stats, factors), (keys, scale, threshold)
                     grad = _norm_change(grad, value, channel, norm, draw, C, DROP)
                 change += grad
             changes += (change,)
@@ -318,8 +320,8 @@ def state_gradient_kernel(
                 grad = tl.where(real[:, None], _rounded(values[j], de), 0.0)
                 value = _rows(before + first * IN, row, channel, IN, IN)
                 draw = (keys, scale, threshold)
-                normed, slope = _slope(grad, value, channel, learned[j], draw, DROP)
-                more_along += (along[j] + _thread_sums(slope * normed),)
+                apart, slope = _slope(grad, value, channel, learned[j], draw, DROP)
+                more_along += (along[j] + _thread_sums(slope * apart),)
                 more_total += (total[j] + _thread_sums(slope),)
         if SLOPES:
             along, total = more_along, more_total

@@ -5,7 +5,7 @@ tiles, as the map, is read once, and what is summed over edges is one piece a pr
 STEP at a time, so that no lanes idle where their number is a multiple of it. In a tile that real
 edges do not fill, the last of them stands in for those behind it, so that reading needs no mask.
 
-Helpers take some of their arguments together: ``learned`` (mean, rstd, γ, β of some channels) and a
+Helpers take some of their arguments together: ``learned`` (mean, γ rstd, β of some channels) and a
 ``draw`` (the keys of the rows, factor, threshold).
 """
 
@@ -68,8 +68,8 @@ def _sigmoid(x):
 
 @triton.jit
 def _learned(gamma, beta, stats, channel, C: tl.constexpr):
-    mean, rstd = _row(stats, channel, C), _row(stats + C, channel, C)
-    return mean, rstd, _row(gamma, channel, C), _row(beta, channel, C)
+    factor = _row(gamma, channel, C) * _row(stats + C, channel, C)
+    return _row(stats, channel, C), factor, _row(beta, channel, C)
 
 
 @triton.jit
@@ -91,8 +91,8 @@ def _dropped(value, channel, draw, DROP: tl.constexpr):
 @triton.jit
 def _updated(given, value, channel, learned, draw, DROP: tl.constexpr):
     """e' = e + drop(ReLU(γ ẑ + β)) of e and u."""
-    mean, rstd, gamma, beta = learned
-    value = (value - mean) * rstd * gamma + beta
+    mean, factor, beta = learned
+    value = (value - mean) * factor + beta
     value = tl.where(value <= 0.0, 0.0, value)  # NaN stays NaN
     return given + _dropped(value, channel, draw, DROP)
 

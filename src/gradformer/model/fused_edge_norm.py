@@ -149,17 +149,17 @@ def slopes_of(
     factors = torch.empty_like(stats)
     made = [torch.empty_like(gamma), torch.empty_like(beta)]
     rooms = made if update.room is None else update.room.open(u.device)
-    learned, draw = [gamma, beta, stats], _draw(update, u)
+    draw = _draw(update, u)
     if partial is None:
         partial = stats.new_empty(min(-(-len(u) // SLOPE_ROWS), SLOPE_PIECES), 2, channels)
         slope_kernel[(len(partial),)](
-            grad, u, *learned, partial, ptr, len(ptr) - 1, *draw,
+            grad, u, gamma, beta, stats, partial, ptr, len(ptr) - 1, *draw,
             C=channels, ROWS=SLOPE_ROWS, DROP=update.after is not None, num_warps=4,
         )  # fmt: skip
     slope_sums_kernel[(-(-channels // SUMS["BLOCK_C"]),)](
         partial, gamma, stats, *rooms, factors, len(partial), C=channels, **SUMS
     )
-    return [*learned, factors, *draw], [*made] if update.room is None else [None, None]
+    return [beta, stats, factors, *draw], [*made] if update.room is None else [None, None]
 
 
 def _draw(update: Norms, dummy: Tensor) -> list[Any]:

@@ -117,7 +117,7 @@ class _Gated(torch.autograd.Function):
         du, d_terms = torch.empty_like(u), torch.empty_like(terms)
         dr = None if r is None else torch.empty_like(r)
         position = u if r is None else r
-        norm, inside = [*[u] * 7, 1.0, 0], {"NORM": False, "DROP": False}
+        norm, inside = [*[u] * 6, 1.0, 0], {"NORM": False, "DROP": False}
         slopes: list[Tensor | None] = [None, None]
         if update is not None and out_grad is not None:
             known = ctx.slopes.take(out_grad)
@@ -179,7 +179,7 @@ def _map_gradients(
             ptr, len(ptr) - 1, count, *norm,
             ROWS=ROWS, BLOCK_IN=_block(width), E_GRAD=e_grad is not None, **sizes,
             SLOPES=slopes is not None, DROP=drop, STAGES=2,
-            num_warps=2, maxnreg=200 if width <= 48 else None,
+            num_warps=2, maxnreg=200,
         )  # fmt: skip
         if slopes is not None:
             slopes.leave(de, partial)
