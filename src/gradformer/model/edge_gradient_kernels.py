@@ -131,14 +131,14 @@ def _write(out, value, row, real, channel, C: tl.constexpr):
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
 def target_gradient_kernel(
-    dh, mean, inverse, terms, u, r, out_grad, d_terms, du, dr, source, ptr, nodes, edges,
+    dh, mean, inverse, terms, u, r, out_grad, d_terms, du, dr, share, source, ptr, nodes, edges,
     beta, stats, factors, graph_id, index, seed, scale, threshold,
     C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, POSITION: tl.constexpr,
     OUT_GRAD: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr, PADDING: tl.constexpr,
 ):  # fmt: skip
-    """By target: dg = dh_t inverse_t (B_s − mean_t), dr = Σ_c dg σ(u), du = dg r σ'(u) (+ what
-    arrives at u, directly or with NORM through e'), dA = dh, dD = Σ du; grid (nodes,). Padded rows
-    of dr, and with PADDING of du, are 0."""
+    """By target: dg = share_t (B_s − mean_t), share_t = dh_t inverse_t, dr = Σ_c dg σ(u),
+    du = dg r σ'(u) (+ what arrives at u, directly or with NORM through e'), dA = dh, dD = Σ du;
+    grid (nodes,). Padded rows of dr, and with PADDING of du, are 0."""
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
     node = tl.program_id(0)
     here = node.to(tl.int64) * C
@@ -159,9 +159,9 @@ def target_gradient_kernel(
             channel = _channels(k)
             value = _rows(u + first * C, row, channel, C, C)
             apart = _rows(terms + 2 * C, other, channel, 4 * C, C) - _row(mean + here, channel, C)
-            share = _row(dh + here, channel, C) * _row(inverse + here, channel, C)
+            change = _row(dh + here, channel, C) * _row(inverse + here, channel, C)
             gate = _sigmoid(value)
-            change = share * apart * gate
+            change = change * apart * gate
             if POSITION:
                 found += tl.sum(change, 1)
             change *= (1.0 - gate) * position
@@ -181,7 +181,9 @@ def target_gradient_kernel(
     for k in tl.static_range(BLOCKS):
         channel = _channels(k)
         own = d_terms + 4 * here + channel
-        grad = tl.load(dh + here + channel, channel < C, other=0.0)
+        grad = tl.load(dh + here + channel, channel < C, other=0.0).to(tl.float32)
+        inverted = tl.load(inverse + here + channel, channel < C, other=0.0)
+        tl.store(share + here + channel, grad * inverted, channel < C)
         tl.store(own, grad.to(d_terms.dtype.element_ty), channel < C)
         tl.store(own + C, tl.sum(sums[k], 0).to(d_terms.dtype.element_ty), channel < C)
     if PADDING:

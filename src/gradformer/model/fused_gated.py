@@ -114,7 +114,7 @@ class _Gated(torch.autograd.Function):
         dh = torch.zeros_like(mean) if dh is None else dh.contiguous()
         out_grad, e_grad = (None if g is None else g.contiguous() for g in (out_grad, e_grad))
         count, (nodes, channels) = len(u), mean.shape
-        du, d_terms = torch.empty_like(u), torch.empty_like(terms)
+        du, d_terms, share = (torch.empty_like(t) for t in (u, terms, inverse))
         dr = None if r is None else torch.empty_like(r)
         position = u if r is None else r
         norm, inside = [*[u] * 6, 1.0, 0], {"NORM": False, "DROP": False}
@@ -127,14 +127,14 @@ class _Gated(torch.autograd.Function):
         if mean.numel():
             target_gradient_kernel[(nodes,)](
                 dh, mean, inverse, terms, u, position, u if out_grad is None else out_grad,
-                d_terms, du, u if dr is None else dr,
+                d_terms, du, u if dr is None else dr, share,
                 edges.source, edges.target_ptr, nodes, count, *norm,
                 C=channels, BLOCK_C=_block(channels), CHUNK=16, POSITION=r is not None,
                 OUT_GRAD=out_grad is not None, PADDING=weight is None, **inside,
                 num_warps=1, maxnreg=128,  # 16 fit on a core
             )  # fmt: skip
             source_gradient_kernel[(nodes * -(-channels // 16),)](
-                dh, position, u, du, inverse, d_terms,
+                share, position, u, du, d_terms,
                 edges.target, edges.source_ptr, edges.by_source,
                 C=channels, CHUNK=16, POSITION=r is not None, num_warps=1,
             )  # fmt: skip

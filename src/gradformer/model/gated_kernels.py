@@ -76,10 +76,10 @@ def node_kernel(
 
 @triton.jit
 def source_gradient_kernel(
-    dh, r, u, du, inverse, d_terms, target, ptr, order,
+    share, r, u, du, d_terms, target, ptr, order,
     C: tl.constexpr, CHUNK: tl.constexpr, POSITION: tl.constexpr,
 ):  # fmt: skip
-    """By source: dB = Σ σ(u) r dh_t inverse_t and dE = Σ du;
+    """By source: dB = Σ σ(u) r share_t and dE = Σ du;
     grid (nodes · blocks of STEP channels,)."""
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
     node = tl.program_id(0) // BLOCKS
@@ -97,8 +97,7 @@ def source_gradient_kernel(
         if POSITION:
             gate *= tl.load(r + edge).to(tl.float32)[:, None]
         other = tl.load(target + edge)
-        share = _rows(dh, other, channel, C, C) * _rows(inverse, other, channel, C, C)
-        d_b += gate * share
+        d_b += gate * _rows(share, other, channel, C, C)
         d_e += tl.load(du + at, inside, other=0.0).to(tl.float32)
     own = d_terms + node.to(tl.int64) * (4 * C) + channel
     tl.store(own + 2 * C, tl.sum(d_b, 0).to(d_terms.dtype.element_ty), wide)
