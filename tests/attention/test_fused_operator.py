@@ -38,10 +38,11 @@ def test_the_operator_is_registered_as_torch_expects(device: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shares", "counts"), [(2, (2, 256, True)), (1, (2, 0, False)), (2, (256, 0, False))]
+    ("shares", "counts"),
+    [(2, (2, 256, True, True)), (1, (2, 0, False, False)), (2, (256, 0, False, True))],
 )
 def test_the_operator_of_the_gradients(
-    shares: int, counts: tuple[int, int, bool], device: str
+    shares: int, counts: tuple[int, int, bool, bool], device: str
 ) -> None:
     given = forward_arguments(random_problem((3, 2), biased=True).to(device), shares)
     given = [x.detach() if isinstance(x, Tensor) else x for x in given]
@@ -77,6 +78,54 @@ def test_it_compiles_into_one_graph(device: str) -> None:
     expected = torch.autograd.grad(attend(*inputs), wanted)
     for a, b in zip(expected, found):
         torch.testing.assert_close(a, b)
+
+
+@pytest.mark.gpu
+def test_decay_and_attention_compile_into_one_graph(device: str) -> None:
+    """As a user would have it compiled: by Inductor, from the decay on."""
+    p = random_problem((23, 70), width=16).to(device)
+    inputs = [t.float().requires_grad_() for t in (p.q, p.k, p.v)]
+    decay = Decay(2, decay=0.7, learn_decay=True, profile=True).to(device)
+
+    def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        (tables,) = decay()
+        return decay_attention(q, k, v, p.layout, p.distance, tables.mul, tables.add)
+
+    wanted, grad = [*inputs, *decay.parameters()], p.cotangent.float()
+    with use_engine("fused"):
+        compiled = torch.compile(attend, fullgraph=True)(*inputs)
+        found = [compiled, *torch.autograd.grad(compiled, wanted, grad)]
+        plain = attend(*inputs)
+        expected = [plain, *torch.autograd.grad(plain, wanted, grad)]
+    for a, b in zip(expected, found):
+        torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("width", [3, 129])
+def test_auto_takes_the_reference_beyond_its_widths(width: int, device: str) -> None:
+    p = random_problem((5, 2), width=width).to(device)
+    q, k, v = (t.float() for t in (p.q, p.k, p.v))
+    auto = decay_attention(q, k, v, p.layout, p.distance, None, None)
+    with use_engine("reference"):
+        assert torch.equal(decay_attention(q, k, v, p.layout, p.distance, None, None), auto)
+
+
+def test_only_what_is_asked_for_has_a_gradient(device: str) -> None:
+    """Of the three, and of a decay; by tiled kernels, whose second pass is for k and v alone."""
+    p = random_problem((5, 3), width=65).to(device)
+    q, k, v = (t.float() for t in (p.q, p.k, p.v))
+    decay = Decay(2, decay=0.7).to(device)
+
+    def gradients(wanted: list[Tensor]) -> list[Tensor]:
+        for tensor in (q, k, v):
+            tensor.requires_grad_(any(tensor is other for other in wanted))
+        out = fused_attention(q, k, v, p.layout, p.distance, decay()[0].mul, None, 0.5)
+        return list(torch.autograd.grad(out.square().sum(), wanted))
+
+    everything = gradients([q, k, v, decay.start])
+    for number, one in enumerate([q, k, v, decay.start]):
+        assert torch.equal(gradients([one])[0], everything[number])
 
 
 @pytest.mark.gpu

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -60,6 +61,21 @@ def _device_error(device: torch.device) -> str | None:
     return None
 
 
+@torch.compiler.assume_constant_result
+def _elsewhere(device: torch.device) -> str | None:
+    """Kernels go to the current GPU, whatever device their tensors are on."""
+    current = torch.cuda.current_device()
+    if device.index in (None, current):
+        return None
+    reason = (
+        f"the kernels run on the current GPU, cuda:{current}, and the tensors are on {device}; "
+        f"call torch.cuda.set_device({device.index})"
+    )
+    if _engine == "auto":
+        warnings.warn(f"slow, as the fused engine is not taken: {reason}", stacklevel=3)
+    return reason
+
+
 @cache
 def known_registers(device: torch.device) -> bool:
     """Whether tensor-core tiles lie in registers as :mod:`pair_kernels` needs for its wide way.
@@ -86,7 +102,7 @@ def why_no_triton(device: torch.device) -> str | None:
     if error := _triton_error():
         return error
     if device.type == "cuda":
-        return _device_error(device)
+        return _device_error(device) or _elsewhere(device)
     if _engine == "fused" and interpreting():
         return None
     return f"Triton kernels need a CUDA device, the tensors are on {device.type}"

@@ -200,7 +200,8 @@ class Decay(nn.Module):
 
     def _exponential(self) -> Table:
         assert self.start is not None
-        if runs_kernels(self.start) and self.start.dtype == torch.float32:
+        traced = torch.compiler.is_compiling()  # then a compiler makes a kernel of the plain form
+        if runs_kernels(self.start) and self.start.dtype == torch.float32 and not traced:
             from gradformer.attention.fused_decay import exponential_tables
 
             value, jacobian = exponential_tables(

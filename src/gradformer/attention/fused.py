@@ -1,4 +1,4 @@
-"""The fused engine as a custom operator, for CUDA graphs and ``torch.compile``.
+"""The fused engine as an autograd function, and as a custom operator for ``torch.compile``.
 
 Saved for the backward pass: q, k, v, out and one float for each row and head. The gradient of a
 decay that has few parameters is contracted with their jacobian inside the kernel, and the sum over
@@ -9,10 +9,11 @@ if q, k and v came as such a tensor, that is its gradient, and nothing has to be
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from gradformer.attention import launch
 from gradformer.attention.decay import Table
@@ -30,8 +31,7 @@ def _three(q: Tensor, k: Tensor | None, v: Tensor | None) -> tuple[Tensor, Tenso
     return q, k, v
 
 
-@torch.library.custom_op("gradformer::decay_attention", mutates_args=())
-def _forward(
+def _attend(
     q: Tensor,
     k: Tensor | None,
     v: Tensor | None,
@@ -62,6 +62,9 @@ def _forward(
     return launch.forward(problem)
 
 
+_forward = torch.library.custom_op("gradformer::decay_attention", _attend, mutates_args=())
+
+
 @_forward.register_fake
 def _(q: Tensor, k: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
     nodes, heads, d = q.shape
@@ -69,8 +72,7 @@ def _(q: Tensor, k: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
     return q.new_empty(nodes, heads, d), q.new_empty(nodes, heads, dtype=torch.float32)
 
 
-@torch.library.custom_op("gradformer::decay_attention_backward", mutates_args=())
-def _backward(
+def _differentiate(
     grad: Tensor,
     q: Tensor,
     k: Tensor | None,
@@ -97,6 +99,7 @@ def _backward(
     mul_count: int,
     add_count: int,
     need_bias: bool,
+    need_keys: bool,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     problem = launch.Problem(
         *_three(q, k, v), node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
@@ -104,14 +107,19 @@ def _backward(
     )  # fmt: skip
     return launch.backward(
         problem, grad.contiguous(), out, lse, mul_jacobian, add_jacobian,
-        mul_count, add_count, need_bias, shares,
+        mul_count, add_count, need_bias, need_keys, shares,
     )  # fmt: skip
+
+
+_backward = torch.library.custom_op(
+    "gradformer::decay_attention_backward", _differentiate, mutates_args=()
+)
 
 
 @_backward.register_fake
 def _(grad: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     nodes, heads, d = grad.shape
-    bias, (shares, mul_count, add_count, need_bias) = rest[14], rest[-4:]
+    bias, (shares, mul_count, add_count, need_bias, _) = rest[14], rest[-5:]
 
     def decay(count: int) -> Tensor:
         shape = (heads, WHOLE) if count == WHOLE else (heads, 2, shares)
@@ -144,18 +152,21 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> 
     ctx.set_materialize_grads(False)  # no zeros for lse
 
 
-def _gradients(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
+def _gradients(
+    ctx: Any, grad: Tensor, _: Tensor, run: Callable[..., Any] = _backward
+) -> tuple[Tensor | None, ...]:
     saved = ctx.saved_tensors
     mul, add, mul_jacobian, add_jacobian = saved[9:13]
-    # inputs: 7 mul, 8 add, 9 mul_parameters, 11 add_parameters, 14 bias
-    need = ctx.needs_input_grad
+    # inputs: 0 q, 1 k, 2 v, 7 mul, 8 add, 9 mul_parameters, 11 add_parameters, 14 bias
+    need, packed = ctx.needs_input_grad, saved[1] is None
     mul_count = len(mul_jacobian) if need[9] else WHOLE if need[7] else 0
     add_count = len(add_jacobian) if need[11] else WHOLE if need[8] else 0
-    gradients, dmul, dadd, dbias = _backward(
-        grad, *saved, *ctx.numbers, mul_count, add_count, need[14]
+    need_keys = need[0] if packed else need[1] or need[2]
+    gradients, dmul, dadd, dbias = run(
+        grad, *saved, *ctx.numbers, mul_count, add_count, need[14], need_keys
     )
-    packed = saved[1] is None
-    three = (gradients, None, None) if packed else gradients.chunk(3, dim=1)
+    parts = (gradients, None, None) if packed else gradients.chunk(3, dim=1)
+    three = tuple(part if asked else None for part, asked in zip(parts, need))
     tables = (
         dmul.to(mul.dtype) if need[7] and not need[9] else None,
         dadd.to(add.dtype) if need[8] and not need[11] else None,
@@ -168,6 +179,18 @@ def _gradients(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:
 
 
 _forward.register_autograd(_gradients, setup_context=_setup)
+
+
+class _Attention(torch.autograd.Function):
+    """The same without an operator's costs, which for small graphs are more than the kernels'."""
+
+    forward = staticmethod(_attend)
+    setup_context = staticmethod(_setup)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        # Where a graph of gradients is made, the operator refuses a second derivative.
+        return _gradients(ctx, grad, _, _backward if torch.is_grad_enabled() else _differentiate)
 
 
 def fused_attention(
@@ -205,8 +228,9 @@ def fused_attention(
     shares = max(p.shares, 1) if later else 1
     learned = (*_parameters(mul, shares), *_parameters(add, shares))
     numbers = (p.scale, p.dropout, p.largest, p.padded, p.symmetric, shares)
+    traced = torch.compiler.is_compiling() or type(q) not in (Tensor, nn.Parameter)
     out: Tensor
-    out, _ = _forward(
+    out, _ = (_forward if traced else _Attention.apply)(
         q, k, v, *p.where, p.mul, p.add, *learned, p.seed, p.bias, p.packed_ptr, *numbers
     )
     return out
@@ -221,7 +245,7 @@ def _contracts(table: Table | None) -> bool:
     """Whether the kernels contract the gradient with a jacobian: of one or two parameters."""
     if table is None or table.parameters is None or table.jacobian is None:
         return False
-    return 1 <= len(table.jacobian) <= 2
+    return table.parameters.requires_grad and 1 <= len(table.jacobian) <= 2
 
 
 def _parameters(table: Table | None, shares: int) -> tuple[Tensor | None, Tensor | None]:

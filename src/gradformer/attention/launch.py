@@ -273,10 +273,12 @@ def backward(
     mul_count: int,
     add_count: int,
     need_bias: bool,
+    need_keys: bool,
     shares: int,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Gradients of q, k, v [nodes, 3 · heads, d], of the decay as ``count`` says, of the bias.
 
+    Without ``need_keys`` those of k and v may be left undone.
     That of a decay's parameters is [heads, 2, ``shares``]: 1, or all of ``p.shares``.
     """
     from gradformer.attention.row_backward import row_backward_kernel
@@ -327,13 +329,14 @@ def backward(
             nodes, p.graphs, pairs, tiles, *p.biases, dbias,
             NEED_BIAS=need_bias, WIDE=p.wide, **query_tile.options, **p.tiled_options, **counts,
         )  # fmt: skip
-        tiles = -(-p.largest // key_tile.n)
-        key_gradient_kernel[(heads * (p.graphs * tiles + p.padded),)](
-            p.q, p.k, p.v, grad, stats, dk, dv,
-            *p.where, *p.tables, p.draws, *strides, *p.numbers,
-            nodes, p.graphs, pairs, tiles, *p.biases,
-            SYMMETRIC=p.symmetric, WIDE=key_wide, **key_tile.options, **p.tiled_options,
-        )  # fmt: skip
+        if need_keys:
+            tiles = -(-p.largest // key_tile.n)
+            key_gradient_kernel[(heads * (p.graphs * tiles + p.padded),)](
+                p.q, p.k, p.v, grad, stats, dk, dv,
+                *p.where, *p.tables, p.draws, *strides, *p.numbers,
+                nodes, p.graphs, pairs, tiles, *p.biases,
+                SYMMETRIC=p.symmetric, WIDE=key_wide, **key_tile.options, **p.tiled_options,
+            )  # fmt: skip
     dmul, dadd = _total(partial_mul, mul_count, shares), _total(partial_add, add_count, shares)
     return gradients, dmul, dadd, dbias
 
