@@ -32,12 +32,12 @@ TURN = 32  # rows of x that are summed over at a time for dW
 FEW = 1024  # rows, up to which smaller tiles are done sooner than larger ones are less work
 
 
-def _piece(count: int) -> int:
+def piece_of(count: int) -> int:
     """Rows of x over which one program sums for dW."""
     return 128 if count <= FEW else 256
 
 
-def _blocks(count: int, columns: int) -> int:
+def blocks_of(count: int, columns: int) -> int:
     """Blocks of columns in a tile: so many that no tile is filled up with empty ones."""
     blocks = -(-columns // BLOCK.value)
     return next(n for n in ((2, 1) if count <= FEW else (4, 3, 2, 1)) if blocks % n == 0)
@@ -48,15 +48,15 @@ def _step(width: int) -> int:
     return 16 if width % 32 else 32
 
 
-def _tiles(count: int, columns: int) -> int:
+def tiles_of(count: int, columns: int) -> int:
     """Into which this many columns are shared out."""
-    return -(-columns // (_blocks(count, columns) * BLOCK.value))
+    return -(-columns // (blocks_of(count, columns) * BLOCK.value))
 
 
 def _options(count: int, summed: int, columns: int) -> dict[str, Any]:
     """What tiles of so many rows and columns, of products of length ``summed``, have in common."""
     exact = precision() == "ieee"
-    sizes = {"ROWS": ROWS, "BLOCKS": _blocks(count, columns), "STEP": _step(summed)}
+    sizes = {"ROWS": ROWS, "BLOCKS": blocks_of(count, columns), "STEP": _step(summed)}
     return {"EXACT": exact, **sizes, "num_warps": 2}
 
 
@@ -67,11 +67,11 @@ def _forward(x: Tensor, maps: Maps, relu: bool, draw: Draw | None) -> list[Tenso
     y = [x.new_empty(count, out) for out in outs]
     keys = (x, x, x) if draw is None else (draw.rows.graph_id, draw.rows.index, draw.seed)
     scale, bar = (1.0, 0) if draw is None else (draw.scale, threshold(draw.p))
-    forward_kernel[(-(-count // ROWS), sum(_tiles(count, out) for out in outs))](
+    forward_kernel[(-(-count // ROWS), sum(tiles_of(count, out) for out in outs))](
         x, weight, x if bias is None else bias, y[0],
         weight2, x if bias2 is None else bias2, y[-1], *keys, count, scale, bar,
         IN=width, OUT=outs[0], BIAS=bias is not None,
-        OUT2=sum(outs[1:]), BIAS2=bias2 is not None, BLOCKS2=_blocks(count, outs[-1]),
+        OUT2=sum(outs[1:]), BIAS2=bias2 is not None, BLOCKS2=blocks_of(count, outs[-1]),
         RELU=relu, DRAW=draw is not None, **_options(count, width, outs[0]),
         num_stages=min(3, -(-width // _step(width))),  # no more than turns of the loop
     )  # fmt: skip
@@ -105,12 +105,12 @@ class _Linear(torch.autograd.Function):
              for slope, (weight, _) in zip(slopes, maps)]  # fmt: skip
         (weight, bias), (weight2, bias2) = maps[0], maps[-1]
         (count, width), outs = x.shape, [len(w) for w, _ in maps]
-        piece = _piece(count)
+        piece = piece_of(count)
         pieces = -(-count // piece)
-        made = [_room(room, pieces, x, out) for room, out in zip(ctx.rooms, outs)]
+        made = [room_for(room, pieces, x, out) for room, out in zip(ctx.rooms, outs)]
         dx = torch.empty_like(x) if ctx.needs_input_grad[3] else None
-        dx_programs = 0 if dx is None else -(-count // ROWS) * _tiles(count, width)
-        dw_programs = [pieces * -(-out // OUTS) * _tiles(count, width) for out in outs]
+        dx_programs = 0 if dx is None else -(-count // ROWS) * tiles_of(count, width)
+        dw_programs = [pieces * -(-out // OUTS) * tiles_of(count, width) for out in outs]
         backward_kernel[(dx_programs + sum(dw_programs),)](
             g[0], x, weight, g[0] if y is None else y, g[-1], weight2, *[*passed, x, x][:2],
             x if dx is None else dx, *made[0], *made[-1],
@@ -135,7 +135,7 @@ def _maps(parameters: Sequence[Any]) -> Maps:
     return [(weight.contiguous(), bias) for weight, bias in zip(parameters[::2], parameters[1::2])]
 
 
-def _room(room: Claim | None, pieces: int, x: Tensor, out: int) -> tuple[Tensor, Tensor]:
+def room_for(room: Claim | None, pieces: int, x: Tensor, out: int) -> tuple[Tensor, Tensor]:
     """Where the pieces of dW and db go; without a claim side by side, [pieces, out · (in + 1)]."""
     if room is None:
         dw = x.new_empty(pieces, out * (x.shape[1] + 1))
@@ -145,7 +145,7 @@ def _room(room: Claim | None, pieces: int, x: Tensor, out: int) -> tuple[Tensor,
 
 
 def _apply(x: Tensor, layers: Sequence[nn.Linear], relu: bool, draw: Draw | None) -> Any:
-    pieces = -(-len(x) // _piece(len(x)))
+    pieces = -(-len(x) // piece_of(len(x)))
     rooms = [claim(pieces, layer.weight, layer.bias) for layer in layers]
     parameters = [p for layer in layers for p in (layer.weight, layer.bias)]
     return _Linear.apply(relu, draw, rooms, x, *parameters)

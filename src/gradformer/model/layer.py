@@ -17,8 +17,11 @@ from gradformer.model.parts import (
     DropPath,
     linear,
     linear_pair,
+    maps_by_kernels,
     norm_pair,
 )
+
+FUSED_WIDTH = 64  # up to which one kernel makes a feed-forward block: its programs hold whole rows
 
 
 class Attention(Site):
@@ -88,6 +91,10 @@ class FeedForward(nn.Module):
     def pass_on(self, x: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """What enters the last dropout, and x: see :func:`linear`."""
         draw = self.inner_dropout.draw(batch.nodes, batch.seeds)
+        if self.second.out_features <= FUSED_WIDTH and maps_by_kernels(x, self.first):
+            from gradformer.model.fused_feed_forward import fused_feed_forward
+
+            return fused_feed_forward(x, self.first, self.second, draw)
         y, x = linear(x, self.first, relu=True, draw=draw, pass_on=True)
         return linear(y, self.second), x
 

@@ -220,7 +220,7 @@ def linear(
     map's kernel, which adds it to its own. Dropout, of single entries, comes after a ReLU only.
     """
     assert draw is None or (relu and not draw.whole_graphs)
-    if _fused_map(x, layer):
+    if maps_by_kernels(x, layer):
         from gradformer.model.fused_linear import fused_linear
 
         y, x = fused_linear(x, layer, relu, draw)
@@ -234,14 +234,14 @@ def linear_pair(
     x: Tensor, first: nn.Linear, second: nn.Linear
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Two linear maps of x [rows, in], and x for two later uses: see :func:`linear`."""
-    if _fused_map(x, first) and _fused_map(x, second):
+    if maps_by_kernels(x, first) and maps_by_kernels(x, second):
         from gradformer.model.fused_linear import fused_linear_pair
 
         return fused_linear_pair(x, first, second)
     return first(x), second(x), x, x
 
 
-def _fused_map(x: Tensor, layer: nn.Linear) -> bool:
+def maps_by_kernels(x: Tensor, layer: nn.Linear) -> bool:
     """Whether kernels make the map, where they pay."""
     fits = x.dim() == 2 and x.dtype == layer.weight.dtype == torch.float32
     fits = fits and torch.is_grad_enabled() and len(x) <= MOST_LINEAR_ROWS and runs_kernels(x)
