@@ -145,7 +145,7 @@ def _map_gradients(
     ctx: Any, du: Tensor, e_grad: Tensor | None
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Gradients of e and of the map; None for a map's that are left in pieces, or without a map."""
-    from gradformer.model.edge_gradient_kernels import (
+    from gradformer.model.map_gradient_kernels import (
         state_gradient_kernel,
         weight_gradient_kernel,
     )
