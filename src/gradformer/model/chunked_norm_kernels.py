@@ -14,7 +14,8 @@ from gradformer.model.norm_kernels import (
     _arriving,
     _back,
     _leave,
-    _merge_moments,
+    _moments,
+    _settle,
     _slopes,
 )
 
@@ -22,9 +23,7 @@ from gradformer.model.norm_kernels import (
 @triton.jit
 def _pool(mean, square, count, value, more, at):
     """Mean and Σ(z − mean)² of ``count`` rows and those of a tile, ``more``."""
-    tile_mean = tl.sum(value, 0) * (1.0 / tl.maximum(more, 1.0))
-    centred = tl.where(at[4], value - tile_mean[None, :], 0.0)
-    tile_square = tl.sum(centred * centred, 0)
+    tile_mean, tile_square = _moments(value, more, at)
     apart = tile_mean - mean
     share = more / tl.maximum(count + more, 1.0)
     return mean + apart * share, square + tile_square + apart * apart * (count * share)
@@ -83,6 +82,27 @@ def _shares(partial, channel, C: tl.constexpr, BLOCK_P: tl.constexpr):
     return counts, means, tl.load(partial + C + at, inside, other=0.0)
 
 
+@triton.jit
+def _merge_moments(
+    shares, running_mean, running_var, stats, channel, momentum, eps,
+    C: tl.constexpr, TRAINING: tl.constexpr,
+):  # fmt: skip
+    """Mean and rstd of all chunks."""
+    mean = tl.zeros_like(channel).to(tl.float32)
+    square = mean
+    count = 0.0
+    if TRAINING:
+        counts, means, squares = shares
+        count = tl.sum(counts)
+        mean = tl.sum(counts[:, None] * means, 0) * (1.0 / tl.maximum(count, 1.0))
+        apart = means - mean[None, :]
+        square = tl.sum(squares + counts[:, None] * apart * apart, 0)
+    return _settle(
+        mean, square, count, running_mean, running_var, stats, channel, momentum, eps,
+        tl.program_id(0) == 0, C, TRAINING,
+    )  # fmt: skip
+
+
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
 def normalise_kernel(
     x1, x2, add, plus, y, mask, graph_id, index,
@@ -111,14 +131,13 @@ def normalise_kernel(
     shares2 = shares1
     if PAIR:
         shares2 = _shares(partial + tl.num_programs(0) * 3 * C, channel, C, BLOCK_P)
-    writes = tl.program_id(0) == 0
     center1, rstd1 = _merge_moments(
-        shares1, mean1, var1, stats, channel, momentum, eps, writes, C, TRAINING
-    )
+        shares1, mean1, var1, stats, channel, momentum, eps, C, TRAINING
+    )  # fmt: skip
     center2, rstd2 = center1, rstd1
     if PAIR:
         center2, rstd2 = _merge_moments(
-            shares2, mean2, var2, stats + 3 * C, channel, momentum, eps, writes, C, TRAINING
+            shares2, mean2, var2, stats + 3 * C, channel, momentum, eps, C, TRAINING
         )
     for start in range(first, tl.minimum(first + chunk, rows), BLOCK_R):
         if not ONE:

@@ -1,6 +1,6 @@
 """Batch norm with dropout and residual before it, ReLU, dropout and a sum after it, in kernels.
 
-One kernel each way for up to four thousand rows, two for more; so also for the sum of two norms.
+One kernel each way for up to a thousand rows, two for more; so also for the sum of two norms.
 The plain versions are :class:`~gradformer.model.parts.BatchNorm` and
 :func:`~gradformer.model.parts.norm_pair`. Saved for the backward pass: what entered, and three
 numbers for each channel.
@@ -23,14 +23,8 @@ if TYPE_CHECKING:
     from gradformer.model.parts import Draw
 
 MOST_WHOLE_ROWS = 1024  # up to which a program holds all rows of some channels
-MOST_WALKED_ROWS = 4096  # up to which it walks over them: slower than two kernels, but less work
 MANY_ROWS = 8192  # beyond which programs are large
 MOST_CHUNKS = 128  # every program of the second kernel reads the sums of all; half for fewer rows
-
-
-def _power(size: int) -> int:
-    """The power of two above ``size``, at least 16."""
-    return max(16, 1 << (size - 1).bit_length())
 
 
 @dataclass(frozen=True)
@@ -45,8 +39,8 @@ class Grid:
     def of(cls, rows: int, channels: int) -> Grid:
         shape: tuple[int, ...]
         wide = max(4, 1 << (channels - 1).bit_length())
-        if rows <= MOST_WALKED_ROWS:
-            block_r = _power(min(rows, MOST_WHOLE_ROWS))
+        if rows <= MOST_WHOLE_ROWS:
+            block_r = max(16, 1 << (rows - 1).bit_length())
             block_c = min(4 if block_r == 1024 else 8, wide)  # each core does its part
             warps = max(block_r * block_c // 512, 1)
             chunk, shape = rows, (-(-channels // block_c),)
@@ -65,10 +59,10 @@ class Grid:
         return len(self.shape) == 1
 
     @property
-    def finishing(self) -> dict[str, int]:
-        """Further options of the kernels that make the result: a chunk is ONE tile, or several."""
-        one: dict[str, int] = {"ONE": self.chunk <= self.blocks["BLOCK_R"]}
-        return one if self.whole else {**one, "BLOCK_P": _power(self.shape[0])}
+    def merging(self) -> dict[str, int]:
+        """Further options of the kernels that merge the sums of all chunks."""
+        one = self.chunk == self.blocks["BLOCK_R"]
+        return {"BLOCK_P": max(16, 1 << (self.shape[0] - 1).bit_length()), "ONE": one}
 
 
 @dataclass(frozen=True)
@@ -155,7 +149,7 @@ def normalise(
     if grid.whole:
         whole_kernel[grid.shape](
             *entered, *out, *where, *learned, *seeds, stats, len(x1), *settings,
-            **flags, **around.entering, **grid.blocks, **grid.finishing,
+            **flags, **around.entering, **grid.blocks,
         )  # fmt: skip
         return y, stats
     partial = stats.new_empty(len(around.norms), grid.shape[0], 3, channels)
@@ -166,7 +160,7 @@ def normalise(
         )  # fmt: skip
     normalise_kernel[grid.shape](
         *entered, *out, *where, *learned, *seeds, partial, stats, len(x1), grid.chunk,
-        *settings, **flags, **around.entering, **grid.blocks, **grid.finishing,
+        *settings, **flags, **around.entering, **grid.blocks, **grid.merging,
     )  # fmt: skip
     return y, stats
 
@@ -213,7 +207,7 @@ class _Norm(torch.autograd.Function):
         if grid.whole:
             whole_gradient_kernel[grid.shape](
                 *entered, *made, *where, *learned, *slopes, *seeds, stats,
-                rows, *around.numbers, DADD=apart, **flags, **grid.blocks, **grid.finishing,
+                rows, *around.numbers, DADD=apart, **flags, **grid.blocks,
             )  # fmt: skip
         else:
             partial = stats.new_empty(len(around.norms), grid.shape[0], 2, channels)
@@ -223,7 +217,7 @@ class _Norm(torch.autograd.Function):
             )
             input_gradient_kernel[grid.shape](
                 *entered, *made, *where, *learned, *slopes, *seeds, stats, partial, *size,
-                DADD=apart, **flags, **grid.blocks, **grid.finishing,
+                DADD=apart, **flags, **grid.blocks, **grid.merging,
             )  # fmt: skip
         given = rooms if around.room is None else [None] * len(parameters)
         return (

@@ -95,6 +95,14 @@ def _all_entering(
 
 
 @triton.jit
+def _moments(value, count, at):
+    """Mean, and Σ (z − mean)², of the rows of a tile."""
+    mean = tl.sum(value, 0) * (1.0 / tl.maximum(count, 1.0))
+    centred = tl.where(at[4], value - mean[None, :], 0.0)
+    return mean, tl.sum(centred * centred, 0)
+
+
+@triton.jit
 def _settle(
     mean, square, count, running_mean, running_var, stats, channel, momentum, eps, writes,
     C: tl.constexpr, TRAINING: tl.constexpr,
@@ -123,27 +131,6 @@ def _settle(
         tl.store(stats + C + channel, rstd, wide)
         tl.store(stats + 2 * C + channel, tl.zeros_like(rstd) + inverse, wide)
     return center, rstd
-
-
-@triton.jit
-def _merge_moments(
-    shares, running_mean, running_var, stats, channel, momentum, eps, writes,
-    C: tl.constexpr, TRAINING: tl.constexpr,
-):  # fmt: skip
-    """Mean and rstd to go by; ``shares``: counts, means and Σ (z − mean)² of some rows each."""
-    mean = tl.zeros_like(channel).to(tl.float32)
-    square = mean
-    count = 0.0
-    if TRAINING:
-        counts, means, squares = shares
-        count = tl.sum(counts)
-        mean = tl.sum(counts[:, None] * means, 0) * (1.0 / tl.maximum(count, 1.0))
-        apart = means - mean[None, :]
-        square = tl.sum(squares + counts[:, None] * apart * apart, 0)
-    return _settle(
-        mean, square, count, running_mean, running_var, stats, channel, momentum, eps, writes,
-        C, TRAINING,
-    )  # fmt: skip
 
 
 @triton.jit
