@@ -109,17 +109,6 @@ def slope_sums_kernel(
 
 
 @triton.jit
-def _norm_change(grad, value, channel, norm, draw, C: tl.constexpr, DROP: tl.constexpr):
-    """What arrives at u of that at e', through the norm."""
-    beta, stats, factors = norm
-    factor = _row(factors, channel, C)
-    learned = (_row(stats, channel, C), factor, _row(beta, channel, C))
-    apart, slope = _slope(grad, value, channel, learned, draw, DROP)
-    along, total = _row(factors + C, channel, C), _row(factors + 2 * C, channel, C)
-    return slope * factor - total - apart * along
-
-
-@triton.jit
 def _write(out, value, row, real, channel, C: tl.constexpr):
     at = out + row[:, None] * C + channel[None, :]
     tl.store(at, value.to(out.dtype.element_ty), real[:, None] & (channel < C)[None, :])
@@ -131,16 +120,25 @@ def target_gradient_kernel(
     beta, stats, factors, graph_id, index, seed, scale, threshold,
     C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, POSITION: tl.constexpr,
     OUT_GRAD: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr, PADDING: tl.constexpr,
+    PARTS: tl.constexpr,
 ):  # fmt: skip
     """By target: dg = share_t (B_s − mean_t), share_t = dh_t inverse_t, dr = Σ_c dg σ(u),
     du = dg r σ'(u) (+ what arrives at u, directly or with NORM through e'), dA = dh, dD = Σ du;
-    grid (nodes,). Padded rows of dr, and with PADDING of du, are 0."""
-    BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
-    node = tl.program_id(0)
+    grid (nodes · PARTS,), each of one part of the channels: more warps, and what a node or a
+    channel has alone is read once. Padded rows of dr, and with PADDING of du, are 0."""
+    BLOCKS: tl.constexpr = (C + STEP - 1) // STEP // PARTS
+    node, part = tl.program_id(0) // PARTS, tl.program_id(0) % PARTS
     here = node.to(tl.int64) * C
     site = _site_key(seed) if DROP else 0
-    sums = ()
-    for _ in tl.static_range(BLOCKS):
+    shares, means, norms, sums = (), (), (), ()
+    for k in tl.static_range(BLOCKS):
+        channel = part * (BLOCKS * STEP) + _channels(k)
+        shares += (_row(dh + here, channel, C) * _row(inverse + here, channel, C),)
+        means += (_row(mean + here, channel, C),)
+        if NORM:
+            learned = (_row(stats, channel, C), _row(factors, channel, C), _row(beta, channel, C))
+            slopes = (_row(factors + C, channel, C), _row(factors + 2 * C, channel, C))
+            norms += ((learned, slopes),)
         sums += (tl.zeros([CHUNK, STEP], tl.float32),)
     end = tl.load(ptr + node + 1)
     for start in range(tl.load(ptr + node), end, CHUNK):
@@ -150,36 +148,34 @@ def target_gradient_kernel(
         other = tl.load(source + first + row)
         keys = _keys(site, graph_id + first, index + first, row) if DROP else 0
         position = tl.load(r + first + row).to(tl.float32)[:, None] if POSITION else 1.0
-        found, changes, more = tl.zeros([CHUNK], tl.float32), (), ()
+        found, more = tl.zeros([CHUNK], tl.float32), ()
         for k in tl.static_range(BLOCKS):
-            channel = _channels(k)
+            channel = part * (BLOCKS * STEP) + _channels(k)
             value = _rows(u + first * C, row, channel, C, C)
-            apart = _rows(terms + 2 * C, other, channel, 4 * C, C) - _row(mean + here, channel, C)
-            change = _row(dh + here, channel, C) * _row(inverse + here, channel, C)
             gate = _sigmoid(value)
-            change = change * apart * gate
+            apart = _rows(terms + 2 * C, other, channel, 4 * C, C) - means[k]
+            change = shares[k] * apart * gate
             if POSITION:
                 found += tl.sum(change, 1)
             change *= (1.0 - gate) * position
             if OUT_GRAD:
                 grad = _rows(out_grad + first * C, row, channel, C, C)
                 if NORM:
-                    norm, draw = (beta, stats, factors), (keys, scale, threshold)
-                    grad = _norm_change(grad, value, channel, norm, draw, C, DROP)
+                    learned, slopes = norms[k]
+                    draw = (keys, scale, threshold)
+                    away, slope = _slope(grad, value, channel, learned, draw, DROP)
+                    grad = slope * learned[1] - slopes[1] - away * slopes[0]
                 change += grad
-            changes += (change,)
             more += (sums[k] + tl.where(real[:, None], change, 0.0),)
+            _write(du + first * C, change, row, real, channel, C)
         sums = more
-        for k in tl.static_range(BLOCKS):  # after all loads, which need not wait for it
-            _write(du + first * C, changes[k], row, real, _channels(k), C)
         if POSITION:
             tl.store(dr + first + row, found.to(dr.dtype.element_ty), real)
     for k in tl.static_range(BLOCKS):
-        channel = _channels(k)
+        channel = part * (BLOCKS * STEP) + _channels(k)
         own = d_terms + 4 * here + channel
-        grad = tl.load(dh + here + channel, channel < C, other=0.0).to(tl.float32)
-        inverted = tl.load(inverse + here + channel, channel < C, other=0.0)
-        tl.store(share + here + channel, grad * inverted, channel < C)
+        grad = tl.load(dh + here + channel, channel < C, other=0.0)
+        tl.store(share + here + channel, tl.sum(shares[k], 0), channel < C)
         tl.store(own, grad.to(d_terms.dtype.element_ty), channel < C)
         tl.store(own + C, tl.sum(sums[k], 0).to(d_terms.dtype.element_ty), channel < C)
     if PADDING:

@@ -39,6 +39,7 @@ PIECES = 132  # at most, that gradients of the map are summed in: one program on
 ROWS = 32  # of a tile of edges
 GROUPS = 4  # warps of a program that sums gradients of the map
 PROGRAMS = 512  # at most, that share the tiles: few, as each reads the map first
+STATE_PROGRAMS = 396  # at most, that make gradients of the edge states: three on each core
 MOST = 64  # channels up to which a program can hold the map
 
 
@@ -125,15 +126,17 @@ class _Gated(torch.autograd.Function):
             inside = {"NORM": True, "DROP": update.after is not None}
             e_grad = out_grad
         if mean.numel():
-            target_gradient_kernel[(nodes,)](
+            blocks = -(-channels // 16)
+            parts = blocks if r is None else 1  # of a row, whose sum is dr
+            target_gradient_kernel[(nodes * parts,)](
                 dh, mean, inverse, terms, u, position, u if out_grad is None else out_grad,
                 d_terms, du, u if dr is None else dr, share,
                 edges.source, edges.target_ptr, nodes, count, *norm,
                 C=channels, BLOCK_C=_block(channels), CHUNK=16, POSITION=r is not None,
                 OUT_GRAD=out_grad is not None, PADDING=weight is None, **inside,
-                num_warps=1, maxnreg=128,  # 16 fit on a core
+                PARTS=parts, num_warps=1, maxnreg=72 if r is None else 255,  # 28 fit on a core
             )  # fmt: skip
-            source_gradient_kernel[(nodes * -(-channels // 16),)](
+            source_gradient_kernel[(nodes * blocks,)](
                 share, position, u, du, d_terms,
                 edges.target, edges.source_ptr, edges.by_source,
                 C=channels, CHUNK=16, POSITION=r is not None, num_warps=1,
@@ -160,7 +163,7 @@ def _map_gradients(
         norm, drop = norm_of(update, before, stats), update.after is not None
     (count, width), channels, ptr = e.shape, du.shape[1], ctx.edges.target_ptr
     de, pieces = e.new_empty(e.shape), _pieces(count)
-    programs = min(-(-count // ROWS), PROGRAMS)
+    programs = min(-(-count // ROWS), STATE_PROGRAMS)
     partial = du if slopes is None else stats.new_empty(programs, 2, width)
     if ctx.room is None:
         dw = torch.empty(pieces, channels * (width + 1), dtype=torch.float32, device=e.device)
@@ -179,7 +182,7 @@ def _map_gradients(
             ptr, len(ptr) - 1, count, *norm,
             ROWS=ROWS, BLOCK_IN=_block(width), E_GRAD=e_grad is not None, **sizes,
             SLOPES=slopes is not None, DROP=drop, STAGES=2,
-            num_warps=2, maxnreg=200,
+            num_warps=2, maxnreg=168 if width <= 48 else 255,
         )  # fmt: skip
         if slopes is not None:
             slopes.leave(de, partial)
