@@ -16,6 +16,12 @@ from gradformer.training.weights import Weights
 pytest.importorskip("triton")
 
 
+@pytest.fixture(autouse=True)
+def whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One kernel for a few rows too."""
+    monkeypatch.setattr(layer, "FEW_ROWS", 0)
+
+
 def _random(*shape: int, seed: int) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
@@ -70,6 +76,8 @@ def test_gradients_in_pieces(device):
             if not collect:
                 pieces._places = {}
             y, _ = block.pass_on(x, _batch(140, device))
+            assert y.grad_fn is not None
+            assert "FeedForward" in y.grad_fn.name()
             grads = torch.autograd.grad(y.square().sum(), weights.parameters, allow_unused=True)
         weights.set_grad(grads, pieces)
         assert all((grad is None) == collect for grad in grads)

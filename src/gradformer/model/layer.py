@@ -21,7 +21,9 @@ from gradformer.model.parts import (
     norm_pair,
 )
 
-FUSED_WIDTH = 64  # up to which one kernel makes a feed-forward block: its programs hold whole rows
+# One kernel makes a feed-forward block up to this width, since its programs hold whole rows, and
+# beyond so many rows: of fewer, it has too few programs.
+FUSED_WIDTH, FEW_ROWS = 64, 1024
 
 
 class Attention(Site):
@@ -91,7 +93,8 @@ class FeedForward(nn.Module):
     def pass_on(self, x: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """What enters the last dropout, and x: see :func:`linear`."""
         draw = self.inner_dropout.draw(batch.nodes, batch.seeds)
-        if self.second.out_features <= FUSED_WIDTH and maps_by_kernels(x, self.first):
+        fits = self.second.out_features <= FUSED_WIDTH and len(x) > FEW_ROWS
+        if fits and maps_by_kernels(x, self.first):
             from gradformer.model.fused_feed_forward import fused_feed_forward
 
             return fused_feed_forward(x, self.first, self.second, draw)
