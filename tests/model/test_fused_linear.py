@@ -89,7 +89,7 @@ def test_two_maps_of_the_same_rows(rows, few, device, monkeypatch):
     for ours, reference, same in zip(
         run("fused", torch.float32), plain, run("fused", torch.float32)
     ):
-        torch.testing.assert_close(ours.double(), reference, rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(ours.double(), reference, rtol=1e-5, atol=2e-5)
         assert torch.equal(ours, same)
 
 
