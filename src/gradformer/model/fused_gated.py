@@ -181,8 +181,8 @@ def _map_gradients(
             du, du if e_grad is None else e_grad, weight, de, partial,
             ptr, len(ptr) - 1, count, *norm,
             ROWS=ROWS, BLOCK_IN=_block(width), E_GRAD=e_grad is not None, **sizes,
-            SLOPES=slopes is not None, DROP=drop, STAGES=2,
-            num_warps=2, maxnreg=168 if width <= 48 else 255,
+            SLOPES=slopes is not None, DROP=drop,
+            num_warps=2, maxnreg=168 if width <= 48 else 255,  # 5 or 3 fit on a core
         )  # fmt: skip
         if slopes is not None:
             slopes.leave(de, partial)

@@ -121,7 +121,6 @@ def state_gradient_kernel(
     before, gamma, beta, stats, graph_id, index, seed, scale, threshold,
     IN: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr, BLOCK_IN: tl.constexpr,
     EXACT: tl.constexpr, E_GRAD: tl.constexpr, SLOPES: tl.constexpr, DROP: tl.constexpr,
-    STAGES: tl.constexpr,
 ):  # fmt: skip
     """de = du W (+ what arrives at e), 0 in padded rows.
 
@@ -139,7 +138,8 @@ def state_gradient_kernel(
         along += (tl.zeros([ROWS // 16, 8, STEP], tl.float32),)
         total += (tl.zeros([ROWS // 16, 8, STEP], tl.float32),)
     begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
-    for tile in tl.range(begin, end, num_stages=STAGES):  # said here, all loads go ahead
+    # Stages that are told here, not at the launch, let all loads go ahead, not only the products'.
+    for tile in tl.range(begin, end, num_stages=2):
         first = tl.cast(tile, tl.int64) * ROWS
         left = (last - first).to(tl.int32)
         real = tl.arange(0, ROWS) < left
