@@ -67,21 +67,29 @@ def edge_kernel(
         real = (tl.arange(0, ROWS) < left)[:, None]
         row = tl.minimum(tl.arange(0, ROWS), left - 1)
         onto, other = tl.load(target + first + row), tl.load(source + first + row)
-        values = ()
+        values, e_rows, u_rows, states = (), (), (), ()
         for _ in tl.static_range(BLOCKS):
             values += (tl.zeros([ROWS, STEP], tl.float32),)
         if MAP:
             keys = _keys(site, graph_id + first, index + first, row) if DROP else 0
-            for j in tl.static_range((IN + STEP - 1) // STEP):
-                channel = _channels(j)
-                given = _rows(e + first * E_ROW, row, channel, E_ROW, IN)
+            for j in tl.static_range((IN + STEP - 1) // STEP):  # all loads before the first store
+                e_rows += (_rows(e + first * E_ROW, row, _channels(j), E_ROW, IN),)
                 if MAKE:
-                    given = _updated(
-                        given, _rows(before + first * IN, row, channel, IN, IN), channel,
-                        _learned(gamma, beta, stats, channel, IN), (keys, scale, threshold), DROP,
-                    )  # fmt: skip
-                    _store(new + first * IN, given, row, real, channel, IN)
-                values = _add_mapped_block(values, given, blocks, terms, j, EXACT)
+                    u_rows += (_rows(before + first * IN, row, _channels(j), IN, IN),)
+            for j in tl.static_range(len(e_rows)):
+                if MAKE:
+                    channel = _channels(j)
+                    learned = _learned(gamma, beta, stats, channel, IN)
+                    draw = (keys, scale, threshold)
+                    state = _updated(e_rows[j], u_rows[j], channel, learned, draw, DROP)
+                    # The mask keeps Triton from making it a second time, in the products' layout.
+                    state = tl.where(real, state, 0.0)
+                    _store(new + first * IN, state, row, real, channel, IN)
+                    states += (state,)
+                else:
+                    states += (e_rows[j],)
+            for j in tl.static_range(len(states)):
+                values = _add_mapped_block(values, states[j], blocks, terms, j, EXACT)
         found = ()
         for k in tl.static_range(BLOCKS):
             channel = _channels(k)
@@ -123,11 +131,11 @@ def moments_kernel(
         center = tl.where(count > 0.0, center, 0.0)
         sums = tl.zeros([BLOCK_N, BLOCK_C], tl.float32)
         squares = tl.zeros([BLOCK_N, BLOCK_C], tl.float32)
-        for start in range(0, nodes, BLOCK_N):
+        for start in range(0, tl.where(count > 0.0, nodes, 0), BLOCK_N):
             node = start + tl.arange(0, BLOCK_N)
             end = tl.load(ptr + tl.minimum(node + 1, nodes))
             rows = (end - tl.load(ptr + tl.minimum(node, nodes))).to(tl.float32)[:, None]
-            inside = wide[None, :] & (rows > 0.0)
+            inside = wide[None, :] & (node < nodes)[:, None]
             at = moments + node[:, None] * (2 * C) + channel[None, :]
             apart = tl.load(at, inside, other=0.0) - center[None, :]
             sums += rows * apart

@@ -18,7 +18,7 @@ from gradformer.model.fused_messages import edge_rows
 from gradformer.model.fused_norm import Norms
 
 ROWS = 64  # of a tile
-MERGE = {"BLOCK_N": 512, "BLOCK_C": 8, "num_warps": 8}  # of all nodes' moments
+MERGE = {"BLOCK_N": 1024, "BLOCK_C": 4, "num_warps": 8}  # of all nodes' moments
 SLOPE_PIECES, SLOPE_ROWS = 528, 32  # at most, four on each core; edges of a tile of theirs
 SUMS = {"BLOCK_T": 256, "BLOCK_C": 8, "num_warps": 8}  # of their sums
 

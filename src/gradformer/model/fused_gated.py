@@ -75,8 +75,8 @@ class _Gated(torch.autograd.Function):
                 MAKE=origin is not None,
                 DROP=origin is not None and origin.update.after is not None,
                 PADDING=update is None, ROWS=ROWS, EXACT=_exact(terms.dtype),
-                BLOCK_IN=_block(width), BLOCK_C=_block(channels), num_stages=2,
-                num_warps=2, maxnreg=168,
+                BLOCK_IN=_block(width), BLOCK_C=_block(channels), num_stages=1,
+                num_warps=2, maxnreg=128 if channels <= 48 else 168,  # 8 or 6 fit on a core
             )  # fmt: skip
         if h.numel():
             node_kernel[(nodes * -(-channels // 16),)](
