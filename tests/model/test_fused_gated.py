@@ -8,6 +8,7 @@ from contextlib import nullcontext
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from gradformer import use_engine
 from gradformer.attention.draws import number_sites
@@ -153,6 +154,49 @@ def test_the_next_layer_makes_the_edge_states(monkeypatch: pytest.MonkeyPatch) -
     assert torch.equal(x, want)
     assert torch.equal(left[1].states, f)
     assert [e.origin.kept for e in left[1:]] == [True, False]
+
+
+class Scaled(nn.Linear):
+    """A map that is more than its weight, as those of adapters are."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return 2.0 * super().forward(x)
+
+
+@pytest.mark.parametrize(
+    "way", ["other parameters", "checkpoint", "frozen", "a map of another kind"]
+)
+def test_layers_in_the_hands_of_others(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two layers called with other parameters than their own, remade, frozen, or adapted."""
+    monkeypatch.setattr(fused_norm, "MOST_WHOLE_ROWS", 4)
+    torch.manual_seed(0)
+    batch = graphs(few=True)
+    module = Stack(6, dropout=0.0)
+    del module.layers[2]
+    if way == "a map of another kind":
+        for layer in module.layers:
+            layer.C, layer.ADBE = Scaled(6, 6), Scaled(6, 24)
+    for p in module.layers[0].parameters():
+        p.requires_grad_(way != "frozen")
+    others = {name: torch.randn_like(p) for name, p in module.named_parameters()}
+    found = []
+    for engine, dtype in (("fused", torch.float32), ("reference", torch.float64)):
+        one = copy.deepcopy(module).to(dtype)
+        x, e = (t.to(dtype) for t in states(batch, 6))
+        learned = {name: t.to(dtype).requires_grad_() for name, t in others.items()}
+        with use_engine(engine):
+            if way == "other parameters":
+                y, f = torch.func.functional_call(one, learned, (x, e, batch))
+            elif way == "checkpoint":
+                x.requires_grad_()
+                y, f = checkpoint(one, x, e, batch, use_reentrant=False)
+            else:
+                y, f = one(x, e, batch)
+            wanted = learned if way == "other parameters" else dict(one.named_parameters())
+            wanted = [t for t in wanted.values() if t.requires_grad]
+            found.append(torch.autograd.grad(weighted(y) + weighted(f), wanted))
+    for got, want in zip(*found):
+        assert (got - want).abs().max() <= 1e-4 * max(float(want.abs().max()), 1.0)
 
 
 @pytest.mark.gpu

@@ -153,8 +153,10 @@ def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> 
 
 
 def _gradients(
-    ctx: Any, grad: Tensor, _: Tensor, run: Callable[..., Any] = _backward
+    ctx: Any, grad: Tensor | None, _: Tensor, run: Callable[..., Any] = _backward
 ) -> tuple[Tensor | None, ...]:
+    if grad is None:
+        return (None,) * len(ctx.needs_input_grad)
     saved = ctx.saved_tensors
     mul, add, mul_jacobian, add_jacobian = saved[9:13]
     # inputs: 0 q, 1 k, 2 v, 7 mul, 8 add, 9 mul_parameters, 11 add_parameters, 14 bias
@@ -188,7 +190,7 @@ class _Attention(torch.autograd.Function):
     setup_context = staticmethod(_setup)
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(ctx: Any, grad: Tensor | None, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         # Where a graph of gradients is made, the operator refuses a second derivative.
         return _gradients(ctx, grad, _, _backward if torch.is_grad_enabled() else _differentiate)
 

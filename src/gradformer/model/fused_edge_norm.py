@@ -43,7 +43,7 @@ class Slopes:
         return found[2] if grad.data_ptr() == found[0].data_ptr() else None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Origin:
     """What e' is made of.
 
@@ -51,6 +51,7 @@ class Origin:
         update: the norm with what follows it.
         e, u: [edges, c].
         stats: [3, c].
+        learned: γ and β, as they were.
         kept: whether the layer that made u keeps e for its backward pass. Then e' need not be
             kept: it can be made again.
         slopes: what that layer is told of its gradient.
@@ -60,22 +61,22 @@ class Origin:
     e: Tensor
     u: Tensor
     stats: Tensor
+    learned: tuple[Tensor, Tensor]
     kept: bool
     slopes: Slopes = field(default_factory=Slopes)
 
     @property
     def norm(self) -> list[Any]:
         """What the kernels take of it beside e."""
-        return norm_of(self.update, self.u, self.stats)
+        return norm_of(self.update, self.u, self.stats, *self.learned)
 
 
-def norm_of(update: Norms, u: Tensor, stats: Tensor) -> list[Any]:
+def norm_of(update: Norms, u: Tensor, stats: Tensor, gamma: Tensor, beta: Tensor) -> list[Any]:
     """What the kernels take of u and of the norm that made e' of it and of e."""
-    norm = update.norms[0]
-    return [u, norm.weight, norm.bias, stats, *_draw(update, u)]
+    return [u, gamma, beta, stats, *_draw(update, u)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Unmade:
     """Edge states e' that are not there yet.
 
@@ -136,7 +137,14 @@ def stats_of(update: Norms, moments: Tensor | None, edges: Edges) -> Tensor:
 
 
 def slopes_of(
-    update: Norms, grad: Tensor, u: Tensor, stats: Tensor, edges: Edges, partial: Tensor | None
+    update: Norms,
+    gamma: Tensor,
+    beta: Tensor,
+    grad: Tensor,
+    u: Tensor,
+    stats: Tensor,
+    edges: Edges,
+    partial: Tensor | None,
 ) -> tuple[list[Any], list[Tensor | None]]:
     """What the kernels take of the norm; gradients of γ and β, None if left in pieces.
 
@@ -144,7 +152,6 @@ def slopes_of(
     """
     from gradformer.model.edge_gradient_kernels import slope_kernel, slope_sums_kernel
 
-    gamma, beta = update.norms[0].weight, update.norms[0].bias
     channels, ptr = u.shape[1], edges.target_ptr
     factors = torch.empty_like(stats)
     made = [torch.empty_like(gamma), torch.empty_like(beta)]

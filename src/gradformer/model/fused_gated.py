@@ -86,19 +86,19 @@ class _Gated(torch.autograd.Function):
                 num_warps=1,
             )  # fmt: skip
         states = given if origin is None else e
-        kept = [None if weight is None else states, None, None]
+        kept = [None if weight is None else states, *[None] * 4]
         ctx.remake, ctx.before = False, None
         if origin is not None:
             ctx.remake, ctx.before = origin.kept, (origin.update, origin.slopes)
-            kept = [origin.e if origin.kept else states, origin.u, origin.stats]
+            kept = [origin.e if origin.kept else states, origin.u, origin.stats, *origin.learned]
         ctx.save_for_backward(terms, weight, r, u, mean, inverse, gamma, beta, *kept)
         ctx.edges, ctx.room, ctx.update = edges, room, update
         ctx.set_materialize_grads(False)
-        if update is None:
+        if update is None or gamma is None or beta is None:
             return u, h, e, None
         ctx.stats = stats_of(update, moments, edges)
         new = torch.empty_like(u, dtype=torch.promote_types(u.dtype, e.dtype))
-        found = Origin(update, states.detach(), u, ctx.stats, kept=not ctx.remake)
+        found = Origin(update, states.detach(), u, ctx.stats, (gamma, beta), kept=not ctx.remake)
         ctx.slopes = found.slopes
         return new, h, e, found
 
@@ -110,7 +110,8 @@ class _Gated(torch.autograd.Function):
         from gradformer.model.edge_gradient_kernels import target_gradient_kernel
         from gradformer.model.gated_kernels import source_gradient_kernel
 
-        terms, weight, r, u, mean, inverse, *_ = ctx.saved_tensors
+        saved = ctx.saved_tensors
+        terms, weight, r, u, mean, inverse, gamma, beta, *_ = saved
         edges, update = ctx.edges, ctx.update
         dh = torch.zeros_like(mean) if dh is None else dh.contiguous()
         out_grad, e_grad = (None if g is None else g.contiguous() for g in (out_grad, e_grad))
@@ -122,7 +123,7 @@ class _Gated(torch.autograd.Function):
         slopes: list[Tensor | None] = [None, None]
         if update is not None and out_grad is not None:
             known = ctx.slopes.take(out_grad)
-            norm, slopes = slopes_of(update, out_grad, u, ctx.stats, edges, known)
+            norm, slopes = slopes_of(update, gamma, beta, out_grad, u, ctx.stats, edges, known)
             inside = {"NORM": True, "DROP": update.after is not None}
             e_grad = out_grad
         if mean.numel():
@@ -141,28 +142,32 @@ class _Gated(torch.autograd.Function):
                 edges.target, edges.source_ptr, edges.by_source,
                 C=channels, CHUNK=16, POSITION=r is not None, num_warps=1,
             )  # fmt: skip
-        return d_terms, *_map_gradients(ctx, du, e_grad), dr, *slopes, None, None, None, None
+        return d_terms, *_map_gradients(ctx, saved, du, e_grad), dr, *slopes, None, None, None, None
 
 
 def _map_gradients(
-    ctx: Any, du: Tensor, e_grad: Tensor | None
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    """Gradients of e and of the map; None for a map's that are left in pieces, or without a map."""
+    ctx: Any, saved: tuple[Any, ...], du: Tensor, e_grad: Tensor | None
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Gradients of e and of the map; None for a map's that are left in pieces, or without a map.
+
+    ``saved``: the saved tensors, which may be asked for once only.
+    """
     from gradformer.model.map_gradient_kernels import (
         state_gradient_kernel,
         weight_gradient_kernel,
     )
 
-    _, weight, *_, e, before, stats = ctx.saved_tensors
+    weight, (e, before, stats, *learned) = saved[1], saved[8:]
     if weight is None:
         return du, None, None
     norm: list[Any] = [*[du] * 7, 1.0, 0]
     slopes, drop = None, False
     if ctx.before is not None:
         update, slopes = ctx.before
-        norm, drop = norm_of(update, before, stats), update.after is not None
+        norm, drop = norm_of(update, before, stats, *learned), update.after is not None
     (count, width), channels, ptr = e.shape, du.shape[1], ctx.edges.target_ptr
-    de, pieces = e.new_empty(e.shape), _pieces(count)
+    de = e.new_empty(e.shape) if ctx.needs_input_grad[1] else None
+    pieces = _pieces(count)
     programs = min(-(-count // ROWS), STATE_PROGRAMS)
     partial = du if slopes is None else stats.new_empty(programs, 2, width)
     if ctx.room is None:
@@ -177,15 +182,16 @@ def _map_gradients(
             E_ROW=edge_rows(e)[1], GROUPS=GROUPS, **sizes,
             REMAKE=ctx.remake, DROP=ctx.remake and drop, num_warps=GROUPS, num_stages=3,
         )  # fmt: skip
-        state_gradient_kernel[(programs,)](
-            du, du if e_grad is None else e_grad, weight, de, partial,
-            ptr, len(ptr) - 1, count, *norm,
-            ROWS=ROWS, BLOCK_IN=_block(width), E_GRAD=e_grad is not None, **sizes,
-            SLOPES=slopes is not None, DROP=drop,
-            num_warps=2, maxnreg=168 if width <= 48 else 255,  # 5 or 3 fit on a core
-        )  # fmt: skip
-        if slopes is not None:
-            slopes.leave(de, partial)
+        if de is not None:
+            state_gradient_kernel[(programs,)](
+                du, du if e_grad is None else e_grad, weight, de, partial,
+                ptr, len(ptr) - 1, count, *norm,
+                ROWS=ROWS, BLOCK_IN=_block(width), E_GRAD=e_grad is not None, **sizes,
+                SLOPES=slopes is not None, DROP=drop,
+                num_warps=2, maxnreg=168 if width <= 48 else 255,  # 5 or 3 fit on a core
+            )  # fmt: skip
+            if slopes is not None:
+                slopes.leave(de, partial)
     if ctx.room is not None:
         return de, None, None
     weights, biases = dw.sum(0).to(weight.dtype).split([channels * width, channels])

@@ -94,7 +94,7 @@ class FeedForward(nn.Module):
         """What enters the last dropout, and x: see :func:`linear`."""
         draw = self.inner_dropout.draw(batch.nodes, batch.seeds)
         fits = self.second.out_features <= FUSED_WIDTH and len(x) > FEW_ROWS
-        if fits and maps_by_kernels(x, self.first):
+        if fits and maps_by_kernels(x, self.first) and maps_by_kernels(x, self.second):
             from gradformer.model.fused_feed_forward import fused_feed_forward
 
             return fused_feed_forward(x, self.first, self.second, draw)
@@ -170,7 +170,7 @@ class GradformerLayer(nn.Module):
         change, s = self.feed_forward.pass_on(s, batch)
         change = self.path(change, nodes, seeds)
         x = self.norm(change, nodes, seeds, before=self.feed_forward.dropout, add=s)
-        return x, e if unmade else made(e)
+        return x, e if unmade and not self._forward_hooks else made(e)
 
     def _branches(
         self, x: Tensor, e: Tensor | Unmade | None, tables: Tables, batch: Batch,

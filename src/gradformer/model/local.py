@@ -22,7 +22,7 @@ from gradformer.model import fused_messages
 from gradformer.model.fused_edge_norm import Unmade, made
 from gradformer.model.fused_gated import gated, updated, updates
 from gradformer.model.fused_norm import Norms
-from gradformer.model.parts import MLP, BatchNorm, Dropout, linear
+from gradformer.model.parts import MLP, BatchNorm, Dropout, is_plain, linear
 from gradformer.model.segments import (
     from_source,
     from_target,
@@ -157,7 +157,7 @@ class GatedGCN(nn.Module):
         """What is normalised [nodes, out], and the edge states that go on."""
         norm, drop = self.edge_norm, self.edge_dropout
         states = e.states if isinstance(e, Unmade) else e
-        if not runs_kernels(terms):
+        if not runs_kernels(terms) or not is_plain(self.C):
             e = made(e)
             u, h = self._plain(terms, e, r, edges)
         elif norm is not None and norm.runs_kernels(states) and updates(self.C, len(states)):

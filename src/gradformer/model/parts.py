@@ -241,9 +241,16 @@ def linear_pair(
     return first(x), second(x), x, x
 
 
+def is_plain(layer: nn.Linear) -> bool:
+    """Whether the layer is its weight and bias and nothing else: no subclass, no hooks."""
+    hooks = layer._forward_pre_hooks, layer._forward_hooks
+    more = layer._backward_pre_hooks, layer._backward_hooks
+    return type(layer) is nn.Linear and not any((*hooks, *more))
+
+
 def maps_by_kernels(x: Tensor, layer: nn.Linear) -> bool:
     """Whether kernels make the map, where they pay."""
-    fits = x.dim() == 2 and x.dtype == layer.weight.dtype == torch.float32
+    fits = is_plain(layer) and x.dim() == 2 and x.dtype == layer.weight.dtype == torch.float32
     fits = fits and torch.is_grad_enabled() and len(x) <= MOST_LINEAR_ROWS and runs_kernels(x)
     return fits and not torch.is_autocast_enabled(x.device.type)
 
