@@ -64,8 +64,7 @@ def _device_error(device: torch.device) -> str | None:
 @torch.compiler.assume_constant_result
 def _elsewhere(device: torch.device) -> str | None:
     """Kernels go to the current GPU, whatever device their tensors are on."""
-    current = torch.cuda.current_device()
-    if device.index in (None, current):
+    if device.index is None or device.index == (current := torch.cuda.current_device()):
         return None
     reason = (
         f"the kernels run on the current GPU, cuda:{current}, and the tensors are on {device}; "

@@ -93,8 +93,8 @@ class FeedForward(nn.Module):
     def pass_on(self, x: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """What enters the last dropout, and x: see :func:`linear`."""
         draw = self.inner_dropout.draw(batch.nodes, batch.seeds)
-        fits = self.second.out_features <= FUSED_WIDTH and len(x) > FEW_ROWS
-        if fits and maps_by_kernels(x, self.first) and maps_by_kernels(x, self.second):
+        kernels = maps_by_kernels(x, self.first) and maps_by_kernels(x, self.second)
+        if kernels and self.second.out_features <= FUSED_WIDTH and len(x) > FEW_ROWS:
             from gradformer.model.fused_feed_forward import fused_feed_forward
 
             return fused_feed_forward(x, self.first, self.second, draw)
