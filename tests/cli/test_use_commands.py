@@ -239,10 +239,13 @@ def test_folders_on_the_way_are_made_and_a_folder_is_no_file(
 def test_models_lists_all_with_parameters(program: Program) -> None:
     """Into a pipe each model is one line."""
     from gradformer.model.base import MODELS
+    from gradformer.weights import published
 
     lines = program("models").stdout.splitlines()
-    assert {line.split()[0] for line in lines[1:]} == MODELS.keys()
-    assert all(re.match(r"\w+ +\d+,\d+ +\d+ +\d+  \S", line) for line in lines[1:])
+    models, trained = lines[1 : len(MODELS) + 1], lines[len(MODELS) + 1 :]
+    assert {line.split()[0] for line in models} == MODELS.keys()
+    assert all(re.match(r"\w+ +\d+,\d+ +\d+ +\d+  \S", line) for line in models)
+    assert [line.split()[0] for line in trained] == ["trained", *published()]
     one = program("models", "gin").stdout
     assert "proven against  torch_geometric" in one
     assert re.search(r"^layers +16 +number of layers", one, re.MULTILINE)
