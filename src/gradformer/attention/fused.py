@@ -17,11 +17,9 @@ from torch import Tensor, nn
 
 from gradformer.attention import launch
 from gradformer.attention.decay import Table
-from gradformer.attention.launch import WHOLE, precision
+from gradformer.attention.launch import WHOLE
 from gradformer.attention.layout import Layout
 from gradformer.errors import ConfigError
-
-__all__ = ["fused_attention", "precision"]
 
 
 def _three(q: Tensor, k: Tensor | None, v: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:

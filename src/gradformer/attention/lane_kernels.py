@@ -23,6 +23,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from gradformer.attention.product_kernels import nearest
+
 SIZE = tl.constexpr(256)
 
 
@@ -185,8 +187,7 @@ def halves(x, EXACT: tl.constexpr):
     """x as a number of tf32, the nearest, and a rest."""
     near = x
     if EXACT:
-        bits = (x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000
-        near = bits.to(tl.float32, bitcast=True)
+        near = nearest(x)
     return near, x - near
 
 

@@ -22,11 +22,10 @@ import triton.language as tl
 
 
 @triton.jit
-def _halves(x):
-    """x as a number of tf32, the nearest, and a rest."""
+def nearest(x):
+    """The number of tf32 that is nearest to x."""
     bits = (x.to(tl.int32, bitcast=True) + 0x1000) & -0x2000
-    near = bits.to(tl.float32, bitcast=True)
-    return near, x - near
+    return bits.to(tl.float32, bitcast=True)
 
 
 @triton.jit
@@ -34,7 +33,8 @@ def factors(x, EXACT: tl.constexpr):
     """x as :func:`add_factors` takes it; x itself if one product of tf32 is enough."""
     near, rest = x, x
     if EXACT:
-        near, rest = _halves(x)
+        near = nearest(x)
+        rest = x - near
     return near, rest
 
 

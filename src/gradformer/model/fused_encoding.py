@@ -23,7 +23,7 @@ import triton.language as tl
 from torch import Tensor, nn
 
 from gradformer.attention.draw_kernels import _keep, _row_keys
-from gradformer.attention.fused import precision
+from gradformer.attention.launch import precision
 from gradformer.attention.layout import Rows
 from gradformer.model.once import Gradients, once
 from gradformer.model.pieces import Claim, claim

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention.draws import threshold
-from gradformer.attention.fused import precision
+from gradformer.attention.launch import precision
 from gradformer.model.feed_forward_kernels import feed_forward_gradient_kernel, feed_forward_kernel
 from gradformer.model.fused_linear import OUTS, TURN, blocks_of, piece_of, room_for, tiles_of
 from gradformer.model.linear_kernels import BLOCK

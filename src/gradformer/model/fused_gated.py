@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradformer.attention.fused import precision
+from gradformer.attention.launch import precision
 from gradformer.graphs.batch import Edges
 from gradformer.model import fused_norm
 from gradformer.model.fused_edge_norm import (

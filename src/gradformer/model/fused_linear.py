@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention.draws import threshold
-from gradformer.attention.fused import precision
+from gradformer.attention.launch import precision
 from gradformer.model.linear_kernels import BLOCK, backward_kernel, forward_kernel
 from gradformer.model.once import Gradients, once
 from gradformer.model.pieces import Claim, claim
