@@ -1,18 +1,22 @@
 """Training steps on one GPU: ours beside the authors' way, in one run.
 
-    python benchmarks/training.py [--json results/training.json] [--cases zinc cluster-16 …]
+    python benchmarks/training.py [--json results/training.json] [--cases zinc …] [--cold]
 
 The authors' way is re-created in its essentials: PyG mini-batches, convolutions with scatter, dense
 attention padded to the largest graph with a float decay matrix for every head, eager kernels, and a
 host read of the loss in every step. Both sides use the same graphs, widths, depths and batch size.
+With --cold also how long a new process takes, with no kernel compiled, until all trials are ready.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
 from dataclasses import dataclass, replace
 from typing import Any
@@ -62,10 +66,8 @@ def prepared(case: Case) -> tuple[TrainingData, Recipe]:
     return training_data(graphs(case.name, case.graphs), recipe), recipe
 
 
-def ours(case: Case, trials: int) -> dict[str, Any]:
-    """Milliseconds of a model-step when ``trials`` train side by side."""
-    forget()
-    began = time.perf_counter()
+def captured(case: Case, trials: int) -> list[Trial]:
+    """Trials that are ready to train side by side."""
     data, recipe = prepared(case)
     collator = data.collator(DEVICE)
     made = [
@@ -74,6 +76,23 @@ def ours(case: Case, trials: int) -> dict[str, Any]:
     reason = capture(made)
     if reason is not None:
         raise RuntimeError(reason)
+    return made
+
+
+def cold_start(case: Case, trials: int) -> float:
+    """Seconds of a process that has to import and compile everything, and captures the trials."""
+    with tempfile.TemporaryDirectory() as cache:
+        command = [sys.executable, __file__, "--only-start", case.name, str(trials)]
+        begin = time.perf_counter()
+        subprocess.run(command, env=os.environ | {"TRITON_CACHE_DIR": cache}, check=True)
+        return time.perf_counter() - begin
+
+
+def ours(case: Case, trials: int) -> dict[str, Any]:
+    """Milliseconds of a model-step when ``trials`` train side by side."""
+    forget()
+    began = time.perf_counter()
+    made = captured(case, trials)
     ready = time.perf_counter() - began
     ms = replay(made)
     # What recorded steps keep counts as reserved only: of one step the peak is known more exactly.
@@ -284,9 +303,14 @@ def main() -> None:
     parser.add_argument("--cases", nargs="*", default=list(CASES), choices=list(CASES))
     parser.add_argument("--trials", nargs="*", type=int, help="numbers of trials side by side")
     parser.add_argument("--no-peer", action="store_true")
+    parser.add_argument("--cold", action="store_true", help="also time a cold process")
+    parser.add_argument("--only-start", nargs=2, metavar=("CASE", "TRIALS"), help="make them ready")
     parser.add_argument("--precision", default="highest", help="highest, or high for tf32")
     options = parser.parse_args()
     torch.set_float32_matmul_precision(options.precision)
+    if options.only_start:
+        captured(CASES[options.only_start[0]], int(options.only_start[1]))
+        return
     rows = []
     print(f"{'case':12}{'who':22}{'ms/model-step':>14}{'×':>8}{'GiB':>7}  notes")
     for case in (CASES[name] for name in options.cases):
@@ -301,6 +325,9 @@ def main() -> None:
             sys.stdout.flush()
         for trials in options.trials or case.trials:
             found = ours(case, trials)
+            if options.cold:
+                found["cold_start_s"] = cold_start(case, trials)
+                print(f"{case.name}, {trials} trials: cold start {found['cold_start_s']:.0f} s")
             ratio = peer["ms"] / found["ms"] if peer else float("nan")
             rows.append({"case": case.name, "who": f"ours, {trials} trials", **found})
             print(
