@@ -34,6 +34,8 @@ COLUMNS = (
     "FlexAttention, d 16",
 )
 """Of the attention benchmark; its record has more."""
+LONGEST = 6
+"""Kernels of a step that are named; its record has 25."""
 
 
 def results_table(folder: Path = RESULTS) -> str:
@@ -112,6 +114,27 @@ def _attention(record: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def steps_table(folder: Path = RESULTS) -> str:
+    """What one trial's captured step is made of: kernels, how long the GPU works, on what."""
+    path = folder / "benchmarks" / "training.json"
+    if not path.is_file():
+        return ABSENT
+    lines = [
+        "| case | kernels | GPU busy | GiB | of the busy time |",
+        "|---|---:|---:|---:|---|",
+    ]
+    for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+        if "profile" not in row:
+            continue
+        busy = 1e3 * row["ms"] * row["busy"]
+        parts = [f"`{one['kernel']}` {one['us'] / busy:.0%}" for one in row["profile"][:LONGEST]]
+        lines.append(
+            f"| {row['case']} | {row['kernels']:,} | {row['busy']:.0%} | {row['memory_gib']:.2f} "
+            f"| {', '.join(parts)} |"
+        )
+    return "\n".join(lines)
+
+
 def models_table(folder: Path = RESULTS) -> str:
     """A training step of every model, a group of columns for each dataset."""
     path = folder / "benchmarks" / "models.json"
@@ -184,6 +207,7 @@ def fill(text: str, folder: Path = RESULTS) -> str:
     makers = {
         "results": lambda: results_table(folder),
         "speed": lambda: speed_table(folder),
+        "steps": lambda: steps_table(folder),
         "models": lambda: models_table(folder),
         "options": options_table,
     }

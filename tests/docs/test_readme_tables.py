@@ -25,7 +25,7 @@ def _script(name: str) -> ModuleType:
     ("page", "blocks"),
     [
         ("README.md", ["results", "speed"]),
-        ("docs/speed.md", ["speed", "models"]),
+        ("docs/speed.md", ["speed", "steps", "models"]),
         ("docs/recipes.md", ["options"]),
     ],
 )
@@ -80,6 +80,18 @@ def test_models_become_rows(tmp_path: Path) -> None:
     first, second = tables.models_table(tmp_path).splitlines()[-2:]
     assert first == "| gcn | 16 | 505,079 | 1.50 | – | – | – |"
     assert second == "| gt | 9 | 5 | 2.00 (eager) | 9 | 5 | fails |"
+
+
+def test_what_a_step_is_made_of(tmp_path: Path) -> None:
+    tables = _script("tables")
+    assert tables.steps_table(tmp_path) == tables.ABSENT
+    profile = [{"kernel": "one", "count": 2, "us": 450.0}, {"kernel": "two", "count": 1, "us": 9.0}]
+    row = {"case": "zinc", "kernels": 1234, "busy": 0.9, "ms": 1.0, "memory_gib": 0.5}
+    (tmp_path / "benchmarks").mkdir()
+    record = {"rows": [{"case": "zinc"}, row | {"profile": profile}]}
+    (tmp_path / "benchmarks" / "training.json").write_text(json.dumps(record))
+    (line,) = tables.steps_table(tmp_path).splitlines()[2:]
+    assert line == "| zinc | 1,234 | 90% | 0.50 | `one` 50%, `two` 1% |"
 
 
 def test_the_picture_is_ours() -> None:
