@@ -94,6 +94,28 @@ def test_trials_of_unequal_epochs_are_stopped_and_go_on(steps: int, tmp_path: Pa
     assert all(same(*pair) for pair in zip(alone, again))
 
 
+def test_seconds_of_all_trials_are_the_time_they_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A clock that goes 8 s in the steps of both, and 1 s in a trial's validation."""
+    clock = [0.0]
+    steps, close = loop.train_epoch, Trial.close_epoch
+
+    def slow_steps(trials: list[Trial], stop: Stop) -> bool:
+        clock[0] += 8.0
+        return steps(trials, stop)
+
+    def slow_close(trial: Trial) -> dict[str, Any]:
+        clock[0] += 1.0
+        return close(trial)
+
+    monkeypatch.setattr(loop, "train_epoch", slow_steps)
+    monkeypatch.setattr(Trial, "close_epoch", slow_close)
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: clock[0])
+    seen: list[float] = []
+    assert train([make(LONG), make(LONG)], lambda _, record: seen.append(record["seconds"]), Stop())
+    assert seen == [5.0] * 4
+    assert sum(seen) == clock[0]
+
+
 def test_the_host_waits_one_window_behind_the_device() -> None:
     trial = make(LONG)
     stream: Any = trial.captured.stream  # type: ignore[union-attr]

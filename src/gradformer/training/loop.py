@@ -81,8 +81,9 @@ def train(
 ) -> bool:
     """Train all trials to their end, an epoch of each in turn; False if stopped before.
 
-    ``on_epoch(trial, record)`` is told of every epoch. A trial that diverges leaves the others
-    as they are.
+    ``on_epoch(trial, record)`` is told of every epoch; its seconds are the trial's share of what
+    those took that train side by side, and its own validation. A trial that diverges leaves the
+    others as they are.
     """
     live = [trial for trial in trials if trial.progress.status == "training"]
     while live:
@@ -91,10 +92,12 @@ def train(
             graphs = sum(map(graphs_left, together))
             if not train_epoch(together, stop):
                 return False
-            rate = graphs / max(time.perf_counter() - began, 1e-9)
+            trained = time.perf_counter() - began
+            rate = graphs / max(trained, 1e-9)
             for trial in together:
+                began = time.perf_counter()
                 record = trial.close_epoch()
-                seconds = time.perf_counter() - began
+                seconds = trained / len(together) + time.perf_counter() - began
                 on_epoch(trial, {**record, "seconds": seconds, "graphs_per_second": rate})
         live = [trial for trial in live if trial.progress.status == "training"]
     return True
