@@ -232,6 +232,25 @@ def test_derivatives_of_inputs_and_decay(kind: str) -> None:
     assert gradgradcheck(attend, (*inputs, *values), fast_mode=True)
 
 
+def test_derivatives_by_torchs_functions() -> None:
+    """Forward mode, backward mode, and one over the other, of a table too."""
+    p = random_problem((3, 2), width=4)
+    table = torch.rand(2, 256, dtype=torch.float64)
+    given, along = (p.q, table), (torch.randn_like(p.q), torch.randn_like(table))
+
+    def total(q: Tensor, table: Tensor) -> Tensor:
+        return decay_attention(q, p.k, p.v, p.layout, p.distance, table, table).square().sum()
+
+    leaves = [t.clone().requires_grad_() for t in given]
+    grads = torch.autograd.grad(total(*leaves), leaves, create_graph=True)
+    slope = sum((grad * tangent).sum() for grad, tangent in zip(grads, along))
+    assert isinstance(slope, Tensor)
+    torch.testing.assert_close(torch.func.grad(total, (0, 1))(*given), grads)
+    torch.testing.assert_close(torch.func.jvp(total, given, along)[1], slope)
+    twice = torch.func.jvp(torch.func.grad(total, (0, 1)), given, along)[1]
+    torch.testing.assert_close(twice, torch.autograd.grad(slope, leaves))
+
+
 def test_derivative_of_the_bias() -> None:
     p = random_problem((3, 1, 2), width=3)
     bias = torch.randn(14, 2, dtype=torch.float64, requires_grad=True)

@@ -12,25 +12,36 @@ from gradformer.attention.draws import keep, row_keys
 from gradformer.attention.layout import Group, Layout
 
 
-class _Lookup(torch.autograd.Function):
+class _ByByte(torch.autograd.Function):
+    """A linear function of numbers, with bytes that say where they go."""
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(inputs[1])
+        ctx.save_for_forward(inputs[1])
+
+
+class _Lookup(_ByByte):
     """table [h, 256], byte [...] → table[:, byte] [h, ...]."""
 
     @staticmethod
-    def forward(ctx: Any, table: Tensor, byte: Tensor) -> Tensor:
-        ctx.save_for_backward(byte)
+    def forward(table: Tensor, byte: Tensor) -> Tensor:
         return table.index_select(1, byte.flatten()).view(-1, *byte.shape)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return _Tally.apply(grad, *ctx.saved_tensors), None
 
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
+        return _Lookup.apply(tangent, *ctx.saved_tensors)  # type: ignore[no-any-return]
 
-class _Tally(torch.autograd.Function):
+
+class _Tally(_ByByte):
     """values [h, ...], byte [...] → sums of the values of each byte [h, 256], in a fixed order."""
 
     @staticmethod
-    def forward(ctx: Any, values: Tensor, byte: Tensor) -> Tensor:
-        ctx.save_for_backward(byte)
+    def forward(values: Tensor, byte: Tensor) -> Tensor:
         flat, byte = values.flatten(1), byte.flatten()
         if values.is_cuda:  # index_add would use atomics: bits that change from run to run
             return _sums_by_byte(flat, byte)
@@ -39,6 +50,10 @@ class _Tally(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
         return _Lookup.apply(grad, *ctx.saved_tensors), None
+
+    @staticmethod
+    def jvp(ctx: Any, tangent: Tensor, _: None) -> Tensor:
+        return _Tally.apply(tangent, *ctx.saved_tensors)  # type: ignore[no-any-return]
 
 
 def _sums_by_byte(values: Tensor, byte: Tensor, chunk: int = 1 << 15) -> Tensor:
