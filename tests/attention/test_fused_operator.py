@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gradformer.attention import Decay, decay_attention, use_engine
+from gradformer.attention.availability import runs_kernels
 from gradformer.attention.fused import _backward, _forward, fused_attention
 from tests.attention.problems import Problem, random_problem
 
@@ -109,6 +110,14 @@ def test_auto_takes_the_reference_beyond_its_widths(width: int, device: str) -> 
     auto = decay_attention(q, k, v, p.layout, p.distance, None, None)
     with use_engine("reference"):
         assert torch.equal(decay_attention(q, k, v, p.layout, p.distance, None, None), auto)
+
+
+def test_other_kernels_stand_back_inside_a_compiled_graph(device: str) -> None:
+    x = torch.ones(3, device=device)
+    compiled = torch.compile(lambda x: x if runs_kernels(x) else -x, backend="eager")
+    with use_engine("fused"):
+        assert runs_kernels(x)
+        assert torch.equal(compiled(x), -x)
 
 
 def test_only_what_is_asked_for_has_a_gradient(device: str) -> None:

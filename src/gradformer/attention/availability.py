@@ -110,9 +110,13 @@ def why_no_triton(device: torch.device) -> str | None:
 def runs_kernels(x: Tensor) -> bool:
     """Whether Triton kernels take ``x`` in place of plain torch code.
 
-    They compute in float32 at most, and stand back when the reference engine is asked for.
+    They compute in float32 at most, and stand back when the reference engine is asked for, and
+    inside ``torch.compile``, where a compiler makes kernels of the plain code; only the attention
+    is an operator there.
     """
-    if _engine == "reference" or x.dtype == torch.float64 or not x.numel():
+    if _engine == "reference" or torch.compiler.is_compiling():
+        return False
+    if x.dtype == torch.float64 or not x.numel():
         return False
     return why_no_triton(x.device) is None
 

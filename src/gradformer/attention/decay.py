@@ -200,8 +200,7 @@ class Decay(nn.Module):
 
     def _exponential(self) -> Table:
         assert self.start is not None
-        traced = torch.compiler.is_compiling()  # then a compiler makes a kernel of the plain form
-        if runs_kernels(self.start) and self.start.dtype == torch.float32 and not traced:
+        if runs_kernels(self.start) and self.start.dtype == torch.float32:
             from gradformer.attention.fused_decay import exponential_tables
 
             value, jacobian = exponential_tables(
