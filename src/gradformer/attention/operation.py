@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
-from gradformer.attention.availability import current_engine, exporting, why_no_triton
+from gradformer.attention.availability import current_engine, why_no_triton
 from gradformer.attention.decay import Table
 from gradformer.attention.draws import share
 from gradformer.attention.layout import Layout
@@ -289,8 +289,9 @@ def _check(
         raise InputError(
             f"distance, layout: on {distance.device} and {layout.device}, but q is on {q.device}"
         )
-    # Reads back from a device, or inside an export, would stop the work.
-    if layout.device.type == "cpu" and layout.num_graphs and not exporting():
+    # Reads back from a device, or in code that is traced, would stop the work.
+    traced = torch.compiler.is_compiling()
+    if layout.device.type == "cpu" and layout.num_graphs and not traced:
         sizes = layout.node_ptr.diff().long()
         if int(sizes.max()) > layout.largest:
             raise InputError(
