@@ -15,10 +15,10 @@ from torch import Tensor, nn
 from gradformer.attention.draws import threshold
 from gradformer.attention.launch import precision
 from gradformer.model.feed_forward_kernels import feed_forward_gradient_kernel, feed_forward_kernel
-from gradformer.model.fused_linear import OUTS, TURN, blocks_of, piece_of, room_for, tiles_of
+from gradformer.model.fused_linear import OUTS, TURN, blocks_of, piece_of, tiles_of
 from gradformer.model.linear_kernels import BLOCK
 from gradformer.model.once import Gradients, once
-from gradformer.model.pieces import Claim, claim
+from gradformer.model.pieces import Claim, claim, open_map, sum_map
 
 if TYPE_CHECKING:
     from gradformer.model.parts import Draw
@@ -58,8 +58,7 @@ class _FeedForward(torch.autograd.Function):
         count, (out, middle) = len(x), w2.shape
         piece = piece_of(count)
         pieces = -(-count // piece)
-        made = [room_for(room, pieces, given, size)
-                for room, given, size in zip(ctx.rooms, (x, inner), (middle, out))]  # fmt: skip
+        made = [open_map(room, pieces, weight) for room, weight in zip(ctx.rooms, (w1, w2))]
         dx = torch.empty_like(x) if ctx.needs_input_grad[2] else None
         dx_programs = 0 if dx is None else -(-count // ROWS)
         dw_programs = pieces * -(-middle // OUTS)
@@ -74,11 +73,7 @@ class _FeedForward(torch.autograd.Function):
         )  # fmt: skip
         found: list[Tensor | None] = []
         for room, (dw, _), weight in zip(ctx.rooms, made, (w1, w2)):
-            if room is not None:
-                found += [None, None]
-                continue
-            weights, biases = dw.sum(0).split([weight.numel(), len(weight)])
-            found += [weights.view_as(weight), biases]
+            found += sum_map(room, dw, weight)
         return None, None, dx, *found
 
 

@@ -33,7 +33,7 @@ from gradformer.model.fused_messages import edge_rows
 from gradformer.model.fused_norm import Norms
 from gradformer.model.once import Gradients, once
 from gradformer.model.parts import linear
-from gradformer.model.pieces import Claim, claim
+from gradformer.model.pieces import Claim, claim, open_map, sum_map
 
 PIECES = 132  # at most, that gradients of the map are summed in: one program on each core
 ROWS = 32  # of a tile of edges
@@ -170,11 +170,7 @@ def _map_gradients(
     pieces = _pieces(count)
     programs = min(-(-count // ROWS), STATE_PROGRAMS)
     partial = du if slopes is None else stats.new_empty(programs, 2, width)
-    if ctx.room is None:
-        dw = torch.empty(pieces, channels * (width + 1), dtype=torch.float32, device=e.device)
-        db = dw[:, channels * width :]
-    else:
-        dw, db = ctx.room.open(e.device)
+    dw, db = open_map(ctx.room, pieces, weight)
     if count:
         sizes = {"IN": width, "C": channels, "EXACT": _exact(du.dtype)}
         weight_gradient_kernel[(pieces,)](
@@ -192,10 +188,7 @@ def _map_gradients(
             )  # fmt: skip
             if slopes is not None:
                 slopes.leave(de, partial)
-    if ctx.room is not None:
-        return de, None, None
-    weights, biases = dw.sum(0).to(weight.dtype).split([channels * width, channels])
-    return de, weights.view_as(weight), biases
+    return de, *sum_map(ctx.room, dw, weight)
 
 
 def _pieces(edges: int) -> int:

@@ -19,7 +19,7 @@ from gradformer.attention.draws import threshold
 from gradformer.attention.launch import precision
 from gradformer.model.linear_kernels import BLOCK, backward_kernel, forward_kernel
 from gradformer.model.once import Gradients, once
-from gradformer.model.pieces import Claim, claim
+from gradformer.model.pieces import Claim, claim, open_map, sum_map
 
 if TYPE_CHECKING:
     from gradformer.model.parts import Draw
@@ -107,7 +107,7 @@ class _Linear(torch.autograd.Function):
         (count, width), outs = x.shape, [len(w) for w, _ in maps]
         piece = piece_of(count)
         pieces = -(-count // piece)
-        made = [room_for(room, pieces, x, out) for room, out in zip(ctx.rooms, outs)]
+        made = [open_map(room, pieces, weight) for room, (weight, _) in zip(ctx.rooms, maps)]
         dx = torch.empty_like(x) if ctx.needs_input_grad[3] else None
         dx_programs = 0 if dx is None else -(-count // ROWS) * tiles_of(count, width)
         dw_programs = [pieces * -(-out // OUTS) * tiles_of(count, width) for out in outs]
@@ -122,26 +122,14 @@ class _Linear(torch.autograd.Function):
             **_options(count, outs[0], width), num_stages=3,
         )  # fmt: skip
         found: list[Tensor | None] = []
-        for room, (dw, _), (weight, bias), out in zip(ctx.rooms, made, maps, outs):
-            if room is not None:
-                found += [None, None]
-                continue
-            weights, biases = dw.sum(0).split([out * width, out])
-            found += [weights.view_as(weight), None if bias is None else biases]
+        for room, (dw, _), (weight, bias) in zip(ctx.rooms, made, maps):
+            weights, biases = sum_map(room, dw, weight)
+            found += [weights, None if bias is None else biases]
         return None, None, None, dx, *found
 
 
 def _maps(parameters: Sequence[Any]) -> Maps:
     return [(weight.contiguous(), bias) for weight, bias in zip(parameters[::2], parameters[1::2])]
-
-
-def room_for(room: Claim | None, pieces: int, x: Tensor, out: int) -> tuple[Tensor, Tensor]:
-    """Where the pieces of dW and db go; without a claim side by side, [pieces, out · (in + 1)]."""
-    if room is None:
-        dw = x.new_empty(pieces, out * (x.shape[1] + 1))
-        return dw, dw[:, out * x.shape[1] :]
-    dw, *rest = room.open(x.device)
-    return dw, rest[0] if rest else dw
 
 
 def _apply(x: Tensor, layers: Sequence[nn.Linear], relu: bool, draw: Draw | None) -> Any:

@@ -43,7 +43,8 @@ class Attention(Site):
         return self._heads(self.joint(x)).chunk(3, dim=1)
 
     def joint(self, x: Tensor) -> Tensor:
-        """q, k, v side by side, [nodes, 3 · width]; what a subclass with other maps replaces."""
+        """q, k, v side by side, [nodes, 3 · width]; a subclass may make them in another way, which
+        all but :meth:`pass_on` then follow."""
         return linear(x, self.qkv)
 
     def forward(

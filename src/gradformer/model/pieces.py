@@ -149,3 +149,24 @@ def claim(count: int, *parameters: Tensor | None) -> Claim | None:
     if pieces is None or not torch.is_grad_enabled():
         return None
     return pieces.claim(count, [p for p in parameters if p is not None])
+
+
+def open_map(room: Claim | None, count: int, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Where ``count`` pieces of a linear map's dW and db go, of a weight [out, in].
+
+    Without a claim they lie side by side, [count, out · (in + 1)].
+    """
+    if room is None:
+        size = weight.numel()
+        dw = torch.empty(count, size + len(weight), dtype=torch.float32, device=weight.device)
+        return dw, dw[:, size:]
+    dw, *rest = room.open(weight.device)
+    return dw, rest[0] if rest else dw
+
+
+def sum_map(room: Claim | None, dw: Tensor, weight: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients of weight and bias of what lies side by side; None if left in a claim's rooms."""
+    if room is not None:
+        return None, None
+    weights, biases = dw.sum(0).to(weight.dtype).split([weight.numel(), len(weight)])
+    return weights.view_as(weight), biases
