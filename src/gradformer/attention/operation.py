@@ -118,7 +118,7 @@ def decay_attention(
     """
     mul, add = _prepared(q, k, v, layout, distance, mul, add, bias, dropout, seed)
     scale = q.shape[-1] ** -0.5 if scale is None else scale
-    if _takes_fused(q, k, v, layout, mul, add, bias, return_weights):
+    if _takes_fused(layout, q, k, v, mul, add, bias, weights=return_weights):
         from gradformer.attention.fused import fused_attention
 
         return fused_attention(q, k, v, layout, distance, mul, add, scale, dropout, seed, bias)
@@ -158,7 +158,7 @@ def joint_attention(
     if qkv.dim() != 3 or qkv.shape[1] % 3:
         raise InputError(f"qkv: expected [nodes, 3 · heads, d], got {list(qkv.shape)}")
     q, k, v = qkv.chunk(3, dim=1)
-    if not _takes_fused(q, k, v, layout, mul, add, bias):
+    if not _takes_fused(layout, q, k, v, mul, add, bias):
         return decay_attention(
             q, k, v, layout, distance, mul, add, bias=bias, dropout=dropout, seed=seed
         )
@@ -177,20 +177,14 @@ def _without_autocast(device: str) -> AbstractContextManager[None]:
 
 
 def _takes_fused(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    layout: Layout,
-    mul: Tensor | Table | None,
-    add: Tensor | Table | None,
-    bias: Tensor | None,
+    layout: Layout, q: Tensor, k: Tensor, v: Tensor, *more: Tensor | Table | None,
     weights: bool = False,
-) -> bool:
+) -> bool:  # fmt: skip
     """Whether the fused engine takes a call; an error if it was asked for and cannot."""
     if current_engine() == "reference":
         return False
     reason = why_not_fused(q, weights)
-    if _has_tangent(q, k, v, mul, add, bias):
+    if _has_tangent(q, k, v, *more):
         reason = reason or "it has no forward-mode derivative"
     if q.shape[-1] != v.shape[-1]:
         reason = reason or "it needs values as wide as the keys"
