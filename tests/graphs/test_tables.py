@@ -154,6 +154,7 @@ def test_damaged_files(tmp_path: Path) -> None:
         ("a.csv.gz", b"\x1f\x8b\x08 no", "cannot be read"),
         ("a.parquet", b"PAR1 no", "cannot be read as parquet"),
         ("a.csv", b"smiles,y\nC,1\nC\xff,2\n", "line 3: not UTF-8"),
+        ("a.csv", b"smiles,y\nC\x00,1\n", r"line 2: not UTF-8 text \(byte 0x00\)"),
         ("a.xlsx", b"", "is not a table"),
     ):
         path = tmp_path / name

@@ -142,10 +142,13 @@ def read_text(path: Path) -> str:
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path} cannot be read: {reason}") from None
+    wrong = data.find(0)  # no text has it, though it is UTF-8
     try:
-        return data.decode("utf-8-sig")
+        if wrong < 0:
+            return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise InputError(
-            f"{path}, line {line}: not UTF-8 text (byte {data[error.start]:#04x}); save it as UTF-8"
-        ) from None
+        wrong = error.start
+    line = data.count(b"\n", 0, wrong) + 1
+    raise InputError(
+        f"{path}, line {line}: not UTF-8 text (byte {data[wrong]:#04x}); save it as UTF-8"
+    )
