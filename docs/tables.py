@@ -176,7 +176,9 @@ def _time(row: dict[str, Any] | None) -> str:
 def _source(record: dict[str, Any], name: str) -> str:
     device = record.get("device_name", record["device"])
     version = record["versions"]["torch"] if "versions" in record else record["torch"]
-    return f"{device}, torch {version}, `benchmarks/{name}.py`"
+    commits = dict.fromkeys(record.get("commits", {"": record.get("commit")}).values())
+    made = " and ".join(f"commit {one}" for one in commits if one)
+    return f"{device}, torch {version}, `benchmarks/{name}.py`{made and f', {made}'}"
 
 
 def options_table() -> str:

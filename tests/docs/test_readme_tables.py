@@ -56,6 +56,7 @@ def test_records_become_rows(tmp_path: Path) -> None:
     (results / "benchmarks" / "training-zinc.json").write_text(json.dumps(record))
     assert "| zinc | ours | 2.000 | 30.0 |" in tables.speed_table(results)
     record = {"device": "a GPU", "torch": "2", "cases": {"one": {"ours": {"eager": 3.0}}}}
+    record["commits"] = {"one": "a1", "two": "b2"}
     record["cases"]["two"] = {
         "ours": {"eager": 3.0, "graph": 2.0},
         "FlexAttention": {"failed": "no"},
@@ -63,6 +64,7 @@ def test_records_become_rows(tmp_path: Path) -> None:
     (results / "benchmarks" / "attention.json").write_text(json.dumps(record))
     text = tables.speed_table(results)
     assert "| one | 3.000 (eager) | – |" in text
+    assert "`benchmarks/attention.py`, commit a1 and commit b2;" in text
     assert "| two | 2.000 | fails |" in text
 
 
