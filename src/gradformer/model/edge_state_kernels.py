@@ -1,6 +1,6 @@
 """Triton kernels of edge states: u of the gated convolution, and e' = e + drop(ReLU(norm(u))).
 
-The map of the edge states is made on tensor cores: see :mod:`gradformer.attention.product_kernels`.
+Where u is made together with the map of the edge states: :mod:`gradformer.model.edge_map_kernels`.
 
 ``stats`` [3, C] holds mean, rstd and 1/rows, as in :mod:`gradformer.model.norm_kernels`. What it is
 made of is left by ``gated_kernels.node_kernel``, one piece a node.
@@ -15,12 +15,9 @@ import triton.language as tl
 from gradformer.attention.draw_kernels import _site_key
 from gradformer.model.edge_tile_kernels import (
     STEP,
-    _add_mapped_block,
     _channels,
     _keys,
     _learned,
-    _map_blocks,
-    _row,
     _rows,
     _share,
     _updated,
@@ -41,25 +38,14 @@ def _store(x, value, row, real, channel, C: tl.constexpr):
 # --- u --------------------------------------------------------------------------------------------
 
 
-@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
+@triton.jit(do_not_specialize=NUMBERS)
 def edge_kernel(
-    e, weight, bias, terms, u, source, target, ptr, nodes, edges,
-    new, before, gamma, beta, stats, graph_id, index, seed, scale, threshold,
-    IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, MAP: tl.constexpr,
-    MAKE: tl.constexpr, DROP: tl.constexpr, PADDING: tl.constexpr, ROWS: tl.constexpr,
-    EXACT: tl.constexpr, BLOCK_IN: tl.constexpr, BLOCK_C: tl.constexpr,
+    e, terms, u, source, target, ptr, nodes, edges,
+    C: tl.constexpr, E_ROW: tl.constexpr, PADDING: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """u_st = D_t + E_s + W e_st + b. Without MAP, ``e`` is mapped.
-
-    With MAKE the edge states are not there yet: they are made of those ``e`` of the layer before
-    and of its u, ``before``, and written as ``new``. With PADDING padded rows of all that is
-    written are 0.
-    """
-    BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
+    """u_st = D_t + E_s + e_st of mapped edge states. With PADDING padded rows of u are 0."""
     last = tl.load(ptr + nodes)
-    site = _site_key(seed) if DROP else 0
-    if MAP:
-        blocks = _map_blocks(weight, terms, IN, C, 1, IN, EXACT)
     begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
     for tile in range(begin, end):
         first = tl.cast(tile, tl.int64) * ROWS
@@ -67,45 +53,16 @@ def edge_kernel(
         real = (tl.arange(0, ROWS) < left)[:, None]
         row = tl.minimum(tl.arange(0, ROWS), left - 1)
         onto, other = tl.load(target + first + row), tl.load(source + first + row)
-        values, e_rows, u_rows, states = (), (), (), ()
-        for _ in tl.static_range(BLOCKS):
-            values += (tl.zeros([ROWS, STEP], tl.float32),)
-        if MAP:
-            keys = _keys(site, graph_id + first, index + first, row) if DROP else 0
-            for j in tl.static_range((IN + STEP - 1) // STEP):  # all loads before the first store
-                e_rows += (_rows(e + first * E_ROW, row, _channels(j), E_ROW, IN),)
-                if MAKE:
-                    u_rows += (_rows(before + first * IN, row, _channels(j), IN, IN),)
-            for j in tl.static_range(len(e_rows)):
-                if MAKE:
-                    channel = _channels(j)
-                    learned = _learned(gamma, beta, stats, channel, IN)
-                    draw = (keys, scale, threshold)
-                    state = _updated(e_rows[j], u_rows[j], channel, learned, draw, DROP)
-                    # The mask keeps Triton from making it a second time, in the products' layout.
-                    state = tl.where(real, state, 0.0)
-                    _store(new + first * IN, state, row, real, channel, IN)
-                    states += (state,)
-                else:
-                    states += (e_rows[j],)
-            for j in tl.static_range(len(states)):
-                values = _add_mapped_block(values, states[j], blocks, terms, j, EXACT)
         found = ()
-        for k in tl.static_range(BLOCKS):
+        for k in tl.static_range((C + STEP - 1) // STEP):
             channel = _channels(k)
             value = _rows(terms + C, onto, channel, 4 * C, C)
             value += _rows(terms + 3 * C, other, channel, 4 * C, C)
-            if MAP:
-                value += _row(bias, channel, C) + values[k]
-            else:
-                value += _rows(e + first * E_ROW, row, channel, E_ROW, C)
-            found += (value,)
-        for k in tl.static_range(BLOCKS):  # after all loads, which need not wait for it
+            found += (value + _rows(e + first * E_ROW, row, channel, E_ROW, C),)
+        for k in tl.static_range(len(found)):  # after all loads, which need not wait for it
             _store(u + first * C, found[k], row, real, _channels(k), C)
     if PADDING:
         write_rest(u, u, last, edges, C, BLOCK_C, ROWS, False)
-        if MAKE:
-            write_rest(new, new, last, edges, IN, BLOCK_IN, ROWS, False)
 
 
 # --- its norm, and what follows -------------------------------------------------------------------

@@ -39,6 +39,8 @@ PIECES = 132  # at most, that gradients of the map are summed in: one program on
 ROWS = 32  # of a tile of edges
 GROUPS = 4  # warps of a program that sums gradients of the map
 PROGRAMS = 512  # at most, that share the tiles: few, as each reads the map first
+MAP_ROWS = 64  # of a tile of edges whose states are mapped: a group of four warps multiplies
+MAP_PROGRAMS = 528  # at most, that map them: four on each core
 STATE_PROGRAMS = 396  # at most, that make gradients of the edge states: three on each core
 MOST = 64  # channels up to which a program can hold the map
 
@@ -56,6 +58,7 @@ class _Gated(torch.autograd.Function):
         r: Tensor | None, gamma: Tensor | None, beta: Tensor | None, edges: Edges,
         room: Claim | None, update: Norms | None, origin: Origin | None,
     ) -> tuple[Tensor, Tensor, Tensor, Origin | None]:  # fmt: skip
+        from gradformer.model.edge_map_kernels import map_kernel
         from gradformer.model.edge_state_kernels import edge_kernel
         from gradformer.model.gated_kernels import node_kernel
 
@@ -67,16 +70,20 @@ class _Gated(torch.autograd.Function):
         mean, inverse = (torch.empty_like(h, dtype=torch.float32) for _ in range(2))
         moments = moments_of(terms, update)
         norm: list[Any] = [*[u] * 7, 1.0, 0] if origin is None else origin.norm
-        if u.numel():
+        places = (edges.source, edges.target, edges.target_ptr, nodes, count)
+        sizes = {"C": channels, "E_ROW": e_row, "PADDING": update is None}
+        if u.numel() and weight is None:
             edge_kernel[(min(-(-count // ROWS), PROGRAMS),)](
-                given, e if weight is None else weight, e if bias is None else bias, terms, u,
-                edges.source, edges.target, edges.target_ptr, nodes, count, e, *norm,
-                IN=width, C=channels, E_ROW=e_row, MAP=weight is not None,
-                MAKE=origin is not None,
-                DROP=origin is not None and origin.update.after is not None,
-                PADDING=update is None, ROWS=ROWS, EXACT=_exact(terms.dtype),
-                BLOCK_IN=_block(width), BLOCK_C=_block(channels), num_stages=1,
-                num_warps=2, maxnreg=128 if channels <= 48 else 168,  # 8 or 6 fit on a core
+                given, terms, u, *places,
+                ROWS=ROWS, BLOCK_C=_block(channels), **sizes, num_warps=2,
+            )  # fmt: skip
+        elif u.numel():
+            map_kernel[(min(-(-count // MAP_ROWS), MAP_PROGRAMS),)](
+                given, weight, bias, terms, u, *places, e, *norm,
+                IN=width, MAKE=origin is not None,
+                DROP=origin is not None and origin.update.after is not None, ROWS=MAP_ROWS,
+                EXACT=_exact(terms.dtype), BLOCK_IN=_block(width), BLOCK_C=_block(channels),
+                **sizes, num_stages=1, num_warps=MAP_ROWS // 16, maxnreg=128,
             )  # fmt: skip
         if h.numel():
             node_kernel[(nodes * -(-channels // 16),)](
