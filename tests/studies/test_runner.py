@@ -135,15 +135,16 @@ def test_a_cell_alone_on_the_device_is_not_taken_from_seeds_side_by_side(tmp_pat
     study = STUDIES["efficiency"]
     plan = Plan(("mutag",), ("graphgps",), 2, (*SHORT, "train.warmup_epochs=0"))
     cost, score = study.cells(plan.datasets, plan.models)
-    for cell in (score, cost):  # the same recipe but for the number of seeds
+    for cell in (cost, score):  # the same recipe but for the number of seeds
         assert carry_out(study, [cell], plan, tmp_path, device="cpu", quiet=True) == {}
-    assert (tmp_path / "efficiency" / cost.name / "results.json").is_file()
     alone, both = look(study, [cost, score], plan, tmp_path)
     assert alone.history is not None
     assert len(alone.history.results) == 1
     assert alone.memory is not None
     assert both.outcome is not None
     assert len(both.outcome["test"]["values"]) == 2
+    shutil.rmtree(tmp_path / "efficiency" / cost.name)
+    assert look(study, [cost], plan, tmp_path)[0].missing == "not begun"
 
 
 def test_a_folder_with_another_recipe_is_left_alone(tmp_path: Path) -> None:
@@ -193,3 +194,31 @@ def test_what_fails_is_said_and_the_rest_is_measured(reproduce: Reproduce, tmp_p
         said = reproduce("table1", option, value, "--out", tmp_path, code=1)
         assert f"{option} {value}: unknown; did you mean" in said.output
     assert "did you mean 'decay'?" in reproduce("dceay", code=1).output
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("table1", "--preset", "tunde"), "--preset tunde: no cell of table1 on mutag has it; did"),
+        (("index", "--model", "gin"), "--model gin: no cell of index on mutag has it; known: grad"),
+        (("decay", "--set", "model.layer=3"), "model.layer: unknown option; did you mean 'layers'"),
+    ],
+)
+def test_what_fits_no_cell_is_said_before_anything_is_written(
+    words: tuple[str, ...], said: str, reproduce: Reproduce, tmp_path: Path
+) -> None:
+    output = reproduce(*words, "--dataset", "mutag", "--out", tmp_path, code=1).output
+    assert said in output
+    assert not list(tmp_path.iterdir())
+
+
+def test_settings_of_some_models_and_seeds_that_diverge_are_on_the_page(
+    reproduce: Reproduce, tmp_path: Path
+) -> None:
+    words = ("--dataset", "mutag", "--model", "graphgps", "--model", "gcn", "--trials", "1")
+    changes = ("--set", "model.heads=2", "--set", "train.lr=1e30")
+    said = reproduce("table1", *words, *changes, "--out", tmp_path, code=1)
+    assert "measured 0 of 2 cells" in said.output
+    text = (tmp_path / "table1" / "README.md").read_text()
+    assert "1 of 1 seeds diverged (1 of 2): graphgps on mutag" in text
+    assert "model.heads: unknown option" in text

@@ -85,7 +85,7 @@ def reproduce(
     from gradformer.studies import find_study
     from gradformer.studies.page import write_pages
     from gradformer.studies.runner import begin, carry_out, kept_plan, look
-    from gradformer.studies.study import Plan
+    from gradformer.studies.study import Plan, chosen_cells
     from gradformer.training.loop import StoppedError
 
     began = time.monotonic()
@@ -99,12 +99,8 @@ def reproduce(
         smoke_trials(trials) or kept.trials,
         (*settings, *smoke_settings()) if settings else tuple(smoke_settings()) or kept.settings,
     )
+    cells = chosen_cells(study, asked, model or (), preset or ())
     whole = begin(study, asked, out, resume)
-    cells = [
-        cell
-        for cell in study.cells(asked.datasets, asked.models)
-        if not preset or cell.preset in preset
-    ]
     failed = {}
     try:
         failed = carry_out(

@@ -1,8 +1,8 @@
 """Carrying out a study: cell after cell, stopped at any time, continued where it was.
 
 A cell is a run, so it continues to the same bits. A recipe that a cell of any study under the same
-root has finished is not trained again; a cell with fewer seeds than asked for gets more. Where a
-study fixes the number of seeds, a run with another number is another run.
+root has finished is not trained again; a cell with fewer seeds than asked for gets more, in its own
+place. Where a study fixes the number of seeds, a run with another number is another run.
 """
 
 from __future__ import annotations
@@ -115,7 +115,8 @@ def find(root: Path, place: Path, cell: Cell, recipe: Recipe) -> Path | None:
         if path.is_file() and _fits(path, recipe, exact=cell.trials is not None):
             if finished(path.parent, recipe):
                 return path.parent
-            if path.parent.parent == place.parent:
+            beside = path.parent.parent == place.parent and _fits(path, recipe, exact=True)
+            if path.parent == place or beside:
                 runs.append(path.parent)
     return runs[0] if runs else None
 
@@ -127,27 +128,31 @@ def finished(folder: Path, recipe: Recipe) -> bool:
 
 
 def _look(study: Study, cell: Cell, plan: Plan, root: Path) -> Measured:
-    if cell.without_preset:
-        return Measured(cell, missing=f"the recipe has no preset {cell.preset}")
+    if reason := cell.misfit(plan):
+        return Measured(cell, missing=reason)
     recipe = cell.recipe(plan.trials, plan.settings)
     found = find(root, place_of(root, study.name, cell), cell, recipe)
     if found is None:
         return Measured(cell, missing="not begun")
     if cell.model in RIVALS:
         outcome = read_json(found / "results.json")
-        return Measured(cell, outcome, missing=_missing(len(outcome["trials"]), recipe))
+        return Measured(cell, outcome, missing=_missing(outcome, recipe))
     history, memory = History(Run.load(found), cell.row), found / "memory.json"
+    outcome = history.outcome
     return Measured(
         cell,
-        history.outcome if history.outcome["test"]["values"] else None,
+        outcome if outcome["test"]["values"] else None,
         history,
-        _missing(len(history.results), recipe),
+        _missing(outcome, recipe),
         read_json(memory)["peak_bytes"] if memory.is_file() else None,
     )
 
 
-def _missing(done: int, recipe: Recipe) -> str:
-    return "" if done >= recipe.trials else f"{done} of {recipe.trials} seeds are done"
+def _missing(outcome: dict[str, Any], recipe: Recipe) -> str:
+    ended, good = len(outcome["trials"]), len(outcome["test"]["values"])
+    if ended < recipe.trials:
+        return f"{ended} of {recipe.trials} seeds are done"
+    return "" if good == ended else f"{ended - good} of {ended} seeds diverged"
 
 
 def _train(

@@ -70,6 +70,16 @@ class Cell:
         changes += [] if count is None else [f"trials={count}"]
         return load_recipe(self.dataset, model=model, preset=self.preset, settings=changes)
 
+    def misfit(self, plan: Plan) -> str:
+        """Why there is nothing to train by a plan; empty if there is."""
+        if self.without_preset:
+            return f"the recipe has no preset {self.preset}"
+        try:
+            self.recipe(plan.trials, plan.settings)
+        except ConfigError as error:
+            return str(error)
+        return ""
+
 
 def paper_preset(model: str) -> str | None:
     """The paper's settings of Gradformer; baselines have no presets."""
@@ -159,6 +169,31 @@ class Plan:
             other.trials,
             other.settings,
         )
+
+
+def chosen_cells(
+    study: Study, plan: Plan, models: Iterable[str] = (), presets: Sequence[str] = ()
+) -> list[Cell]:
+    """The cells to train: all of a plan, or those of ``presets``.
+
+    A model or preset that was asked for, and settings, must fit a cell: said before anything is
+    written.
+    """
+    cells = study.cells(plan.datasets, plan.models)
+    for option, names, known in (
+        ("--model", models, {cell.model for cell in cells}),
+        ("--preset", presets, {cell.preset for cell in cells if cell.preset is not None}),
+    ):
+        for name in names:
+            if name not in known:
+                remedy = f"; {suggest(name, known)}" if known else ""
+                where = f"{study.name} on {' / '.join(plan.datasets)}"
+                raise ConfigError(f"{option} {name}: no cell of {where} has it{remedy}")
+    chosen = [cell for cell in cells if not presets or cell.preset in presets]
+    if chosen and all(cell.misfit(plan) for cell in chosen):
+        first = chosen[0]
+        raise ConfigError(f"{first.row} on {first.column}: {first.misfit(plan)}")
+    return chosen
 
 
 def place_of(root: Path, study: str, cell: Cell) -> Path:
