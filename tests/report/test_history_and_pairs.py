@@ -62,7 +62,7 @@ def test_thinned_keeps_ends():
 def test_paired_difference_is_student_s():
     rng = np.random.default_rng(0)
     one, two = rng.normal(size=6), rng.normal(size=6)
-    found = paired_difference(history(results(one)), history(results(two)))
+    found = paired_difference(history(results(one)).outcome, history(results(two)).outcome)
     interval = stats.ttest_rel(two, one).confidence_interval()
     assert found is not None
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
@@ -71,11 +71,12 @@ def test_paired_difference_is_student_s():
 
 
 def test_only_equal_seeds_are_paired():
-    found = paired_difference(history(results([1, 2, 3])), history(results([5, 7], first_seed=2)))
+    early, later = history(results([1, 2, 3])), history(results([5, 7], first_seed=2))
+    found = paired_difference(early.outcome, later.outcome)
     assert found is not None
     assert (found.seeds, found.mean, found.low) == (1, 2.0, None)
     late = history(results([5], first_seed=9))
-    assert paired_difference(history(results([1])), late) is None
+    assert paired_difference(history(results([1])).outcome, late.outcome) is None
 
 
 def test_other_data_split_or_metric_is_not_compared():

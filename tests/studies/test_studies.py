@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -102,6 +103,8 @@ def test_rows_have_the_right_numbers(reproduce: Reproduce, root: Path) -> None:
     mean, std = (100 * results["test"][name] for name in ("mean", "std"))
     text = (folder / "README.md").read_text()
     assert f"| mutag | gcn | accuracy ↑ | {mean:.2f} ± {std:.2f} | 73.4 ± 10.8 | 2 |" in text
+    row = next(line for line in text.splitlines() if "| majority class |" in line)
+    assert re.search(r"\| [+−]\d+\.\d\d \([+−][\d.]+ … [+−][\d.]+\) \|$", row), row
     rival = json.loads((folder / "mutag-majority-class" / "results.json").read_text())
     assert [trial["seed"] for trial in rival["trials"]] == [0, 1]
     assert 0.4 < rival["test"]["mean"] < 0.95  # two thirds of MUTAG are of one class

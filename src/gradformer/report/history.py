@@ -93,11 +93,6 @@ class History:
         """Time spent in epochs, all trials together."""
         return sum(line.get("seconds") or 0.0 for lines in self.epochs.values() for line in lines)
 
-    def test_by_seed(self) -> dict[int, float]:
-        """Seed → reported test value."""
-        good = (r for r in self.results if r["test"] is not None)
-        return {r["seed"]: r["test"][self.metric] for r in good}
-
     def curve(self, *path: str) -> Curve | None:
         """The value at ``path`` of the epoch lines, over all trials."""
         trials = []

@@ -142,7 +142,7 @@ def _paired_table(histories: Sequence[History]) -> Markup:
         if first is None:
             leaders.append(history)
             continue
-        found = paired_difference(first, history)
+        found = paired_difference(first.outcome, history.outcome)
         if found is None:
             continue
         places = min(decimals(found.std, found.mean), 6)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -36,14 +38,16 @@ def comparable(first: History, other: History) -> bool:
     )
 
 
-def paired_difference(first: History, other: History) -> PairedDifference | None:
-    """None where there is no seed that both have finished."""
-    one, two = first.test_by_seed(), other.test_by_seed()
+def paired_difference(
+    first: Mapping[str, Any], other: Mapping[str, Any]
+) -> PairedDifference | None:
+    """Of two outcomes as in ``results.json``; None where no seed has ended well in both."""
+    one, two = _test_by_seed(first), _test_by_seed(other)
     seeds = sorted(one.keys() & two.keys())
     if not seeds:
         return None
     change = np.array([two[seed] - one[seed] for seed in seeds])
-    gain = -change if first.lower_is_better else change
+    gain = -change if first["lower_is_better"] else change
     mean, count = float(change.mean()), len(seeds)
     std = low = high = None
     if count > 1:
@@ -53,3 +57,8 @@ def paired_difference(first: History, other: History) -> PairedDifference | None
     return PairedDifference(
         count, mean, std, low, high, int((gain > 0).sum()), int((gain < 0).sum())
     )
+
+
+def _test_by_seed(outcome: Mapping[str, Any]) -> dict[int, float]:
+    good = (trial for trial in outcome["trials"] if trial["test"] is not None)
+    return {trial["seed"]: trial["test"][outcome["metric"]] for trial in good}

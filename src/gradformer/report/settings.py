@@ -45,20 +45,23 @@ def _differences(values: Sequence[Mapping[str, str]], histories: Sequence[Histor
 
 def surroundings_of(history: History) -> dict[str, str]:
     """Device, versions, commit and data of a run, as names and values."""
-    around = history.header.get("environment", {})
-    versions = around.get("versions", {})
-    found: dict[str, Any] = {
+    found = {
         "began": history.header.get("time"),
-        "device": " · ".join(
-            str(around[name]) for name in ("device", "device_name") if around.get(name)
-        ),
-        "processes": around.get("processes"),
-        "threads": around.get("threads"),
-        "python": around.get("python"),
-        **versions,
-        "commit": (around.get("commit") or "")[:12],
+        **machine(history.header.get("environment", {})),
         "data content": str(history.run.origin.get("content", ""))[:16],
         "resumed": sum(line["kind"] == "resume" for line in history.record) or None,
+    }
+    return {name: str(value) for name, value in found.items() if value not in (None, "")}
+
+
+def machine(environment: Mapping[str, Any]) -> dict[str, str]:
+    """Device, versions and commit of a record's environment, as names and values."""
+    device = (environment.get(name) for name in ("device", "device_name"))
+    found = {
+        "device": " · ".join(str(name) for name in device if name),
+        **{name: environment.get(name) for name in ("processes", "threads", "python")},
+        **environment.get("versions", {}),
+        "commit": (environment.get("commit") or "")[:12],
     }
     return {name: str(value) for name, value in found.items() if value not in (None, "")}
 

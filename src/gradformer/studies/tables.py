@@ -10,7 +10,7 @@ from typing import Any
 
 from gradformer.report.outcome import protocol
 from gradformer.report.pairs import comparable, paired_difference
-from gradformer.report.settings import surroundings_of
+from gradformer.report.settings import machine
 from gradformer.studies.paper import printed
 from gradformer.studies.study import Cell, Measured, Rows, Study
 from gradformer.training.metrics import metric_name
@@ -43,7 +43,9 @@ def results(study: Study, measured: Sequence[Measured]) -> Rows:
         if one.outcome is None or one.cell.cost:
             continue
         cell, outcome = one.cell, one.outcome
-        first = leaders.setdefault(cell.column, one) if one.history is not None else None
+        if one.history is not None:
+            leaders.setdefault(cell.column, one)
+        first = leaders.get(cell.column)
         rows.append(
             [
                 cell.column,
@@ -61,15 +63,16 @@ def results(study: Study, measured: Sequence[Measured]) -> Rows:
 def difference(first: Measured, other: Measured) -> str:
     """Other − first over equal seeds and splits, with its confidence interval."""
     assert first.history is not None
-    assert other.history is not None
+    assert first.outcome is not None
     assert other.outcome is not None
     if other is first:
         return "others − this"
-    if other.history.run.folder == first.history.run.folder:
-        return "the same run"
-    if not comparable(first.history, other.history):
-        return "–"
-    found = paired_difference(first.history, other.history)
+    if other.history is not None:
+        if other.history.run.folder == first.history.run.folder:
+            return "the same run"
+        if not comparable(first.history, other.history):
+            return "–"
+    found = paired_difference(first.outcome, other.outcome)
     if found is None:
         return "–"
     factor, places = shown(other.outcome)
@@ -107,8 +110,9 @@ def machines(measured: Sequence[Measured]) -> list[str]:
     """Devices, versions and commits, said once for all cells that share them."""
     found = []
     for one in measured:
-        if one.history is not None and one.history.header:
-            around = surroundings_of(one.history)
+        source = one.outcome or {} if one.history is None else one.history.header
+        if source:
+            around = machine(source["environment"])
             words = (f"{name} {around[name]}" for name in _SHOWN if name in around)
             found.append((one.cell, ", ".join(words)))
     return _shared(found)
