@@ -119,7 +119,7 @@ def reproduce(
         typer.echo(str(stopped), err=True)
     finally:
         measured = look(study, study.cells(whole.datasets, whole.models), whole, out)
-        page = write_pages(study, measured, out, failed)
+        page = write_pages(study, whole, measured, out, failed)
         done = sum(one.outcome is not None and not one.missing for one in measured)
         typer.echo(f"measured {done} of {len(measured)} cells")
         typer.echo(f"page     {page}")

@@ -19,30 +19,34 @@ CAPTION = (
     "over seeds. Difference: paired over equal seeds and splits, against the first of the data."
 )
 
+Lists = list[tuple[str, list[str]]]
+"""Titles, and the lines under each."""
+
 
 def write_pages(
-    study: Study, measured: Sequence[Measured], root: Path, failed: dict[Cell, str]
+    study: Study, plan: Plan, measured: Sequence[Measured], root: Path, failed: dict[Cell, str]
 ) -> Path:
     """Write the pages of a study; gives that of the whole, in HTML."""
+    lists = _lists(plan, measured, failed)
     folder = root / study.name
     links = []
     for column, histories in _columns(measured).items():
         name = f"{slug(column)}.html"
         replace_file(folder / name, report_page(histories))
         links.append((column, name))
-    replace_file(folder / "README.md", f"# {study.title}\n\n{markdown(study, measured, failed)}")
+    replace_file(folder / "README.md", f"# {study.title}\n\n{markdown(study, measured, lists)}")
     index = folder / "index.html"
-    replace_file(index, html(study, measured, failed, links))
+    replace_file(index, html(study, measured, lists, links))
     return index
 
 
-def markdown(study: Study, measured: Sequence[Measured], failed: dict[Cell, str]) -> str:
+def markdown(study: Study, measured: Sequence[Measured], lists: Lists) -> str:
     """The page without its title."""
     rows = tables.results(study, measured)
     parts = [study.text, f"{CAPTION}\n\n{tables.markdown_table(rows)}" if rows[1] else NOTHING]
     if study.more is not None and (more := study.more(measured))[1]:
         parts.append(tables.markdown_table(more))
-    for title, lines in _lists(measured, failed):
+    for title, lines in lists:
         if lines:
             parts.append("\n".join([f"{title}:\n", *(f"- {line}" for line in lines)]))
     return "\n\n".join(parts) + "\n"
@@ -51,7 +55,7 @@ def markdown(study: Study, measured: Sequence[Measured], failed: dict[Cell, str]
 def html(
     study: Study,
     measured: Sequence[Measured],
-    failed: dict[Cell, str],
+    lists: Lists,
     links: Sequence[tuple[str, str]],
 ) -> str:
     head, rows = tables.results(study, measured)
@@ -65,7 +69,7 @@ def html(
     if links:
         items = (tag("li", tag("a", column, href=name)) for column, name in links)
         sections.append(("data", "Dataset by dataset", tag("ul", *items)))
-    for title, lines in _lists(measured, failed):
+    for title, lines in lists:
         if lines:
             items = (tag("li", line) for line in lines)
             sections.append((slug(title), title, tag("ul", *items)))
@@ -82,7 +86,8 @@ def results_page(studies: Sequence[Study], root: Path) -> str:
         plan, kept = Plan(study.datasets, study.models), kept_plan(study, root)
         plan = plan if kept is None else plan.with_more(kept)
         measured = look(study, study.cells(plan.datasets, plan.models), plan, root)
-        parts.append(f"## {study.title}\n\n{markdown(study, measured, {})}")
+        lists = _lists(plan, measured, {})
+        parts.append(f"## {study.title}\n\n{markdown(study, measured, lists)}")
     return "\n".join(parts)
 
 
@@ -95,8 +100,9 @@ def _columns(measured: Sequence[Measured]) -> dict[str, list[History]]:
     return found
 
 
-def _lists(measured: Sequence[Measured], failed: dict[Cell, str]) -> list[tuple[str, list[str]]]:
+def _lists(plan: Plan, measured: Sequence[Measured], failed: dict[Cell, str]) -> Lists:
     return [
+        ("Changed in every recipe", list(plan.settings)),
         ("Not measured yet", tables.missing(measured, failed)),
         ("Protocol", tables.protocols(measured)),
         ("Machines", tables.machines(measured)),
