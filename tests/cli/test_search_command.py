@@ -23,7 +23,9 @@ def _words(files: Path, out: Path) -> tuple[str | Path, ...]:
 
 @pytest.fixture(scope="module")
 def found(program: Program, files: Path) -> Path:
-    program(*_words(files, files / "search"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("GRADFORMER_DATA", str(files / "raw"))
+        program(*_words(files, files / "search"))
     return files / "search"
 
 
@@ -38,6 +40,10 @@ def test_halving_trains_fewer_for_longer(found: Path) -> None:
     decay, rate = (setting.split("=")[1] for setting in lines[4]["settings"])
     assert (best["model"]["decay"], best["train"]["lr"]) == (float(decay), float(rate))
     assert best["train"]["epochs"] == 3
+
+
+def test_the_plan_names_no_folder_of_raw_files(files: Path, found: Path) -> None:
+    assert str(files / "raw") not in (found / "plan.json").read_text()
 
 
 def test_no_candidate_sees_the_test_part(found: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -101,6 +102,8 @@ def search(
     from gradformer.training.search import search as carry_out
 
     began = time.monotonic()
+    if mirror is not None:  # by its name alone: records name no folder of this machine
+        os.environ["GRADFORMER_DATA"] = str(mirror)
     console = Console(stderr=True)
 
     def tell(attempt: Attempt) -> None:
@@ -123,7 +126,7 @@ def search(
         changes += [] if split is None else [f"data.split={split}"]
         reading = reading_options(smiles, target, task, level, split_column, skip_invalid)
         options = {"samples": samples, "method": method, "finalists": finalists, "seed": seed}
-        plan = _plan(data, recipe, model, changes, ranges, options, reading, mirror)
+        plan = _plan(data, recipe, model, changes, ranges, options, reading)
         stamp = time.strftime("%Y%m%d-%H%M%S")
         folder = out or Path("runs") / f"search-{Path(data).name.split('.')[0]}-{stamp}"
     until = None if budget is None else began + 60 * budget
@@ -146,7 +149,6 @@ def _plan(
     ranges: list[str] | None,
     options: dict[str, Any],
     reading: dict[str, Any],
-    mirror: Path | None,
 ) -> Any:
     from gradformer.training.fit import recipe_name
     from gradformer.training.recipe import load_recipe, search_space
@@ -160,7 +162,6 @@ def _plan(
         space,
         **options,
         reading=reading,
-        mirror=None if mirror is None else str(mirror.absolute()),
     )
 
 

@@ -50,7 +50,6 @@ class Plan:
     finalists: int = 1
     seed: int = 0
     reading: Mapping[str, Any] | None = None
-    mirror: str | None = None
 
     def __post_init__(self) -> None:
         choice("method", self.method, METHODS)
@@ -111,7 +110,6 @@ class Plan:
             "finalists": self.finalists,
             "seed": self.seed,
             "reading": dict(self.reading or {}),
-            "mirror": self.mirror,
         }
 
     @classmethod
@@ -259,7 +257,7 @@ class _Opened:
         key = (structure_for(recipe.model.config.needs()), recipe.data)
         if key not in self._known:
             plan = self._plan
-            data, _ = prepare(plan.data, recipe, plan.mirror, dict(plan.reading or {}))
+            data, _ = prepare(plan.data, recipe, None, dict(plan.reading or {}))
             self._known[key] = closed(data)
         return self._known[key]
 
