@@ -9,9 +9,9 @@ import torch
 
 from gradformer.graphs.arrays import Schema
 from gradformer.model.gradformer import Gradformer
-from gradformer.training.recipe import load_recipe, presets
+from gradformer.training.recipe import Recipe, load_recipe, presets
 from gradformer.training.weights import Weights
-from tests.conftest import shared_path
+from tests.conftest import ROOT, shared_path
 
 TU = ("nci1", "proteins", "mutag", "collab", "imdb-binary")
 NODES = ("cora", "citeseer", "actor")
@@ -56,6 +56,12 @@ def test_tuned_keeps_data_seeds_and_metric(name: str) -> None:
         if not option.startswith(("model.", "train.")) or option == "train.select":
             assert tuned[option] == paper[option]
     assert tuned["model.name"] == "gradformer"
+
+
+@pytest.mark.parametrize("name", [name for name in AUTHORS if "tuned" in presets(name)])
+def test_tuned_is_the_recipe_that_the_recorded_search_found(name: str) -> None:
+    found = Recipe.load(ROOT / "results" / "search" / name / "best.yaml")
+    assert load_recipe(name, preset="tuned", settings=[f"trials={found.trials}"]) == found
 
 
 def printed() -> dict[str, dict[str, str]]:
