@@ -89,7 +89,9 @@ def test_parity_has_a_dot_for_each_answer_on_one_scale():
 
 
 def test_strip_shows_every_trial_and_the_mean():
-    picture = strip_plot("t", "score", [("a", [1.0, 3.0]), ("b", [2.0])])
+    name = "gradformer (authors)"
+    picture = strip_plot("t", "score", [(name, [1.0, 3.0]), ("b", [2.0])])
+    assert f">{name}</text>" in picture, "names of studies are shown whole"
     first, second = paths(picture, "trial")
     (low, _), (high, _) = points(first)
     ((middle, _),) = points(second)

@@ -115,7 +115,7 @@ def parity_plot(title: str, truth: NDArray[np.float64], answer: NDArray[np.float
 
 def strip_plot(title: str, label: str, rows: Sequence[tuple[str, Sequence[float]]]) -> Markup:
     """A row of dots for each name; the stroke is their mean, the line ± one standard deviation."""
-    left, step = 120.0, 34.0
+    left, step = 152.0, 34.0
     bottom = TOP + step * len(rows)
     x = fit_scale([v for _, values in rows for v in values], left, WIDTH - RIGHT)
     parts = [_text(label, 2, TOP - 14, "start", "label")]
@@ -126,7 +126,7 @@ def strip_plot(title: str, label: str, rows: Sequence[tuple[str, Sequence[float]
     for number, (name, values) in enumerate(rows):
         y = TOP + step * (number + 0.5)
         style = f"c{number % COLOURS}"
-        parts.append(_text(_shorten(name, 17), left - 8, y + 4, "end", "label"))
+        parts.append(_text(_shorten(name, 20), left - 8, y + 4, "end", "label"))
         mean, std = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0
         ends = (place(x(min(max(v, x.low), x.high))) for v in (mean - std, mean + std))
         parts.append(tag("path", d="M{} {y}H{}".format(*ends, y=place(y)), class_=f"range {style}"))
