@@ -62,6 +62,12 @@ def test_baselines_take_what_they_have() -> None:
     assert load_recipe("cluster", model="graphgps").model.config.layers == 16
 
 
+def test_a_shallower_recipe_leaves_other_models_as_they_are() -> None:
+    for name, model in (("cluster", "gcn"), ("pattern", "graphgps")):
+        assert load_recipe(f"{name}-16", model=model) == load_recipe(name, model=model)
+        assert load_recipe(f"{name}-16", model="gradformer").model.config.layers == 16
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

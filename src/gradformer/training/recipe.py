@@ -176,9 +176,9 @@ def load_recipe(
 
     Args:
         name: a dataset (``zinc``), a recipe (``cluster-16``), or the path of a YAML file.
-        model: another model; its own recipe ``<name>-<model>`` is used where there is one, else
-            the model's defaults, with the options under ``baselines`` that it has, and the
-            dataset's way of training.
+        model: another model; its own recipe ``<name>-<model>``, or that of the base, is used where
+            there is one, else the model's defaults, with the options under ``baselines`` that it
+            has, and the dataset's way of training.
         preset: one of the presets in the file.
         settings: changes as ``a.b=c``, applied last.
 
@@ -199,8 +199,8 @@ def search_space(name: str) -> dict[str, list[Any]]:
 
 
 def _find(name: str, model: str | None, preset: str | None) -> dict[str, Any]:
-    if model is not None and f"{name}-{model}" in recipe_names():
-        name = f"{name}-{model}"
+    if model is not None:
+        name = _own_recipe(name, model)
     raw = _raw(name)
     known = _section(raw, "presets")
     if preset is not None and preset not in known:
@@ -215,19 +215,20 @@ def _find(name: str, model: str | None, preset: str | None) -> dict[str, Any]:
     return merge(values, {"model": {"name": model, **shared}})
 
 
+def _own_recipe(name: str, model: str) -> str:
+    """The recipe that a model has for itself (of ``cluster-16`` that of ``cluster``), or ``name``."""
+    names = recipe_names()
+    under: str | None = name
+    while under in names:
+        if f"{under}-{model}" in names:
+            return f"{under}-{model}"
+        under = _file(under).get("base")
+    return name
+
+
 def _raw(name: str) -> dict[str, Any]:
     """A file's values with those of its ``base`` under them."""
-    if name.endswith((".yaml", ".yml")):
-        values = _read(Path(name).read_text, name)
-    else:
-        if name not in recipe_names():
-            if Path(name).suffix:
-                raise ConfigError(f"{name}: not a recipe, whose name ends in .yaml")
-            raise ConfigError(
-                f"recipe: there is none for {name!r}; {suggest(name, recipe_names())}"
-            )
-        text = files("gradformer.recipes").joinpath(f"{name}.yaml").read_text
-        values = _read(text, f"{name}.yaml")
+    values = _file(name)
     base = values.pop("base", None)
     if base is None:
         return values
@@ -235,6 +236,18 @@ def _raw(name: str) -> dict[str, Any]:
     if "name" in _section(values, "model"):  # what is said of one model is not said of another
         under = {name: value for name, value in under.items() if name not in _EXTRA}
     return merge(under, values)
+
+
+def _file(name: str) -> dict[str, Any]:
+    """What stands in a recipe of the package, or in a user's file."""
+    if name.endswith((".yaml", ".yml")):
+        return _read(Path(name).read_text, name)
+    if name not in recipe_names():
+        if Path(name).suffix:
+            raise ConfigError(f"{name}: not a recipe, whose name ends in .yaml")
+        raise ConfigError(f"recipe: there is none for {name!r}; {suggest(name, recipe_names())}")
+    text = files("gradformer.recipes").joinpath(f"{name}.yaml").read_text
+    return _read(text, f"{name}.yaml")
 
 
 def _read(text: Any, where: str) -> dict[str, Any]:
