@@ -216,7 +216,7 @@ def _find(name: str, model: str | None, preset: str | None) -> dict[str, Any]:
 
 
 def _own_recipe(name: str, model: str) -> str:
-    """The recipe that a model has for itself (of ``cluster-16`` that of ``cluster``), or ``name``."""
+    """The recipe that a model has for itself (beside ``cluster-16`` that of ``cluster``)."""
     names = recipe_names()
     under: str | None = name
     while under in names:
