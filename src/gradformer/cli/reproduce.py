@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from gradformer.cli.complete import choices, model_names, recipe_names
+from gradformer.cli.complete import choices, model_names, preset_names, recipe_names
 from gradformer.cli.options import Device, Mirror, Settings, smoke_settings, smoke_trials
 
 ROOT = Path("results/studies")
@@ -58,7 +58,10 @@ def reproduce(
         ),
     ] = None,
     preset: Annotated[
-        list[str] | None, typer.Option(help="Train only cells of this preset; repeat it.")
+        list[str] | None,
+        typer.Option(
+            help="Train only cells of this preset; repeat it.", autocompletion=preset_names
+        ),
     ] = None,
     settings: Settings = None,
     out: Annotated[

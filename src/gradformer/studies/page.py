@@ -61,7 +61,7 @@ def html(
     head, rows = tables.results(study, measured)
     result: list[Content] = [table(CAPTION, head, rows, names=3) if rows else note(NOTHING)]
     if study.more is not None and (more := study.more(measured))[1]:
-        result.append(table("Cost", *more))
+        result.append(table("Cost", *more, names=2))
     sections: list[tuple[str, str, Content]] = [("result", "Result", join(result))]
     drawn = None if study.figure is None else study.figure(measured)
     if drawn is not None:
