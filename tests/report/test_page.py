@@ -7,6 +7,7 @@ import shutil
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -98,7 +99,8 @@ def test_answers_give_the_test_score(numbers):
 def test_comparison(variants, tmp_path):
     page = write_report(variants, tmp_path / "report.html").read_text()
     check(page)
-    assert "plain − decay" in page
+    for first, other in combinations((run.folder.name for run in variants), 2):
+        assert f"{other} − {first}" in page
     assert "Where the runs differ" in page
     columns = ("plain", "PE: position", "bias", "decay")  # a run that is called so says it once
     for column in columns:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 from pathlib import Path
 
 from gradformer.graphs.cards import find_card
@@ -19,7 +20,7 @@ from gradformer.report.markup import (
     table,
     tag,
 )
-from gradformer.report.pairs import comparable, paired_difference
+from gradformer.report.pairs import PairedDifference, comparable, paired_difference
 from gradformer.report.plots import strip_plot
 from gradformer.report.scales import decimals, duration, number, plus_minus, spread
 from gradformer.training.metrics import metric_name
@@ -68,7 +69,7 @@ def result_section(histories: Sequence[History]) -> Markup:
     if len(histories) == 1:
         parts.append(_metrics_table(histories[0]))
     else:
-        parts += [_comparison_table(histories), _strips(histories), _paired_table(histories)]
+        parts += [_comparison_table(histories), _strips(histories), *_paired_tables(histories)]
     for history in histories:
         title = "Every trial" if len(histories) == 1 else f"Every trial of {history.label}"
         parts.append(fold(title, _trials_table(history)))
@@ -134,40 +135,43 @@ def _is_best(history: History, histories: Sequence[History]) -> bool:
     return len(known) > 1 and mean == (min if history.lower_is_better else max)(known)
 
 
-def _paired_table(histories: Sequence[History]) -> Markup:
-    rows: list[list[Content]] = []
-    leaders: list[History] = []
-    for history in histories:
-        first = next((leader for leader in leaders if comparable(leader, history)), None)
-        if first is None:
-            leaders.append(history)
+def _paired_tables(histories: Sequence[History]) -> list[Markup]:
+    """Differences to the first run on the same data; all other pairs in a fold."""
+    to_first: list[list[Content]] = []
+    to_others: list[list[Content]] = []
+    for (place, first), (_, other) in combinations(enumerate(histories), 2):
+        if not comparable(first, other):
             continue
-        found = paired_difference(first.outcome, history.outcome)
-        if found is None:
-            continue
-        places = min(decimals(found.std, found.mean), 6)
-        interval = "–"
-        if found.low is not None and found.high is not None:
-            interval = f"{found.low:+.{places}f} … {found.high:+.{places}f}".replace("-", "−")
-        std = "–" if found.std is None else f"{found.std:.{places}f}"
-        rows.append(
-            [
-                f"{history.label} − {first.label}",
-                f"{found.mean:+.{places}f}".replace("-", "−"),
-                std,
-                interval,
-                found.seeds,
-                f"{found.better} / {found.worse}",
-            ]
-        )
-    if not rows:
-        return note("No two runs share data, split and a finished seed, so none are paired.")
+        found = paired_difference(first.outcome, other.outcome)
+        if found is not None:
+            leads = not any(comparable(before, first) for before in histories[:place])
+            (to_first if leads else to_others).append(_paired_row(first, other, found))
+    if not to_first:
+        return [note("No two runs share data, split and a finished seed, so none are paired.")]
     head = ["difference", "mean", "std", "95 % interval", "seeds", "better / worse"]
     caption = (
         "Paired differences of the test value: equal seeds have equal splits, so what the split "
         "adds to both cancels. The interval is Student's t."
     )
-    return table(caption, head, rows)
+    tables = [table(caption, head, to_first)]
+    if to_others:
+        tables.append(fold("Paired differences of all others", table(caption, head, to_others)))
+    return tables
+
+
+def _paired_row(first: History, other: History, found: PairedDifference) -> list[Content]:
+    places = min(decimals(found.std, found.mean), 6)
+    interval = "–"
+    if found.low is not None and found.high is not None:
+        interval = f"{found.low:+.{places}f} … {found.high:+.{places}f}".replace("-", "−")
+    return [
+        f"{other.label} − {first.label}",
+        f"{found.mean:+.{places}f}".replace("-", "−"),
+        "–" if found.std is None else f"{found.std:.{places}f}",
+        interval,
+        found.seeds,
+        f"{found.better} / {found.worse}",
+    ]
 
 
 def _trials_table(history: History) -> Markup:
