@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 from pathlib import Path
 
+import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
 from gradformer.errors import InputError
-from gradformer.studies import STUDIES
+from gradformer.studies import STUDIES, runner
 from gradformer.studies.runner import begin, carry_out, look
 from gradformer.studies.study import Cell, Plan
 from gradformer.training.files import read_json
@@ -145,6 +147,17 @@ def test_a_cell_alone_on_the_device_is_not_taken_from_seeds_side_by_side(tmp_pat
     assert len(both.outcome["test"]["values"]) == 2
     shutil.rmtree(tmp_path / "efficiency" / cost.name)
     assert look(study, [cost], plan, tmp_path)[0].missing == "not begun"
+
+
+@pytest.mark.skipif(
+    not os.access("/proc/self/clear_refs", os.W_OK), reason="only Linux forgets a peak"
+)
+def test_the_peak_of_a_cell_is_not_that_of_an_earlier_one() -> None:
+    held = np.ones(2**25)
+    peak = runner._process_peak()
+    del held
+    runner._forget_peak()
+    assert runner._process_peak() < peak - 2**27
 
 
 def test_a_folder_with_another_recipe_is_left_alone(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import resource
 import signal
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
@@ -164,6 +165,8 @@ def _train(
     if on_gpu:
         torch.cuda.init()  # there are no statistics before
         torch.cuda.reset_peak_memory_stats(where)
+    else:
+        _forget_peak()
     if _can_go_on(place, recipe):
         resume(place, until=until, **options)
     else:
@@ -209,6 +212,12 @@ def _compute(cell: Cell, recipe: Recipe, place: Path, until: float | None) -> No
             outcome = summary(results, one["metric"])
             around = environment(torch.device("cpu"))
             replace_json(path, {**outcome, "environment": around})
+
+
+def _forget_peak() -> None:
+    """Let the peak of the process be what it holds now, where the system can."""
+    with suppress(OSError):
+        Path("/proc/self/clear_refs").write_text("5")
 
 
 def _process_peak() -> int:
