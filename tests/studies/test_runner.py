@@ -189,7 +189,7 @@ def test_budget_and_resume_in_the_program(reproduce: Reproduce, tmp_path: Path) 
     words = ("table1", "--out", tmp_path)
     said = reproduce(*words, "--dataset", "mutag", "--model", "gcn", "--budget", "0")
     assert "measured 0 of 1 cells" in said.output
-    assert "gradformer reproduce table1 --resume" in said.output
+    assert f"gradformer reproduce table1 --resume --out {tmp_path} --dataset mutag" in said.output
     page = tmp_path / "table1" / "README.md"
     assert "not begun (1 of 1): gcn on mutag" in page.read_text()
     assert "begun before" in reproduce(*words, code=1).output

@@ -115,6 +115,11 @@ def reproduce(
             device=device,
             quiet=quiet,
             tell=lambda text: typer.echo(text, err=True),
+            only=[
+                f"{option} {value}"
+                for option, values in (("--dataset", dataset), ("-m", model), ("--preset", preset))
+                for value in values or ()
+            ],
         )
     except StoppedError as stopped:
         if stopped.signal != signal.SIGALRM:

@@ -65,13 +65,16 @@ def carry_out(
     device: str = "auto",
     quiet: bool = False,
     tell: Callable[[str], None] = lambda text: None,
+    only: Sequence[str] = (),
 ) -> dict[Cell, str]:
     """Train what is missing of ``cells``, in order; gives the cells that failed, and why.
 
-    Raises :class:`StoppedError` after saving if a signal asks to stop, or at ``until`` (on the
-    monotonic clock; then its signal is SIGALRM).
+    ``only`` are the words of a command that chose the cells, said where it stops. Raises
+    :class:`StoppedError` after saving if a signal asks to stop, or at ``until`` (on the monotonic
+    clock; then its signal is SIGALRM).
     """
-    again = f"continue: gradformer reproduce {study.name} --resume --out {root}"
+    words = ["gradformer reproduce", study.name, "--resume", "--out", str(root), *only]
+    again = f"continue: {' '.join(words)}"
     failed = {}
     for number, cell in enumerate(cells, 1):
         if cell.without_preset:
