@@ -181,6 +181,8 @@ def test_a_plan_is_kept_and_grows(tmp_path: Path) -> None:
     begin(TABLE1, Plan(("mutag",), ("gcn",), 4), tmp_path, False)
     with pytest.raises(InputError, match="continue it with --resume"):
         begin(TABLE1, PLAN, tmp_path, False)
+    with pytest.raises(InputError, match=r"other settings \(no --set, not --set train.epochs=3 "):
+        begin(TABLE1, PLAN, tmp_path, True)  # its page would lose all cells that are there
     whole = begin(TABLE1, Plan(("nci1",), ("gin",), 10), tmp_path, True)
     assert whole == Plan(("mutag", "nci1"), ("gcn", "gin"), 10)
 

@@ -42,11 +42,21 @@ def begin(study: Study, plan: Plan, root: Path, goes_on: bool) -> Plan:
                 f"{path.parent}: was begun before; continue it with --resume, or choose another "
                 "--out"
             )
-        plan = Plan.from_dict(read_json(path)).with_more(plan)
+        before = Plan.from_dict(read_json(path))
+        if before.settings != plan.settings:
+            raise InputError(
+                f"{path.parent}: was begun with other settings ({_said(before)}, not "
+                f"{_said(plan)}); choose another --out"
+            )
+        plan = before.with_more(plan)
     with writing(path):
         path.parent.mkdir(parents=True, exist_ok=True)
     replace_json(path, plan.to_dict())
     return plan
+
+
+def _said(plan: Plan) -> str:
+    return " ".join(f"--set {text}" for text in plan.settings) or "no --set"
 
 
 def kept_plan(study: Study, root: Path) -> Plan | None:

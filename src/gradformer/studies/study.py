@@ -162,7 +162,7 @@ class Plan:
         return cls(**plain)
 
     def with_more(self, other: Plan) -> Plan:
-        """Both together; where they differ, ``other`` is the newer one."""
+        """Both together; seeds and settings are those of ``other``, the newer one."""
         return Plan(
             tuple(dict.fromkeys([*self.datasets, *other.datasets])),
             tuple(dict.fromkeys([*self.models, *other.models])),
