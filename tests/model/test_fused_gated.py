@@ -88,10 +88,9 @@ def test_the_edge_norm_inside(
     states between them.
     """
     monkeypatch.setattr(fused_norm, "MOST_WHOLE_ROWS", 4)
-    monkeypatch.setattr(fused_gated, "PIECES", 1)  # so that programs walk over several tiles
+    monkeypatch.setattr(fused_gated, "PAIRS", 1)  # so that programs walk over several tiles
     monkeypatch.setattr(fused_edge_norm, "SLOPE_PIECES", 2)
-    monkeypatch.setattr(fused_gated, "PROGRAMS", 2)
-    monkeypatch.setattr(fused_gated, "STATE_PROGRAMS", 2)
+    monkeypatch.setattr(fused_gated, "MAP_PROGRAMS", 2)
     take, known = fused_edge_norm.Slopes.take, []
 
     def recorded(slopes: fused_edge_norm.Slopes, grad: Tensor) -> Tensor | None:

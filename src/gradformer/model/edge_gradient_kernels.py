@@ -10,44 +10,42 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import _site_key
 from gradformer.model.edge_tile_kernels import (
     STEP,
     _channels,
-    _dropped,
-    _keys,
     _learned,
+    _passed,
     _row,
     _rows,
     _share,
     _sigmoid,
+    _words,
 )
 from gradformer.model.message_kernels import write_rest
 
-NUMBERS = ["nodes", "edges", "threshold"]  # all batches share one compiled kernel
+NUMBERS = ["nodes", "edges"]  # all batches share one compiled kernel
 
 
 @triton.jit
-def _slope(grad, value, channel, learned, draw, DROP: tl.constexpr):
+def _slope(grad, value, channel, learned, word, scale, DROP: tl.constexpr):
     """u − mean, and dy: what arrives at γ ẑ + β of that at e' = e + drop(ReLU(γ ẑ + β))."""
-    mean, factor, beta = learned
-    apart = value - mean
-    slope = _dropped(grad, channel, draw, DROP)
-    return apart, tl.where(apart * factor + beta > 0.0, slope, 0.0)
+    apart = value - learned[0]
+    if DROP:
+        grad *= scale
+    return apart, tl.where(_passed(apart, channel, learned, word, DROP), grad, 0.0)
 
 
 # --- sums of the norm -----------------------------------------------------------------------------
 
 
-@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
+@triton.jit(do_not_specialize=NUMBERS)
 def slope_kernel(
-    e_grad, u, gamma, beta, stats, partial, ptr, nodes, graph_id, index, seed, scale, threshold,
+    e_grad, u, gamma, beta, stats, partial, ptr, nodes, passes, scale,
     C: tl.constexpr, ROWS: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """partial [programs, 2, C]: Σ dy (u − mean) and Σ dy over each program's edges."""
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
     last = tl.load(ptr + nodes)
-    site = _site_key(seed) if DROP else 0
     along, total = (), ()
     for _ in tl.static_range(BLOCKS):
         along += (tl.zeros([ROWS, STEP], tl.float32),)
@@ -57,14 +55,14 @@ def slope_kernel(
         left = (last - first).to(tl.int32)
         real = (tl.arange(0, ROWS) < left)[:, None]
         row = tl.minimum(tl.arange(0, ROWS), left - 1)
-        keys = _keys(site, graph_id + first, index + first, row) if DROP else 0
         more_along, more_total = (), ()
         for k in tl.static_range(BLOCKS):
             channel = _channels(k)
             value = _rows(u + first * C, row, channel, C, C)
             grad = tl.where(real, _rows(e_grad + first * C, row, channel, C, C), 0.0)
             learned = _learned(gamma, beta, stats, channel, C)
-            apart, slope = _slope(grad, value, channel, learned, (keys, scale, threshold), DROP)
+            word = tl.load(_words(passes, first + row, k, C))[:, None] if DROP else 0
+            apart, slope = _slope(grad, value, channel[None, :], learned, word, scale, DROP)
             more_along += (along[k] + slope * apart,)
             more_total += (total[k] + slope,)
         along, total = more_along, more_total
@@ -114,10 +112,10 @@ def _write(out, value, row, real, channel, C: tl.constexpr):
     tl.store(at, value.to(out.dtype.element_ty), real[:, None] & (channel < C)[None, :])
 
 
-@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
+@triton.jit(do_not_specialize=NUMBERS)
 def target_gradient_kernel(
     dh, mean, inverse, terms, u, r, out_grad, d_terms, du, dr, share, source, ptr, nodes, edges,
-    beta, stats, factors, graph_id, index, seed, scale, threshold,
+    beta, stats, factors, passes, scale,
     C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, POSITION: tl.constexpr,
     OUT_GRAD: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr, PADDING: tl.constexpr,
     PARTS: tl.constexpr,
@@ -129,7 +127,6 @@ def target_gradient_kernel(
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP // PARTS
     node, part = tl.program_id(0) // PARTS, tl.program_id(0) % PARTS
     here = node.to(tl.int64) * C
-    site = _site_key(seed) if DROP else 0
     shares, means, norms, sums = (), (), (), ()
     for k in tl.static_range(BLOCKS):
         channel = part * (BLOCKS * STEP) + _channels(k)
@@ -146,7 +143,6 @@ def target_gradient_kernel(
         real = tl.arange(0, CHUNK) < left
         row = tl.minimum(tl.arange(0, CHUNK), left - 1)
         other = tl.load(source + first + row)
-        keys = _keys(site, graph_id + first, index + first, row) if DROP else 0
         position = tl.load(r + first + row).to(tl.float32)[:, None] if POSITION else 1.0
         found, more = tl.zeros([CHUNK], tl.float32), ()
         for k in tl.static_range(BLOCKS):
@@ -162,8 +158,10 @@ def target_gradient_kernel(
                 grad = _rows(out_grad + first * C, row, channel, C, C)
                 if NORM:
                     learned, slopes = norms[k]
-                    draw = (keys, scale, threshold)
-                    away, slope = _slope(grad, value, channel, learned, draw, DROP)
+                    word, block = 0, part * BLOCKS + k
+                    if DROP:
+                        word = tl.load(_words(passes, first + row, block, C))[:, None]
+                    away, slope = _slope(grad, value, channel[None, :], learned, word, scale, DROP)
                     grad = slope * learned[1] - slopes[1] - away * slopes[0]
                 change += grad
             more += (sums[k] + tl.where(real[:, None], change, 0.0),)

@@ -18,7 +18,15 @@ import triton.language as tl
 
 from gradformer.attention.draw_kernels import _mix, _site_key
 from gradformer.attention.product_kernels import add_factors, factors
-from gradformer.model.edge_tile_kernels import STEP, _channels, _rounded, _share, _updated
+from gradformer.model.edge_tile_kernels import (
+    STEP,
+    _channels,
+    _rounded,
+    _share,
+    _store_passed,
+    _updated,
+    _words,
+)
 from gradformer.model.message_kernels import write_rest
 
 # --- names ----------------------------------------------------------------------------------------
@@ -44,11 +52,12 @@ def _taken(x, WARPS: tl.constexpr):
 @triton.jit
 def _map_part(
     matrix, like, block: tl.constexpr, SIZE: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr,
-    EXACT: tl.constexpr,
+    IN_STEP: tl.constexpr, OUT_STEP: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """The map from a block of inputs to SIZE outputs, renamed, as factors of products."""
     into, onto = _channels(block)[:, None], tl.arange(0, SIZE)[None, :]
-    part = tl.load(matrix + into + onto * IN, (into < IN) & (onto < OUT), other=0.0)
+    at = matrix + into * IN_STEP + onto * OUT_STEP
+    part = tl.load(at, (into < IN) & (onto < OUT), other=0.0)
     part = tl.reshape(part, [4, 2, 2, SIZE // STEP, 4, 2, 2])
     part = tl.reshape(tl.trans(part, 1, 2, 0, 3, 5, 4, 6), [STEP, SIZE])
     return factors(_rounded(part, like), EXACT)
@@ -56,12 +65,13 @@ def _map_part(
 
 @triton.jit
 def _map_parts(
-    matrix, like, SIZE: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr, EXACT: tl.constexpr
-):
-    """All of it, one part for each block of inputs."""
+    matrix, like, SIZE: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr,
+    IN_STEP: tl.constexpr, OUT_STEP: tl.constexpr, EXACT: tl.constexpr,
+):  # fmt: skip
+    """All of M_io = matrix[i·IN_STEP + o·OUT_STEP], one part for each block of inputs."""
     parts = ()
     for i in tl.static_range((IN + STEP - 1) // STEP):
-        parts += (_map_part(matrix, like, i, SIZE, IN, OUT, EXACT),)
+        parts += (_map_part(matrix, like, i, SIZE, IN, OUT, IN_STEP, OUT_STEP, EXACT),)
     return parts
 
 
@@ -135,7 +145,7 @@ def _numbers(source, target, graph_id, index, first, row, DROP: tl.constexpr):
 )
 def map_kernel(
     e, weight, bias, terms, u, source, target, ptr, nodes, edges,
-    new, before, gamma, beta, stats, graph_id, index, seed, scale, threshold,
+    new, before, gamma, beta, stats, passes, graph_id, index, seed, scale, threshold,
     IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, MAKE: tl.constexpr,
     DROP: tl.constexpr, PADDING: tl.constexpr, ROWS: tl.constexpr,
     EXACT: tl.constexpr, BLOCK_IN: tl.constexpr, BLOCK_C: tl.constexpr,
@@ -143,8 +153,8 @@ def map_kernel(
     """u_st = D_t + E_s + W e_st + b, for up to 64 channels; one warp for every 16 of ROWS.
 
     With MAKE the edge states are not there yet: they are made of those ``e`` of the layer before
-    and of its u, ``before``, and written as ``new``. With PADDING padded rows of all that is
-    written are 0.
+    and of its u, ``before``, and written as ``new``; with DROP also ``passes``. With PADDING padded
+    rows of u and ``new`` are 0.
 
     Block by block, a thread holds edge states that were asked for a tile ago; in their place it
     asks for D and E while the products run, and in the place of these for the next tile's states.
@@ -163,7 +173,7 @@ def map_kernel(
         if MAKE:
             u_rows += (_block(_at(before + first * IN, row, IN), j, IN),)
     site = _site_key(seed) if DROP else 0
-    parts = _map_parts(weight, terms, BLOCK_C, IN, C, EXACT)
+    parts = _map_parts(weight, terms, BLOCK_C, IN, C, 1, IN, EXACT)
     tl.debug_barrier()  # here, so that none is needed in the loop
     for tile in range(begin, end):
         first = _first(tile, last, ROWS)
@@ -181,8 +191,11 @@ def map_kernel(
                 factor = _shared(gamma, j, IN) * _shared(stats + IN, j, IN)
                 learned = _shared(stats, j, IN), factor, _shared(beta, j, IN)
                 draw = (keys, scale, threshold)
-                state = _updated(state, u_rows[j], _channels(j), learned, draw, DROP)
+                channel = _channels(j)[None, :]
+                state, passed = _updated(state, u_rows[j], channel, learned, draw, DROP)
                 _put(new_at, state, j, IN)
+                if DROP:
+                    _store_passed(passed, _words(passes, first + row, j, IN))
             if j < BLOCKS:
                 d_rows += (_block(d_at, j, C),)
                 s_rows += (_block(s_at, j, C),)

@@ -20,7 +20,9 @@ from gradformer.model.edge_tile_kernels import (
     _learned,
     _rows,
     _share,
+    _store_passed,
     _updated,
+    _words,
 )
 from gradformer.model.message_kernels import write_rest
 from gradformer.model.norm_kernels import _settle
@@ -108,11 +110,11 @@ def moments_kernel(
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
 def update_kernel(
-    e, new, ptr, nodes, edges, u, gamma, beta, stats, graph_id, index, seed, scale, threshold,
-    C: tl.constexpr, E_ROW: tl.constexpr, ROWS: tl.constexpr, DROP: tl.constexpr,
+    e, new, ptr, nodes, edges, u, gamma, beta, stats, passes, graph_id, index, seed, scale,
+    threshold, C: tl.constexpr, E_ROW: tl.constexpr, ROWS: tl.constexpr, DROP: tl.constexpr,
     BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """e', 0 in padded rows; grid (tiles of ROWS edges,)."""
+    """e', 0 in padded rows, and with DROP ``passes``; grid (tiles of ROWS edges,)."""
     last = tl.load(ptr + nodes)
     first = tl.program_id(0).to(tl.int64) * ROWS
     if first < last:
@@ -126,7 +128,11 @@ def update_kernel(
             given = _rows(e + first * E_ROW, row, channel, E_ROW, C)
             value = _rows(u + first * C, row, channel, C, C)
             learned = _learned(gamma, beta, stats, channel, C)
-            made += (_updated(given, value, channel, learned, (keys, scale, threshold), DROP),)
+            draw = (keys, scale, threshold)
+            value, passed = _updated(given, value, channel[None, :], learned, draw, DROP)
+            made += (value,)
+            if DROP:
+                _store_passed(passed, _words(passes, first + row, k, C))
         for k in tl.static_range(len(made)):
             _store(new + first * C, made[k], row, real, _channels(k), C)
     write_rest(new, new, last, edges, C, BLOCK_C, 32, False)

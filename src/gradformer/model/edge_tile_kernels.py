@@ -7,6 +7,10 @@ edges do not fill, the last of them stands in for those behind it, so that readi
 
 Helpers take some of their arguments together: ``learned`` (mean, γ rstd, β of some channels) and a
 ``draw`` (the keys of the rows, factor, threshold).
+
+``passes`` [edges, blocks of channels] of int32 tells which channels drop(ReLU(γ ẑ + β)) lets
+through, four in a byte, as a thread has them. Who makes e' writes it where there is a dropout, so
+that it is drawn once.
 """
 
 # mypy: ignore-errors
@@ -16,7 +20,6 @@ import triton
 import triton.language as tl
 
 from gradformer.attention.draw_kernels import _keep, _mix
-from gradformer.attention.product_kernels import factors
 
 STEP = tl.constexpr(16)
 
@@ -80,79 +83,44 @@ def _keys(site, graph_id, index, row):
 
 
 @triton.jit
-def _dropped(value, channel, draw, DROP: tl.constexpr):
-    """The value times a factor where the draw keeps it, otherwise 0."""
+def _updated(given, value, channel, learned, draw, DROP: tl.constexpr):
+    """e' = e + drop(ReLU(γ ẑ + β)) of e and u; and what goes through."""
+    mean, factor, beta = learned
+    value = (value - mean) * factor + beta
+    passes = ~(value <= 0.0)  # NaN stays NaN
     if DROP:
         keys, scale, threshold = draw
-        value = tl.where(_keep(keys, channel[None, :], threshold), value * scale, 0.0)
-    return value
+        passes &= _keep(keys, channel, threshold)
+        value *= scale
+    return given + tl.where(passes, value, 0.0), passes
 
 
 @triton.jit
-def _updated(given, value, channel, learned, draw, DROP: tl.constexpr):
-    """e' = e + drop(ReLU(γ ẑ + β)) of e and u."""
-    mean, factor, beta = learned
-    value = (value - mean) * factor + beta
-    value = tl.where(value <= 0.0, 0.0, value)  # NaN stays NaN
-    return given + _dropped(value, channel, draw, DROP)
+def _words(passes, row, block, C: tl.constexpr):
+    """Where the words of some rows lie that tell of a block of channels."""
+    return passes + row * ((C + STEP - 1) // STEP) + block
+
+
+@triton.jit
+def _store_passed(passed, words):
+    """[rows, STEP] into a word of each row, byte by byte: no thread asks another for its bits."""
+    bits = tl.where(passed, 1 << (tl.arange(0, STEP) % 4)[None, :], 0)
+    bits = tl.sum(tl.reshape(bits, [bits.shape[0], STEP // 4, 4]), 2)
+    at = words.to(tl.pointer_type(tl.int8))[:, None] + tl.arange(0, 4)[None, :]
+    tl.store(tl.multiple_of(at, [1, 1]), bits.to(tl.int8))
+
+
+@triton.jit
+def _passed(apart, channel, learned, word, DROP: tl.constexpr):
+    """Whether e' lets some channels through; ``apart`` is u − mean, ``word`` what was written."""
+    if DROP:
+        passed = (word & (1 << (channel % STEP // 4 * 8 + channel % 4))) != 0
+    else:
+        passed = apart * learned[1] + learned[2] > 0.0
+    return passed
 
 
 @triton.jit
 def _rounded(value, like):
     """As float32, but rounded as ``like`` is: one product of tf32 is exact for short floats."""
     return value.to(like.dtype.element_ty).to(tl.float32)
-
-
-# --- maps of rows ---------------------------------------------------------------------------------
-
-
-@triton.jit
-def _map_blocks(
-    matrix, like, IN: tl.constexpr, OUT: tl.constexpr, IN_STEP: tl.constexpr,
-    OUT_STEP: tl.constexpr, EXACT: tl.constexpr,
-):  # fmt: skip
-    """Blocks [STEP inputs, STEP outputs] of M_io = matrix[i·IN_STEP + o·OUT_STEP], those of the
-    same inputs together, as factors of products.
-
-    They are read as if no two numbers lay side by side: the compiler then stores inputs side by
-    side, as the instruction that reads factors needs them.
-    """
-    blocks = ()
-    for j in tl.static_range((IN + STEP - 1) // STEP):
-        for k in tl.static_range((OUT + STEP - 1) // STEP):
-            into, onto = _channels(j)[:, None], _channels(k)[None, :]
-            at = tl.max_contiguous(matrix + into * IN_STEP + onto * OUT_STEP, [1, 1])
-            block = tl.load(at, (into < IN) & (onto < OUT), other=0.0)
-            blocks += (factors(_rounded(block, like), EXACT),)
-    return blocks
-
-
-@triton.jit
-def _add_products(values, factor, blocks, which: tl.constexpr, first: tl.constexpr):
-    """Values + products of a factor with one of the two of each block, from the ``first`` on."""
-    found = ()
-    for k in tl.static_range(len(values)):
-        found += (tl.dot(factor, blocks[first + k][which], values[k], input_precision="tf32"),)
-    return found
-
-
-@triton.jit
-def _add_mapped_block(values, x, blocks, like, j: tl.constexpr, EXACT: tl.constexpr):
-    """Values [rows, STEP] of all outputs + those of the map of x [rows, STEP], its block ``j``."""
-    OUT: tl.constexpr = len(values)
-    near, rest = factors(_rounded(x, like), EXACT)
-    if EXACT:  # output by output, so that no product waits for the one before
-        values = _add_products(values, rest, blocks, 0, j * OUT)
-        values = _add_products(values, near, blocks, 1, j * OUT)
-    return _add_products(values, near, blocks, 0, j * OUT)
-
-
-@triton.jit
-def _add_mapped(
-    values, x, row, blocks, like, IN: tl.constexpr, X_ROW: tl.constexpr, EXACT: tl.constexpr
-):
-    """Values [rows, STEP] of all outputs + those of the map of rows of x [·, IN]."""
-    for j in tl.static_range((IN + STEP - 1) // STEP):
-        given = _rows(x, row, _channels(j), X_ROW, IN)
-        values = _add_mapped_block(values, given, blocks, like, j, EXACT)
-    return values

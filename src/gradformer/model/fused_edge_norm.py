@@ -54,6 +54,8 @@ class Origin:
         learned: γ and β, as they were.
         kept: whether the layer that made u keeps e for its backward pass. Then e' need not be
             kept: it can be made again.
+        passes: [edges, blocks of 16 channels] of int32, which of them go through; written with e',
+            where there is a dropout.
         slopes: what that layer is told of its gradient.
     """
 
@@ -63,17 +65,36 @@ class Origin:
     stats: Tensor
     learned: tuple[Tensor, Tensor]
     kept: bool
+    passes: Tensor | None
     slopes: Slopes = field(default_factory=Slopes)
 
     @property
     def norm(self) -> list[Any]:
-        """What the kernels take of it beside e."""
-        return norm_of(self.update, self.u, self.stats, *self.learned)
+        """What kernels that make e' take of it beside e."""
+        update, passes = self.update, self.u if self.passes is None else self.passes
+        rows, seed, numbers = update.rows, update.seeds(self.u)[2], update.numbers[4:]
+        return [
+            self.u,
+            *self.learned,
+            self.stats,
+            passes,
+            rows.graph_id,
+            rows.index,
+            seed,
+            *numbers,
+        ]
 
 
-def norm_of(update: Norms, u: Tensor, stats: Tensor, gamma: Tensor, beta: Tensor) -> list[Any]:
-    """What the kernels take of u and of the norm that made e' of it and of e."""
-    return [u, gamma, beta, stats, *_draw(update, u)]
+def passes_of(update: Norms | None, u: Tensor) -> Tensor | None:
+    """Room for ``passes`` of e' to be made of u, where it is needed."""
+    dropout = update is not None and update.after is not None
+    blocks = -(-u.shape[1] // 16)
+    return u.new_empty(len(u), blocks, dtype=torch.int32) if dropout else None
+
+
+def through(update: Norms, passes: Tensor | None, dummy: Tensor) -> list[Any]:
+    """What kernels that make gradients take of the dropout."""
+    return [dummy if passes is None else passes, update.numbers[4]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,6 +165,7 @@ def slopes_of(
     u: Tensor,
     stats: Tensor,
     edges: Edges,
+    passes: Tensor | None,
     partial: Tensor | None,
 ) -> tuple[list[Any], list[Tensor | None]]:
     """What the kernels take of the norm; gradients of γ and β, None if left in pieces.
@@ -156,19 +178,14 @@ def slopes_of(
     factors = torch.empty_like(stats)
     made = [torch.empty_like(gamma), torch.empty_like(beta)]
     rooms = made if update.room is None else update.room.open(u.device)
-    draw = _draw(update, u)
+    dropout = through(update, passes, u)
     if partial is None:
         partial = stats.new_empty(min(-(-len(u) // SLOPE_ROWS), SLOPE_PIECES), 2, channels)
         slope_kernel[(len(partial),)](
-            grad, u, gamma, beta, stats, partial, ptr, len(ptr) - 1, *draw,
+            grad, u, gamma, beta, stats, partial, ptr, len(ptr) - 1, *dropout,
             C=channels, ROWS=SLOPE_ROWS, DROP=update.after is not None, num_warps=4,
         )  # fmt: skip
     slope_sums_kernel[(-(-channels // SUMS["BLOCK_C"]),)](
         partial, gamma, stats, *rooms, factors, len(partial), C=channels, **SUMS
     )
-    return [beta, stats, factors, *draw], [*made] if update.room is None else [None, None]
-
-
-def _draw(update: Norms, dummy: Tensor) -> list[Any]:
-    """What keys the draws of the dropout; its seed, factor and threshold."""
-    return [update.rows.graph_id, update.rows.index, update.seeds(dummy)[2], *update.numbers[4:]]
+    return [beta, stats, factors, *dropout], [*made] if update.room is None else [None, None]

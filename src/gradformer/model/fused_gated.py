@@ -2,11 +2,11 @@
 
 Forward a kernel over edge rows makes u, the map of the edge states inside it, and one over nodes
 makes the sums. Backward one makes du and all that is summed by target, one what is summed by
-source, one the gradients of the map, and one those of the edge states. For many edges, where the
-norm of u takes several kernels, its moments are made with the sums, the new edge states by the next
-layer's kernel, and du straight from what arrives at them, so that the gradient between norm and
-convolution is never stored. Two edge tensors are kept, the edge states and u; in every other layer
-only u: its edge states are made again from those of the layer before.
+source, and one the gradients of the map and of the edge states. For many edges, where the norm of u
+takes several kernels, its moments are made with the sums, the new edge states by the next layer's
+kernel, and du straight from what arrives at them, so that the gradient between norm and convolution
+is never stored. Two edge tensors are kept, the edge states and u; in every other layer only u: its
+edge states are made again from those of the layer before.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ from gradformer.model.fused_edge_norm import (
     Unmade,
     made,
     moments_of,
-    norm_of,
+    passes_of,
     slopes_of,
     stats_of,
+    through,
 )
 from gradformer.model.fused_messages import edge_rows
 from gradformer.model.fused_norm import Norms
@@ -35,13 +36,12 @@ from gradformer.model.once import Gradients, once
 from gradformer.model.parts import linear
 from gradformer.model.pieces import Claim, claim, open_map, sum_map
 
-PIECES = 132  # at most, that gradients of the map are summed in: one program on each core
+PAIRS = 66  # of programs, at most, that make gradients of the map and of the edge states
+GROUPS = 4  # warps of such a program, each with a piece of the map's
 ROWS = 32  # of a tile of edges
-GROUPS = 4  # warps of a program that sums gradients of the map
-PROGRAMS = 512  # at most, that share the tiles: few, as each reads the map first
+PROGRAMS = 512  # at most, that share the tiles
 MAP_ROWS = 64  # of a tile of edges whose states are mapped: a group of four warps multiplies
 MAP_PROGRAMS = 528  # at most, that map them: four on each core
-STATE_PROGRAMS = 396  # at most, that make gradients of the edge states: three on each core
 MOST = 64  # channels up to which a program can hold the map
 
 
@@ -69,7 +69,7 @@ class _Gated(torch.autograd.Function):
         h = terms.new_empty(nodes, channels)
         mean, inverse = (torch.empty_like(h, dtype=torch.float32) for _ in range(2))
         moments = moments_of(terms, update)
-        norm: list[Any] = [*[u] * 7, 1.0, 0] if origin is None else origin.norm
+        norm: list[Any] = [*[u] * 8, 1.0, 0] if origin is None else origin.norm
         places = (edges.source, edges.target, edges.target_ptr, nodes, count)
         sizes = {"C": channels, "E_ROW": e_row, "PADDING": update is None}
         if u.numel() and weight is None:
@@ -96,7 +96,8 @@ class _Gated(torch.autograd.Function):
         kept = [None if weight is None else states, *[None] * 4]
         ctx.remake, ctx.before = False, None
         if origin is not None:
-            ctx.remake, ctx.before = origin.kept, (origin.update, origin.slopes)
+            ctx.remake = origin.kept
+            ctx.before = (origin.update, origin.passes, origin.slopes)
             kept = [origin.e if origin.kept else states, origin.u, origin.stats, *origin.learned]
         ctx.save_for_backward(terms, weight, r, u, mean, inverse, gamma, beta, *kept)
         ctx.edges, ctx.room, ctx.update = edges, room, update
@@ -105,7 +106,10 @@ class _Gated(torch.autograd.Function):
             return u, h, e, None
         ctx.stats = stats_of(update, moments, edges)
         new = torch.empty_like(u, dtype=torch.promote_types(u.dtype, e.dtype))
-        found = Origin(update, states.detach(), u, ctx.stats, (gamma, beta), kept=not ctx.remake)
+        ctx.passes = passes_of(update, u)
+        found = Origin(
+            update, states.detach(), u, ctx.stats, (gamma, beta), not ctx.remake, ctx.passes
+        )
         ctx.slopes = found.slopes
         return new, h, e, found
 
@@ -126,11 +130,13 @@ class _Gated(torch.autograd.Function):
         du, d_terms, share = (torch.empty_like(t) for t in (u, terms, inverse))
         dr = None if r is None else torch.empty_like(r)
         position = u if r is None else r
-        norm, inside = [*[u] * 6, 1.0, 0], {"NORM": False, "DROP": False}
+        norm, inside = [*[u] * 4, 1.0], {"NORM": False, "DROP": False}
         slopes: list[Tensor | None] = [None, None]
         if update is not None and out_grad is not None:
             known = ctx.slopes.take(out_grad)
-            norm, slopes = slopes_of(update, gamma, beta, out_grad, u, ctx.stats, edges, known)
+            norm, slopes = slopes_of(
+                update, gamma, beta, out_grad, u, ctx.stats, edges, ctx.passes, known
+            )
             inside = {"NORM": True, "DROP": update.after is not None}
             e_grad = out_grad
         if mean.numel():
@@ -159,48 +165,40 @@ def _map_gradients(
 
     ``saved``: the saved tensors, which may be asked for once only.
     """
-    from gradformer.model.map_gradient_kernels import (
-        state_gradient_kernel,
-        weight_gradient_kernel,
-    )
+    from gradformer.model.map_gradient_kernels import map_gradient_kernel
 
     weight, (e, before, stats, *learned) = saved[1], saved[8:]
     if weight is None:
         return du, None, None
-    norm: list[Any] = [*[du] * 7, 1.0, 0]
+    norm: list[Any] = [*[du] * 5, 1.0]
     slopes, drop = None, False
     if ctx.before is not None:
-        update, slopes = ctx.before
-        norm, drop = norm_of(update, before, stats, *learned), update.after is not None
+        update, passes, slopes = ctx.before
+        norm = [before, *learned, stats, *through(update, passes, du)]
+        drop = passes is not None
     (count, width), channels, ptr = e.shape, du.shape[1], ctx.edges.target_ptr
     de = e.new_empty(e.shape) if ctx.needs_input_grad[1] else None
-    pieces = _pieces(count)
-    programs = min(-(-count // ROWS), STATE_PROGRAMS)
-    partial = du if slopes is None else stats.new_empty(programs, 2, width)
-    dw, db = open_map(ctx.room, pieces, weight)
+    states, pairs = de is not None, _pairs(count)
+    partial = du if slopes is None else stats.new_empty(pairs, 2, width)
+    dw, db = open_map(ctx.room, GROUPS * pairs, weight)
     if count:
-        sizes = {"IN": width, "C": channels, "EXACT": _exact(du.dtype)}
-        weight_gradient_kernel[(pieces,)](
-            du, e, dw, db, dw.stride(0), db.stride(0), ptr, len(ptr) - 1, *norm,
-            E_ROW=edge_rows(e)[1], GROUPS=GROUPS, **sizes,
-            REMAKE=ctx.remake, DROP=ctx.remake and drop, num_warps=GROUPS, num_stages=3,
+        map_gradient_kernel[(2 * pairs if states else pairs,)](
+            du, e, dw, db, dw.stride(0), db.stride(0), du if e_grad is None else e_grad, weight,
+            du if de is None else de, partial, ptr, len(ptr) - 1, count, *norm,
+            IN=width, C=channels, E_ROW=edge_rows(e)[1], GROUPS=GROUPS, BLOCK_IN=_block(width),
+            EXACT=_exact(du.dtype), REMAKE=ctx.remake, STATES=states, E_GRAD=e_grad is not None,
+            SLOPES=states and slopes is not None, DROP=drop,
+            num_warps=GROUPS, num_stages=1,  # 3 or 2 fit on a core:
+            maxnreg=168 if max(width, channels) <= 48 and not ctx.remake else 255,
         )  # fmt: skip
-        if de is not None:
-            state_gradient_kernel[(programs,)](
-                du, du if e_grad is None else e_grad, weight, de, partial,
-                ptr, len(ptr) - 1, count, *norm,
-                ROWS=ROWS, BLOCK_IN=_block(width), E_GRAD=e_grad is not None, **sizes,
-                SLOPES=slopes is not None, DROP=drop,
-                num_warps=2, maxnreg=168 if width <= 48 else 255,  # 5 or 3 fit on a core
-            )  # fmt: skip
-            if slopes is not None:
-                slopes.leave(de, partial)
+        if de is not None and slopes is not None:
+            slopes.leave(de, partial)
     return de, *sum_map(ctx.room, dw, weight)
 
 
-def _pieces(edges: int) -> int:
-    """Programs that sum gradients of the map: each has some tiles of edges to walk over."""
-    return min(-(-edges // (4 * ROWS)), PIECES)
+def _pairs(edges: int) -> int:
+    """Pairs of programs that share the edges: each has some tiles to walk over."""
+    return min(-(-edges // (2 * 16 * GROUPS)), PAIRS)
 
 
 def _block(channels: int) -> int:
@@ -259,7 +257,7 @@ def _apply(
     update: Norms | None,
 ) -> tuple[Tensor, Tensor, Tensor, Origin | None]:  # fmt: skip
     states, origin = (e.states, e.origin) if isinstance(e, Unmade) else (e, None)
-    room = claim(_pieces(len(states)), layer.weight, layer.bias) if len(states) else None
+    room = claim(GROUPS * _pairs(len(states)), layer.weight, layer.bias) if len(states) else None
     learned = (None, None) if update is None else (update.norms[0].weight, update.norms[0].bias)
     found: tuple[Tensor, Tensor, Tensor, Origin | None] = _Gated.apply(
         terms, states, layer.weight, layer.bias, r, *learned, edges, room, update, origin

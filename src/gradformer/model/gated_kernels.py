@@ -42,16 +42,14 @@ def node_kernel(
         center = tl.load(center, wide, other=0.0).to(tl.float32)
     for start in range(begin, end, CHUNK):
         first, left = tl.cast(start, tl.int64), end - start
-        inside = (tl.arange(0, CHUNK) < left)[:, None] & wide[None, :]
         row = tl.minimum(tl.arange(0, CHUNK), left - 1)
         other = tl.load(source + first + row)
-        at = u + first * C + row[:, None] * C + channel[None, :]
-        value = tl.load(at, inside, other=float("-inf")).to(tl.float32)
+        value = _rows(u + first * C, row, channel, C, C)
         if MOMENTS:
-            apart = tl.where(inside, value - center[None, :], 0.0)
+            apart = value - center[None, :]  # 0 where the last stands in
             sums += apart
             squares += apart * apart
-        gate = _sigmoid(value)
+        gate = tl.where((tl.arange(0, CHUNK) < left)[:, None], _sigmoid(value), 0.0)
         if POSITION:
             gate *= tl.load(r + first + row).to(tl.float32)[:, None]
         numerator += gate * _rows(terms + 2 * C, other, channel, 4 * C, C)
