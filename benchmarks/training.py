@@ -1,11 +1,12 @@
 """Training steps on one GPU: ours beside the authors' way, in one run.
 
-    python benchmarks/training.py [--json results/training.json] [--cases zinc …] [--cold]
+    python benchmarks/training.py [--json results/training.json] [--cases zinc …]
+    python benchmarks/training.py --cold [--json results/cold_start.json] [--cases cluster …]
 
 The authors' way is re-created in its essentials: PyG mini-batches, convolutions with scatter, dense
 attention padded to the largest graph with a float decay matrix for every head, eager kernels, and a
 host read of the loss in every step. Both sides use the same graphs, widths, depths and batch size.
-With --cold also how long a new process takes, with no kernel compiled, until all trials are ready.
+With --cold: how long a new process takes, with no kernel compiled, until all trials are ready.
 """
 
 from __future__ import annotations
@@ -80,12 +81,28 @@ def captured(case: Case, trials: int) -> list[Trial]:
 
 
 def cold_start(case: Case, trials: int) -> float:
-    """Seconds of a process that has to import and compile everything, and captures the trials."""
-    with tempfile.TemporaryDirectory() as cache:
+    """Seconds of a process that has to import and compile everything, and captures the trials.
+
+    It compiles into the folder of TRITON_CACHE_DIR if that is empty, else into one of its own.
+    """
+    with tempfile.TemporaryDirectory() as own:
+        named = os.environ.get("TRITON_CACHE_DIR")
+        cache = named if named and os.path.isdir(named) and not os.listdir(named) else own
         command = [sys.executable, __file__, "--only-start", case.name, str(trials)]
         begin = time.perf_counter()
         subprocess.run(command, env=os.environ | {"TRITON_CACHE_DIR": cache}, check=True)
         return time.perf_counter() - begin
+
+
+def cold_starts(cases: list[Case], path: str | None) -> None:
+    """A row for each case, all of its trials side by side."""
+    rows = []
+    for case in cases:
+        trials = max(case.trials)
+        seconds = cold_start(case, trials)
+        rows.append({"case": case.name, "trials": trials, "seconds": seconds})
+        print(f"{case.name}, {trials} trials: ready {seconds:.1f} s after a cold start", flush=True)
+        write_record(path, rows)
 
 
 def ours(case: Case, trials: int) -> dict[str, Any]:
@@ -303,13 +320,16 @@ def main() -> None:
     parser.add_argument("--cases", nargs="*", default=list(CASES), choices=list(CASES))
     parser.add_argument("--trials", nargs="*", type=int, help="numbers of trials side by side")
     parser.add_argument("--no-peer", action="store_true")
-    parser.add_argument("--cold", action="store_true", help="also time a cold process")
+    parser.add_argument("--cold", action="store_true", help="time cold processes only")
     parser.add_argument("--only-start", nargs=2, metavar=("CASE", "TRIALS"), help="make them ready")
     parser.add_argument("--precision", default="highest", help="highest, or high for tf32")
     options = parser.parse_args()
     torch.set_float32_matmul_precision(options.precision)
     if options.only_start:
         captured(CASES[options.only_start[0]], int(options.only_start[1]))
+        return
+    if options.cold:
+        cold_starts([CASES[name] for name in options.cases], options.json)
         return
     rows = []
     print(f"{'case':12}{'who':22}{'ms/model-step':>14}{'×':>8}{'GiB':>7}  notes")
@@ -325,9 +345,6 @@ def main() -> None:
             sys.stdout.flush()
         for trials in options.trials or case.trials:
             found = ours(case, trials)
-            if options.cold:
-                found["cold_start_s"] = cold_start(case, trials)
-                print(f"{case.name}, {trials} trials: cold start {found['cold_start_s']:.0f} s")
             ratio = peer["ms"] / found["ms"] if peer else float("nan")
             rows.append({"case": case.name, "who": f"ours, {trials} trials", **found})
             print(
