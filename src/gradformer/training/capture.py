@@ -10,7 +10,6 @@ by side and none can change another's bits.
 from __future__ import annotations
 
 import math
-import os
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -28,10 +27,6 @@ from gradformer.training.step import autocast
 
 if TYPE_CHECKING:
     from gradformer.training.trial import Trial
-
-# Read when CUDA starts. Kernels of streams that share a connection to the device wait for each
-# other, and of the usual 8 ten trials would have to share some.
-os.environ.setdefault("CUDA_DEVICE_MAX_CONNECTIONS", "32")
 
 NODES, EDGES = 64, 256  # capacities are multiples of these
 AHEAD = 50
