@@ -47,6 +47,24 @@ def test_trials_side_by_side_are_the_bits_of_each_alone() -> None:
     assert len(set(together)) == 3
 
 
+def test_kernels_are_compiled_before_one_is_launched(monkeypatch: pytest.MonkeyPatch) -> None:
+    from triton.runtime.jit import JITFunction
+
+    compiled, at_once = JITFunction._do_compile, list[bool]()
+
+    def noted(kernel: Any, *args: Any) -> Any:
+        at_once.append(args[-1])
+        return compiled(kernel, *args)
+
+    monkeypatch.setattr(JITFunction, "_do_compile", noted)
+    recipe = RECIPE.change("model.width=56")  # of which no other test has kernels
+    data = toy.data(recipe)
+    trial = Trial(0, recipe, data, data.collator("cuda"))
+    assert capture([trial]) is None
+    assert len(at_once) > 5
+    assert all(at_once)
+
+
 @pytest.mark.parametrize("steps", [4, 6])
 def test_resumed_captured(steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "PATIENCE", 1)

@@ -30,7 +30,9 @@ LONG, SHORT = (toy.RECIPE.change("train.epochs=2", f"train.batch_size={n}") for 
 class CalledAgain:
     """Stands in for a CUDA graph: warmed up, undone, and called for every replay."""
 
-    def __init__(self, stream: object, body: Callable[[], None], state: list[Tensor]) -> None:
+    def __init__(
+        self, stream: object, body: Callable[[], None], state: list[Tensor], *, first: bool
+    ) -> None:
         kept = [tensor.clone() for tensor in state]
         body()
         for tensor, value in zip(state, kept):

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from gradformer.graphs.collate import Capacity
 from gradformer.model.parallel import is_shared
+from gradformer.training.precompile import compile_kernels
 from gradformer.training.step import autocast
 
 if TYPE_CHECKING:
@@ -37,12 +38,24 @@ PREDICT_NODES = 1 << 15  # node rows of a batch when predicting
 class Recorded:
     """A function without arguments on one stream, recorded as a CUDA graph."""
 
-    def __init__(self, stream: torch.cuda.Stream, body: Callable[[], None], state: list[Tensor]):
-        """``state``: what ``body`` changes; the run that warms it up is undone."""
+    def __init__(
+        self,
+        stream: torch.cuda.Stream,
+        body: Callable[[], None],
+        state: list[Tensor],
+        *,
+        first: bool = False,
+    ) -> None:
+        """``state``: what ``body`` changes; the run that warms it up is undone.
+
+        The ``first`` of its kind has kernels to compile.
+        """
         with _on(stream):
             kept = [tensor.clone() for tensor in state]
             try:
-                body()  # compiles kernels, and makes what is made once
+                if first:
+                    compile_kernels(body, stream.device)
+                body()  # makes what is made once
             finally:
                 for tensor, value in zip(state, kept):
                     tensor.copy_(value)
@@ -71,9 +84,9 @@ def capture(trials: list[Trial]) -> str | None:
         return "captured steps need a CUDA device"
     if is_shared():
         return "a batch that processes share is not captured"
-    made = []
+    made: list[CapturedTrial] = []
     for trial in trials:
-        captured = CapturedTrial(trial)
+        captured = CapturedTrial(trial, first=not made)
         try:
             captured.prepare()
         except Exception as error:  # whatever a model does that a capture forbids
@@ -94,8 +107,10 @@ class CapturedTrial:
     all that was recorded is free.
     """
 
-    def __init__(self, trial: Trial) -> None:
+    def __init__(self, trial: Trial, *, first: bool = True) -> None:
+        """The ``first`` of several that are alike compiles for all."""
         self.trial: Trial = weakref.proxy(trial)  # which holds this
+        self.first = first
         device = trial.collator.device
         steps, size = trial.steps_per_epoch, trial.recipe.train.batch_size
         size = min(size, len(trial.data.graphs(trial.parts.train)))
@@ -155,7 +170,8 @@ class CapturedTrial:
         if self._recorded is None or self._recorded[0] != capacity:
             self._recorded = None  # frees its memory first
             state = [*trial.step.state, self.losses, self.cursor]
-            self._recorded = (capacity, Recorded(self.stream, self.step(capacity), state))
+            body = self.step(capacity)
+            self._recorded = capacity, Recorded(self.stream, body, state, first=self.first)
         with _on(self.stream):
             if done:
                 self.losses[:done] = torch.stack(trial.losses)
@@ -227,7 +243,7 @@ class _Prediction:
             self.out.index_copy_(0, self.cursor, prediction.float()[None])
             self.cursor.add_(1).remainder_(len(self.ids))
 
-        self.recorded = Recorded(self.stream, body, [self.out, self.cursor])
+        self.recorded = Recorded(self.stream, body, [self.out, self.cursor], first=captured.first)
 
     def __call__(self) -> NDArray[np.float32]:
         with _on(self.stream):
