@@ -36,7 +36,7 @@ from gradformer.model.once import Gradients, once
 from gradformer.model.parts import linear
 from gradformer.model.pieces import Claim, claim, open_map, sum_map
 
-PAIRS = 66  # of programs, at most, that make gradients of the map and of the edge states
+PAIRS = 60  # of programs, at most, that make gradients of the map and of the edge states
 GROUPS = 4  # warps of such a program, each with a piece of the map's
 ROWS = 32  # of a tile of edges
 PROGRAMS = 512  # at most, that share the tiles
@@ -86,11 +86,12 @@ class _Gated(torch.autograd.Function):
                 **sizes, num_stages=1, num_warps=MAP_ROWS // 16, maxnreg=128,
             )  # fmt: skip
         if h.numel():
-            node_kernel[(nodes * -(-channels // 16),)](
+            blocks, parts = _parts(channels)
+            node_kernel[(nodes * parts,)](
                 terms, u if r is None else r, u, h, mean, inverse,
                 u if moments is None else moments, edges.source, edges.target_ptr,
-                C=channels, CHUNK=16, POSITION=r is not None, MOMENTS=moments is not None,
-                num_warps=1,
+                C=channels, CHUNK=8, BLOCKS=blocks, POSITION=r is not None,
+                MOMENTS=moments is not None, num_warps=1,
             )  # fmt: skip
         states = given if origin is None else e
         kept = [None if weight is None else states, *[None] * 4]
@@ -150,10 +151,12 @@ class _Gated(torch.autograd.Function):
                 OUT_GRAD=out_grad is not None, PADDING=weight is None, **inside,
                 PARTS=parts, num_warps=1, maxnreg=72 if r is None else 255,  # 28 fit on a core
             )  # fmt: skip
-            source_gradient_kernel[(nodes * blocks,)](
+            together, parts = _parts(channels)
+            source_gradient_kernel[(nodes * parts,)](
                 share, position, u, du, d_terms,
                 edges.target, edges.source_ptr, edges.by_source,
-                C=channels, CHUNK=16, POSITION=r is not None, num_warps=1,
+                C=channels, CHUNK=8, BLOCKS=together, POSITION=r is not None,
+                num_warps=1, maxnreg=80,  # 24 fit on a core
             )  # fmt: skip
         return d_terms, *_map_gradients(ctx, saved, du, e_grad), dr, *slopes, None, None, None, None
 
@@ -199,6 +202,13 @@ def _map_gradients(
 def _pairs(edges: int) -> int:
     """Pairs of programs that share the edges: each has some tiles to walk over."""
     return min(-(-edges // (2 * 16 * GROUPS)), PAIRS)
+
+
+def _parts(channels: int) -> tuple[int, int]:
+    """Blocks of 16 channels that a program takes of each row, up to 4; and in how many parts."""
+    blocks = -(-channels // 16)
+    together = next(n for n in (4, 3, 2, 1) if blocks % n == 0)
+    return together, blocks // together
 
 
 def _block(channels: int) -> int:

@@ -12,61 +12,86 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.model.edge_tile_kernels import STEP, _rows, _sigmoid
+from gradformer.model.edge_tile_kernels import STEP, _channels, _row, _rows, _sigmoid
 
 GATE_EPS = tl.constexpr(1e-6)
 
 
 @triton.jit
+def _zeros(ROWS: tl.constexpr, BLOCKS: tl.constexpr):
+    """Sums of so many blocks of channels."""
+    sums = ()
+    for _ in tl.static_range(BLOCKS):
+        sums += (tl.zeros([ROWS, STEP], tl.float32),)
+    return sums
+
+
+@triton.jit
+def _blocks(x, row, first, X_ROW: tl.constexpr, C: tl.constexpr, BLOCKS: tl.constexpr):
+    """Some blocks of channels of some rows of x [·, C], from channel ``first`` on."""
+    found = ()
+    for k in tl.static_range(BLOCKS):
+        found += (_rows(x, row, first + _channels(k), X_ROW, C),)
+    return found
+
+
+@triton.jit
 def node_kernel(
     terms, r, u, h, mean, inverse, moments, source, ptr,
-    C: tl.constexpr, CHUNK: tl.constexpr, POSITION: tl.constexpr, MOMENTS: tl.constexpr,
+    C: tl.constexpr, CHUNK: tl.constexpr, BLOCKS: tl.constexpr, POSITION: tl.constexpr,
+    MOMENTS: tl.constexpr,
 ):  # fmt: skip
     """g = σ(u) r, inverse_t = 1 / (Σ g + 1e-6), mean_t = inverse_t Σ g B_s, h = A + mean;
-    grid (nodes · blocks of STEP channels,).
+    grid (nodes · parts of BLOCKS blocks of channels,).
 
     With MOMENTS also moments [nodes, 2, C]: mean, and Σ (u − mean)², of each node's edges, summed
     as deviations from the last of them; without edges from the one before, and 0.
     """
-    BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
-    node = tl.program_id(0) // BLOCKS
-    channel = (tl.program_id(0) % BLOCKS) * STEP + tl.arange(0, STEP)
-    wide = channel < C
-    numerator = tl.zeros([CHUNK, STEP], tl.float32)
-    denominator = tl.zeros([CHUNK, STEP], tl.float32)
+    PARTS: tl.constexpr = (C + STEP * BLOCKS - 1) // (STEP * BLOCKS)
+    node, part = tl.program_id(0) // PARTS, tl.program_id(0) % PARTS * (STEP * BLOCKS)
+    numerator, denominator = _zeros(CHUNK, BLOCKS), _zeros(CHUNK, BLOCKS)
+    sums, squares, centers = _zeros(CHUNK, BLOCKS), _zeros(CHUNK, BLOCKS), ()
     begin, end = tl.load(ptr + node), tl.load(ptr + node + 1)
-    if MOMENTS:
-        sums = tl.zeros([CHUNK, STEP], tl.float32)
-        squares = tl.zeros([CHUNK, STEP], tl.float32)
-        center = u + tl.maximum(end - 1, 0).to(tl.int64) * C + channel
-        center = tl.load(center, wide, other=0.0).to(tl.float32)
+    for k in tl.static_range(BLOCKS if MOMENTS else 0):
+        last = u + tl.maximum(end - 1, 0).to(tl.int64) * C
+        centers += (_row(last, part + _channels(k), C),)
     for start in range(begin, end, CHUNK):
         first, left = tl.cast(start, tl.int64), end - start
+        real = (tl.arange(0, CHUNK) < left)[:, None]
         row = tl.minimum(tl.arange(0, CHUNK), left - 1)
         other = tl.load(source + first + row)
-        value = _rows(u + first * C, row, channel, C, C)
+        values = _blocks(u + first * C, row, part, C, C, BLOCKS)
+        given = _blocks(terms + 2 * C, other, part, 4 * C, C, BLOCKS)
+        position = tl.load(r + first + row).to(tl.float32)[:, None] if POSITION else 1.0
+        above, below, more, more_squares = (), (), (), ()
+        for k in tl.static_range(BLOCKS):
+            gate = tl.where(real, _sigmoid(values[k]), 0.0)
+            if POSITION:
+                gate *= position
+            above += (numerator[k] + gate * given[k],)
+            below += (denominator[k] + gate,)
+            if MOMENTS:
+                apart = values[k] - centers[k]  # 0 where the last stands in
+                more += (sums[k] + apart,)
+                more_squares += (squares[k] + apart * apart,)
+        numerator, denominator = above, below
         if MOMENTS:
-            apart = value - center[None, :]  # 0 where the last stands in
-            sums += apart
-            squares += apart * apart
-        gate = tl.where((tl.arange(0, CHUNK) < left)[:, None], _sigmoid(value), 0.0)
-        if POSITION:
-            gate *= tl.load(r + first + row).to(tl.float32)[:, None]
-        numerator += gate * _rows(terms + 2 * C, other, channel, 4 * C, C)
-        denominator += gate
-    share = 1.0 / (tl.sum(denominator, 0) + GATE_EPS)
-    found = tl.sum(numerator, 0) * share
-    here = node.to(tl.int64) * C + channel
-    tl.store(mean + here, found, wide)
-    tl.store(inverse + here, share, wide)
-    if MOMENTS:
-        total, one = tl.sum(sums, 0), 1.0 / tl.maximum(end - begin, 1).to(tl.float32)
-        moments += node.to(tl.int64) * C  # here again: two rows a node
-        tl.store(moments + here, center + total * one, wide)
-        tl.store(moments + here + C, tl.sum(squares, 0) - total * total * one, wide)
-    a = terms + node.to(tl.int64) * (4 * C) + channel
-    found += tl.load(a, wide, other=0.0).to(tl.float32)
-    tl.store(h + here, found.to(h.dtype.element_ty), wide)
+            sums, squares = more, more_squares
+    for k in tl.static_range(BLOCKS):
+        channel = part + _channels(k)
+        here, wide = node.to(tl.int64) * C + channel, channel < C
+        share = 1.0 / (tl.sum(denominator[k], 0) + GATE_EPS)
+        found = tl.sum(numerator[k], 0) * share
+        tl.store(mean + here, found, wide)
+        tl.store(inverse + here, share, wide)
+        if MOMENTS:
+            total, one = tl.sum(sums[k], 0), 1.0 / tl.maximum(end - begin, 1).to(tl.float32)
+            at = moments + node.to(tl.int64) * C + here  # two rows a node
+            tl.store(at, tl.sum(centers[k], 0) + total * one, wide)
+            tl.store(at + C, tl.sum(squares[k], 0) - total * total * one, wide)
+        a = terms + node.to(tl.int64) * (4 * C) + channel
+        found += tl.load(a, wide, other=0.0).to(tl.float32)
+        tl.store(h + here, found.to(h.dtype.element_ty), wide)
 
 
 # --- backward -------------------------------------------------------------------------------------
@@ -75,28 +100,33 @@ def node_kernel(
 @triton.jit
 def source_gradient_kernel(
     share, r, u, du, d_terms, target, ptr, order,
-    C: tl.constexpr, CHUNK: tl.constexpr, POSITION: tl.constexpr,
+    C: tl.constexpr, CHUNK: tl.constexpr, BLOCKS: tl.constexpr, POSITION: tl.constexpr,
 ):  # fmt: skip
     """By source: dB = Σ σ(u) r share_t and dE = Σ du;
-    grid (nodes · blocks of STEP channels,)."""
-    BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
-    node = tl.program_id(0) // BLOCKS
-    channel = (tl.program_id(0) % BLOCKS) * STEP + tl.arange(0, STEP)
-    wide = channel < C
-    d_b = tl.zeros([CHUNK, STEP], tl.float32)
-    d_e = tl.zeros([CHUNK, STEP], tl.float32)
+    grid (nodes · parts of BLOCKS blocks of channels,): rows, which lie apart, are read whole."""
+    PARTS: tl.constexpr = (C + STEP * BLOCKS - 1) // (STEP * BLOCKS)
+    node, part = tl.program_id(0) // PARTS, tl.program_id(0) % PARTS * (STEP * BLOCKS)
+    d_b, d_e = _zeros(CHUNK, BLOCKS), _zeros(CHUNK, BLOCKS)
     end = tl.load(ptr + node + 1)
     for start in range(tl.load(ptr + node), end, CHUNK):
         row, left = tl.arange(0, CHUNK), end - start
-        inside = (row < left)[:, None] & wide[None, :]
+        real = (row < left)[:, None]
         edge = tl.load(order + start + tl.minimum(row, left - 1)).to(tl.int64)
-        at = edge[:, None] * C + channel[None, :]
-        gate = _sigmoid(tl.load(u + at, inside, other=float("-inf")).to(tl.float32))
-        if POSITION:
-            gate *= tl.load(r + edge).to(tl.float32)[:, None]
         other = tl.load(target + edge)
-        d_b += gate * _rows(share, other, channel, C, C)
-        d_e += tl.load(du + at, inside, other=0.0).to(tl.float32)
-    own = d_terms + node.to(tl.int64) * (4 * C) + channel
-    tl.store(own + 2 * C, tl.sum(d_b, 0).to(d_terms.dtype.element_ty), wide)
-    tl.store(own + 3 * C, tl.sum(d_e, 0).to(d_terms.dtype.element_ty), wide)
+        values = _blocks(u, edge, part, C, C, BLOCKS)
+        changes = _blocks(du, edge, part, C, C, BLOCKS)
+        shares = _blocks(share, other, part, C, C, BLOCKS)
+        position = tl.load(r + edge).to(tl.float32)[:, None] if POSITION else 1.0
+        more_b, more_e = (), ()
+        for k in tl.static_range(BLOCKS):
+            gate = tl.where(real, _sigmoid(values[k]), 0.0)
+            if POSITION:
+                gate *= position
+            more_b += (d_b[k] + gate * shares[k],)
+            more_e += (d_e[k] + tl.where(real, changes[k], 0.0),)
+        d_b, d_e = more_b, more_e
+    for k in tl.static_range(BLOCKS):
+        channel = part + _channels(k)
+        own, wide = d_terms + node.to(tl.int64) * (4 * C) + channel, channel < C
+        tl.store(own + 2 * C, tl.sum(d_b[k], 0).to(d_terms.dtype.element_ty), wide)
+        tl.store(own + 3 * C, tl.sum(d_e[k], 0).to(d_terms.dtype.element_ty), wide)

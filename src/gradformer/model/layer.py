@@ -17,13 +17,8 @@ from gradformer.model.parts import (
     DropPath,
     linear,
     linear_pair,
-    maps_by_kernels,
     norm_pair,
 )
-
-# One kernel makes a feed-forward block up to this width, since its programs hold whole rows, and
-# beyond so many rows: of fewer, it has too few programs.
-FUSED_WIDTH, FEW_ROWS = 64, 1024
 
 
 class Attention(Site):
@@ -94,11 +89,6 @@ class FeedForward(nn.Module):
     def pass_on(self, x: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """What enters the last dropout, and x: see :func:`linear`."""
         draw = self.inner_dropout.draw(batch.nodes, batch.seeds)
-        kernels = maps_by_kernels(x, self.first) and maps_by_kernels(x, self.second)
-        if kernels and self.second.out_features <= FUSED_WIDTH and len(x) > FEW_ROWS:
-            from gradformer.model.fused_feed_forward import fused_feed_forward
-
-            return fused_feed_forward(x, self.first, self.second, draw)
         y, x = linear(x, self.first, relu=True, draw=draw, pass_on=True)
         return linear(y, self.second), x
 

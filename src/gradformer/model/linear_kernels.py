@@ -147,40 +147,13 @@ def _input_tile(
 
 
 @triton.jit
-def _held(x, row, count, WIDTH: tl.constexpr, BLOCKS: tl.constexpr, EXACT: tl.constexpr):
-    """Factors of all blocks of the rows."""
-    found = ()
-    for k in tl.static_range(BLOCKS):
-        column = tl.arange(0, BLOCK) + k * BLOCK
-        found += (factors(_entries(x, row, count, column, WIDTH), EXACT),)
-    return found
-
-
-@triton.jit
-def _gradient_before(
-    held, w2, inner, row, count, middle, INNER: tl.constexpr, OUT: tl.constexpr,
-    ROWS: tl.constexpr, COLUMNS: tl.constexpr, OUT_BLOCKS: tl.constexpr, EXACT: tl.constexpr,
-):  # fmt: skip
-    """g W₂ where ReLU and dropout kept what enters W₂, [ROWS, COLUMNS]; ``held`` is g."""
-    value = tl.zeros([ROWS, COLUMNS], tl.float32)
-    for k in tl.static_range(OUT_BLOCKS):
-        out = tl.arange(0, BLOCK) + k * BLOCK
-        weight = factors(_entries(w2, out, OUT, middle, INNER), EXACT)
-        value = add_factors(value, held[k], weight, EXACT)
-    return tl.where(_entries(inner, row, count, middle, INNER) > 0.0, value, 0.0)
-
-
-@triton.jit
 def _weight_tile(
-    program, g, w2, x, y, dw, db, count, scale, dw_row, db_row,
-    IN: tl.constexpr, OUT: tl.constexpr, NEXT: tl.constexpr, BIAS: tl.constexpr,
-    RELU: tl.constexpr, EXACT: tl.constexpr, OUTS: tl.constexpr, BLOCKS: tl.constexpr,
-    NEXT_BLOCKS: tl.constexpr, PIECE: tl.constexpr, TURN: tl.constexpr,
+    program, g, x, y, dw, db, count, scale, dw_row, db_row,
+    IN: tl.constexpr, OUT: tl.constexpr, BIAS: tl.constexpr, RELU: tl.constexpr,
+    EXACT: tl.constexpr, OUTS: tl.constexpr, BLOCKS: tl.constexpr, PIECE: tl.constexpr,
+    TURN: tl.constexpr,
 ):  # fmt: skip
-    """BLOCKS blocks of OUTS rows of dW = gᵀ x over PIECE rows, and their part of db = Σ g.
-
-    Unless NEXT is 0, y goes through another map W₂ of so many columns, and g is behind that.
-    """
+    """BLOCKS blocks of OUTS rows of dW = gᵀ x over PIECE rows, and their part of db = Σ g."""
     tiles = tl.cdiv(IN, BLOCKS * BLOCK)
     all_tiles = tl.cdiv(OUT, OUTS) * tiles
     piece = program // all_tiles
@@ -191,13 +164,7 @@ def _weight_tile(
     total = tl.zeros([TURN, OUTS], tl.float32)
     for start in range(piece * PIECE, tl.minimum((piece + 1) * PIECE, count), TURN):
         row = start + tl.arange(0, TURN)
-        if NEXT > 0:
-            held = _held(g, row, count, NEXT, NEXT_BLOCKS, EXACT)
-            tile = _gradient_before(
-                held, w2, y, row, count, out, OUT, NEXT, TURN, OUTS, NEXT_BLOCKS, EXACT
-            )
-        else:
-            tile = _gradient(g, y, row, count, out, OUT, RELU)
+        tile = _gradient(g, y, row, count, out, OUT, RELU)
         total += tile
         turned = factors(tl.trans(tile), EXACT)
         more = ()
@@ -237,11 +204,11 @@ def backward_kernel(
         )  # fmt: skip
     elif program < dx_programs + dw_programs:
         _weight_tile(
-            program - dx_programs, g, w, x, y, dw, db, count, scale, dw_row, db_row,
-            IN, OUT, 0, BIAS, RELU, EXACT, OUTS, BLOCKS, 0, PIECE, TURN,
+            program - dx_programs, g, x, y, dw, db, count, scale, dw_row, db_row,
+            IN, OUT, BIAS, RELU, EXACT, OUTS, BLOCKS, PIECE, TURN,
         )  # fmt: skip
     elif OUT2 > 0:
         _weight_tile(
-            program - dx_programs - dw_programs, g2, w2, x, g2, dw2, db2, count, scale,
-            dw2_row, db2_row, IN, OUT2, 0, BIAS2, False, EXACT, OUTS, BLOCKS, 0, PIECE, TURN,
+            program - dx_programs - dw_programs, g2, x, g2, dw2, db2, count, scale,
+            dw2_row, db2_row, IN, OUT2, BIAS2, False, EXACT, OUTS, BLOCKS, PIECE, TURN,
         )  # fmt: skip
