@@ -135,6 +135,40 @@ def steps_table(folder: Path = RESULTS) -> str:
     return "\n".join(lines)
 
 
+def start_table(folder: Path = RESULTS) -> str:
+    """Seconds until trials are ready in a process that has to compile every kernel."""
+    path = folder / "benchmarks" / "cold_start.json"
+    if not path.is_file():
+        return ABSENT
+    record = json.loads(path.read_text(encoding="utf-8"))
+    cores, source = record["cores"], _source(record, "training")
+    lines = [
+        f"Seconds from the start of a process with no kernel compiled until its trials are ready "
+        f"({source}, {cores} cores):\n",
+        "| case | trials | seconds |",
+        "|---|---:|---:|",
+    ]
+    lines += [f"| {r['case']} | {r['trials']} | {r['seconds']:.1f} |" for r in record["rows"]]
+    return "\n".join(lines)
+
+
+def padding_table(folder: Path = RESULTS) -> str:
+    """A step with the capacity of all its epoch's batches, and with each batch's own."""
+    path = folder / "benchmarks" / "padding.json"
+    if not path.is_file():
+        return ABSENT
+    record = json.loads(path.read_text(encoding="utf-8"))
+    lines = [
+        f"Milliseconds of a step ({_source(record, 'padding')}):\n",
+        "| data | nodes: capacity / mean | edges: capacity / mean | ms | own capacities: ms |",
+        "|---|---:|---:|---:|---:|",
+    ]
+    for row in record["rows"]:
+        cells = (row["nodes"], row["edges"], row["ms"], row["ms_own_capacity"])
+        lines.append(f"| {row['data']} | {' | '.join(f'{cell:.2f}' for cell in cells)} |")
+    return "\n".join(lines)
+
+
 def models_table(folder: Path = RESULTS) -> str:
     """A training step of every model, a group of columns for each dataset."""
     path = folder / "benchmarks" / "models.json"
@@ -211,6 +245,8 @@ def fill(text: str, folder: Path = RESULTS) -> str:
         "speed": lambda: speed_table(folder),
         "steps": lambda: steps_table(folder),
         "models": lambda: models_table(folder),
+        "start": lambda: start_table(folder),
+        "padding": lambda: padding_table(folder),
         "options": options_table,
     }
 

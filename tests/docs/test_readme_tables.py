@@ -96,6 +96,20 @@ def test_what_a_step_is_made_of(tmp_path: Path) -> None:
     assert line == "| zinc | 1,234 | 90% | 0.50 | `one` 50%, `two` 1% |"
 
 
+def test_starts_and_padding(tmp_path: Path) -> None:
+    tables = _script("tables")
+    assert tables.start_table(tmp_path) == tables.padding_table(tmp_path) == tables.ABSENT
+    made = {"device": "a GPU", "torch": "2", "commit": "c3", "cores": 4}
+    start = made | {"rows": [{"case": "cluster", "trials": 10, "seconds": 56.78}]}
+    row = {"data": "collab", "nodes": 1.5, "edges": 2.0, "ms": 2.0, "ms_own_capacity": 1.5}
+    (tmp_path / "benchmarks").mkdir()
+    (tmp_path / "benchmarks" / "cold_start.json").write_text(json.dumps(start))
+    (tmp_path / "benchmarks" / "padding.json").write_text(json.dumps(made | {"rows": [row]}))
+    assert tables.start_table(tmp_path).endswith("| cluster | 10 | 56.8 |")
+    assert "commit c3, 4 cores" in tables.start_table(tmp_path)
+    assert tables.padding_table(tmp_path).endswith("| collab | 1.50 | 2.00 | 2.00 | 1.50 |")
+
+
 def test_the_picture_is_ours() -> None:
     drawn = (ROOT / "docs" / "assets" / "decay.svg").read_text(encoding="utf-8")
     assert _script("picture").picture() == drawn, "run: make tables"
