@@ -46,19 +46,16 @@ class Recorded:
         *,
         first: bool = False,
     ) -> None:
-        """``state``: what ``body`` changes; the run that warms it up is undone.
+        """``state``: what ``body`` changes; runs before it is recorded are undone.
 
         The ``first`` of its kind has kernels to compile.
         """
         with _on(stream):
-            kept = [tensor.clone() for tensor in state]
-            try:
-                if first:
+            if first:
+                with _undone(state):
                     compile_kernels(body, stream.device)
+            with _undone(state):
                 body()  # makes what is made once
-            finally:
-                for tensor, value in zip(state, kept):
-                    tensor.copy_(value)
         stream.synchronize()
         self.graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
@@ -66,6 +63,17 @@ class Recorded:
 
     def replay(self) -> None:
         self.graph.replay()
+
+
+@contextmanager
+def _undone(state: list[Tensor]) -> Iterator[None]:
+    """What is done to ``state`` inside is undone."""
+    kept = [tensor.clone() for tensor in state]
+    try:
+        yield
+    finally:
+        for tensor, value in zip(state, kept):
+            tensor.copy_(value)
 
 
 @contextmanager
