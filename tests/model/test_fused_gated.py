@@ -177,7 +177,8 @@ def test_layers_in_the_hands_of_others(way: str, monkeypatch: pytest.MonkeyPatch
             layer.C, layer.ADBE = Scaled(6, 6), Scaled(6, 24)
     for p in module.layers[0].parameters():
         p.requires_grad_(way != "frozen")
-    others = {name: torch.randn_like(p) for name, p in module.named_parameters()}
+    turned = {name: torch.randn(p.shape[::-1]) for name, p in module.named_parameters()}
+    others = {name: t.movedim(0, -1) for name, t in turned.items()}  # matrices lie column by column
     found = []
     for engine, dtype in (("fused", torch.float32), ("reference", torch.float64)):
         one = copy.deepcopy(module).to(dtype)

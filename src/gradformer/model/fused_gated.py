@@ -62,7 +62,8 @@ class _Gated(torch.autograd.Function):
         from gradformer.model.edge_state_kernels import edge_kernel
         from gradformer.model.gated_kernels import node_kernel
 
-        terms, r = terms.contiguous(), None if r is None else r.contiguous()
+        terms = terms.contiguous()
+        r, matrix = (None if t is None else t.contiguous() for t in (r, weight))
         given, e_row = edge_rows(e if origin is None else origin.e)
         nodes, (count, width), channels = len(terms), e.shape, terms.shape[1] // 4
         u = terms.new_empty(count, channels)
@@ -79,7 +80,7 @@ class _Gated(torch.autograd.Function):
             )  # fmt: skip
         elif u.numel():
             map_kernel[(min(-(-count // MAP_ROWS), MAP_PROGRAMS),)](
-                given, weight, bias, terms, u, *places, e, *norm,
+                given, matrix, bias, terms, u, *places, e, *norm,
                 IN=width, MAKE=origin is not None,
                 DROP=origin is not None and origin.update.after is not None, ROWS=MAP_ROWS,
                 EXACT=_exact(terms.dtype), BLOCK_IN=_block(width), BLOCK_C=_block(channels),
@@ -186,8 +187,8 @@ def _map_gradients(
     dw, db = open_map(ctx.room, GROUPS * pairs, weight)
     if count:
         map_gradient_kernel[(2 * pairs if states else pairs,)](
-            du, e, dw, db, dw.stride(0), db.stride(0), du if e_grad is None else e_grad, weight,
-            du if de is None else de, partial, ptr, len(ptr) - 1, count, *norm,
+            du, e, dw, db, dw.stride(0), db.stride(0), du if e_grad is None else e_grad,
+            weight.contiguous(), du if de is None else de, partial, ptr, len(ptr) - 1, count, *norm,
             IN=width, C=channels, E_ROW=edge_rows(e)[1], GROUPS=GROUPS, BLOCK_IN=_block(width),
             EXACT=_exact(du.dtype), REMAKE=ctx.remake, STATES=states, E_GRAD=e_grad is not None,
             SLOPES=states and slopes is not None, DROP=drop,
