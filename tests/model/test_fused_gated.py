@@ -173,8 +173,8 @@ def test_layers_in_the_hands_of_others(way: str, monkeypatch: pytest.MonkeyPatch
     module = Stack(6, dropout=0.0)
     del module.layers[2]
     if way == "a map of another kind":
-        for layer in module.layers:
-            layer.C, layer.ADBE = Scaled(6, 6), Scaled(6, 24)
+        one, two = module.layers
+        one.C, one.ADBE, two.C = Scaled(6, 6), Scaled(6, 24), nn.Linear(6, 6, bias=False)
     for p in module.layers[0].parameters():
         p.requires_grad_(way != "frozen")
     turned = {name: torch.randn(p.shape[::-1]) for name, p in module.named_parameters()}
@@ -197,6 +197,13 @@ def test_layers_in_the_hands_of_others(way: str, monkeypatch: pytest.MonkeyPatch
             found.append(torch.autograd.grad(weighted(y) + weighted(f), wanted))
     for got, want in zip(*found):
         assert (got - want).abs().max() <= 1e-4 * max(float(want.abs().max()), 1.0)
+
+
+def test_places_need_32_bits() -> None:
+    layer, one = local.GatedGCN(16), torch.zeros(1)
+    with use_engine("fused"):
+        assert layer.runs_kernels(one.expand((1 << 25) - 1, 64))
+        assert not layer.runs_kernels(one.expand(1 << 25, 64))
 
 
 @pytest.mark.gpu

@@ -150,6 +150,11 @@ class GatedGCN(nn.Module):
         plus = x if self.residual else None
         return self.norm(h, batch.nodes, seeds, relu=True, after=self.dropout, plus=plus), e
 
+    def runs_kernels(self, terms: Tensor) -> bool:
+        """Whether kernels take ``terms``; their places in it are 32-bit numbers."""
+        fits = is_plain(self.C) and self.C.bias is not None and terms.numel() < 1 << 31
+        return fits and runs_kernels(terms)
+
     def _messages(
         self, terms: Tensor, e: Tensor | Unmade, r: Tensor | None, edges: Edges,
         seeds: Tensor | None,
@@ -157,7 +162,7 @@ class GatedGCN(nn.Module):
         """What is normalised [nodes, out], and the edge states that go on."""
         norm, drop = self.edge_norm, self.edge_dropout
         states = e.states if isinstance(e, Unmade) else e
-        if not runs_kernels(terms) or not is_plain(self.C):
+        if not self.runs_kernels(terms):
             e = made(e)
             u, h = self._plain(terms, e, r, edges)
         elif norm is not None and norm.runs_kernels(states) and updates(self.C, len(states)):
