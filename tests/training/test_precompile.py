@@ -14,6 +14,8 @@ from gradformer import use_engine
 from gradformer.training import capture
 from gradformer.training.precompile import Zeros, compile_kernels
 
+STREAM: Any = SimpleNamespace(device=torch.device("cpu"), synchronize=lambda: None)
+
 
 class Indexed(torch.autograd.Function):
     """Uses memory that nobody has written as an index, both ways."""
@@ -49,9 +51,26 @@ def test_errors_are_left_for_the_real_run() -> None:
         raise ValueError
 
     with use_engine("fused"):  # whose kernels run here in Triton's interpreter
-        compile_kernels(body, torch.device("cpu"))
+        compile_kernels(body, STREAM)
     (new,) = found
     assert torch.equal(new, torch.zeros(3))
+
+
+def test_kernels_of_others_are_launched_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    jit = pytest.importorskip("triton.runtime.jit").JITFunction
+    only_compiled, now = list[bool](), [STREAM]
+    monkeypatch.setattr(jit, "run", lambda *_, grid, warmup: only_compiled.append(warmup))
+    monkeypatch.setattr(torch.cuda, "set_device", lambda device: None)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: now[0])
+    kernel = SimpleNamespace(fn=None, device_caches={None: None})
+
+    def body() -> None:
+        for now[0] in (STREAM, None, STREAM):  # None: that of another thread
+            jit.run(kernel, torch.ones(1), 16, grid=(1,), warmup=False)
+
+    with use_engine("fused"):
+        compile_kernels(body, STREAM)
+    assert sorted(only_compiled) == [False, True]
 
 
 def test_compiling_is_undone_before_the_run_that_warms_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,7 +79,6 @@ def test_compiling_is_undone_before_the_run_that_warms_up(monkeypatch: pytest.Mo
     monkeypatch.setattr(capture, "_on", lambda stream: nullcontext())
     monkeypatch.setattr(torch.cuda, "CUDAGraph", SimpleNamespace)
     monkeypatch.setattr(torch.cuda, "graph", lambda *_, **__: nullcontext())
-    stream: Any = SimpleNamespace(device=torch.device("cpu"), synchronize=lambda: None)
     ids, cursor, seen = torch.tensor([7]), torch.tensor([0]), list[int]()
 
     def body() -> None:
@@ -68,5 +86,5 @@ def test_compiling_is_undone_before_the_run_that_warms_up(monkeypatch: pytest.Mo
         cursor.add_(1)
 
     with use_engine("fused"):
-        capture.Recorded(stream, body, [cursor], first=True)
+        capture.Recorded(STREAM, body, [cursor], first=True)
     assert seen == [7, 7, 7]  # compiled, warmed up, recorded

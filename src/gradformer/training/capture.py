@@ -53,7 +53,7 @@ class Recorded:
         with _on(stream):
             if first:
                 with _undone(state):
-                    compile_kernels(body, stream.device)
+                    compile_kernels(body, stream)
             with _undone(state):
                 body()  # makes what is made once
         stream.synchronize()

@@ -32,23 +32,28 @@ class Zeros(TorchDispatchMode):
         return found.zero_() if func.overloadpacket in EMPTY else found
 
 
-def compile_kernels(body: Callable[[], object], device: torch.device) -> None:
+def compile_kernels(body: Callable[[], object], stream: torch.cuda.Stream) -> None:
     """Compile all kernels that ``body`` launches, and launch none.
 
-    It is run with kernels that do nothing. What goes wrong here is left for the real run to tell.
+    It is run on ``stream``, whose kernels do nothing meanwhile; those that other threads launch on
+    their own streams do. What goes wrong here is left for the real run to tell.
     """
+    device = stream.device
     if why_no_triton(device) is not None:
         return
     from triton.runtime.jit import JITFunction
 
     compiled, known = JITFunction.run, set[Hashable]()
 
-    def note(kernel: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> None:
+    def note(kernel: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
+        if torch.cuda.current_stream(device) != stream:
+            return compiled(kernel, *args, grid=grid, warmup=warmup, **options)
         key = (kernel.fn, *map(_kind, args), *((n, _exact_kind(x)) for n, x in options.items()))
         if key not in known:
             known.add(key)
             kernel.device_caches[device.index]  # made here: two threads would make it twice
             pool.submit(compiled, kernel, *args, grid=grid, warmup=True, **options)
+        return None
 
     workers = ThreadPoolExecutor(cores(), "kernels", torch.cuda.set_device, (device,))
     with workers as pool, _run_by(JITFunction, note), suppress(Exception), Zeros():  # type: ignore[no-untyped-call]
@@ -56,7 +61,7 @@ def compile_kernels(body: Callable[[], object], device: torch.device) -> None:
 
 
 @contextmanager
-def _run_by(kind: Any, run: Callable[..., None]) -> Iterator[None]:
+def _run_by(kind: Any, run: Callable[..., Any]) -> Iterator[None]:
     """What launches kernels of a ``kind`` is ``run``."""
     before, kind.run = kind.run, run
     try:
