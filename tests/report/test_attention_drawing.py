@@ -23,7 +23,7 @@ from gradformer.report.attention import (
     lay_out,
     sketch,
 )
-from gradformer.report.curves import decay_tables
+from gradformer.report.curves import decay_tables, recorded_decay
 from gradformer.report.explain import _answer
 from gradformer.report.history import open_histories
 from gradformer.report.patterns import kind_of, pair_attention
@@ -153,12 +153,21 @@ def test_kinds_of_figure_1(variants):
 
 def test_decay_curve_is_that_of_the_start_points(variants):
     model = variants[0].model()
-    (table,) = decay_tables(model).values()
+    (table,) = decay_tables(model.decay).values()
     start = model.decay.start[0, 1].item()
     hops = np.arange(255)
     assert table[0, 1, :255] == pytest.approx(0.6 ** np.maximum(hops - start, 0), abs=1e-6)
-    assert decay_tables(variants[1].model()) == {}
-    assert list(decay_tables(variants[2].model())) == ["factor of the weight"]
+    assert decay_tables(variants[1].model().decay) == {}
+    assert list(decay_tables(variants[2].model().decay)) == ["factor of the weight"]
+
+
+def test_record_gives_the_decay_of_the_weights(variants):
+    (history,) = open_histories(variants[:1])
+    for trial in (0, 1):
+        kept, recorded = history.run.model(trial).decay, recorded_decay(history, trial)
+        (weights,), (record,) = decay_tables(kept).values(), decay_tables(recorded).values()
+        assert np.array_equal(weights, record)
+    assert recorded_decay(open_histories(variants[2:3])[0], 0) is None, "a profile is not recorded"
 
 
 def test_explanation_of_every_head(classes, tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -20,6 +21,7 @@ from gradformer.report.plots import (
     parity_plot,
     strip_plot,
 )
+from gradformer.report.sheet import Panel, sheet
 
 AXES = Axes("x", "y", x_range=(0.0, 2.0), y_range=(0.0, 1.0))
 
@@ -63,9 +65,36 @@ def test_band_and_legend():
     picture = line_plot("t", lines, AXES)
     (band,) = paths(picture, "band")
     assert len(points(band)) == 4
-    assert "first</li>" in picture
-    assert "second</li>" in picture
+    assert "first</text>" in picture
+    assert "second</text>" in picture
     assert "c1 dash1" in picture, "the palette begins again, dashed"
+
+
+def test_legend_takes_the_lines_it_needs():
+    def heights(count: int) -> tuple[float, set[float]]:
+        lines = [Line(f"a name of {k}", [0, 1], [0.5, 0.5], k) for k in range(count)]
+        picture = line_plot("t", lines, AXES)
+        keys = [points(path)[0] for path in paths(picture, "key line")]
+        assert max(x for x, _ in keys) < WIDTH
+        assert max(y for _, y in keys) < picture.height
+        return picture.height, {y for _, y in keys}
+
+    assert heights(2)[0] < heights(8)[0]
+    assert len(heights(2)[1]) == 1
+    assert len(heights(8)[1]) == 3
+
+
+def test_a_sheet_is_a_file_that_stands_alone():
+    plot = line_plot("one < two", [Line("a", [0, 1], [0.5, 0.5])], AXES)
+    text = sheet("whole", [[Panel("left", [plot]), Panel("right", [plot], ["below"])]])
+    root = ElementTree.fromstring(text)
+    assert root.tag == "{http://www.w3.org/2000/svg}svg"
+    assert float(root.get("width")) > 2 * plot.width
+    assert float(root.get("height")) > plot.height
+    assert {"left", "right", "below"} <= {node.text for node in root.iter() if node.text}
+    used = set(" ".join(node.get("class", "") for node in root.iter()).split())
+    style = next(node.text for node in root.iter() if node.tag.endswith("style"))
+    assert all(f".{name}" in style for name in used - {"key"})
 
 
 def test_matrix_colours_by_share():

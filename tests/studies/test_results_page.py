@@ -17,12 +17,16 @@ def test_the_page_is_made_from_the_records() -> None:
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
-    page = ROOT / "docs" / "results.md"
-    assert page.read_text(encoding="utf-8") == script.text(), "run: make tables"
+    text, figures = script.made()
+    for path, made in {"results.md": text, **figures}.items():
+        assert (ROOT / "docs" / path).read_text(encoding="utf-8") == made, "run: make tables"
+    for path in figures:
+        assert f"]({path})" in text
 
 
 def test_nothing_measured_is_said(tmp_path: Path) -> None:
-    text = results_page(list(STUDIES.values()), tmp_path)
+    text, figures = results_page(list(STUDIES.values()), tmp_path)
+    assert not figures
     assert text.count("Nothing is measured yet.") == len(STUDIES)
     study = STUDIES["table1"]
     cells = study.cells(study.datasets, study.models)
@@ -33,6 +37,6 @@ def test_nothing_measured_is_said(tmp_path: Path) -> None:
 
 def test_cells_beyond_the_papers_are_on_the_page(reproduce: Reproduce, tmp_path: Path) -> None:
     reproduce("nodes", "--dataset", "mutag", "--model", "gcn", "--out", tmp_path)
-    text = results_page([STUDIES["nodes"]], tmp_path)
+    text, _ = results_page([STUDIES["nodes"]], tmp_path)
     assert "| mutag | gcn | accuracy ↑ |" in text
     assert "graphgps on cora / citeseer / actor" in text

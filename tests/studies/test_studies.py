@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -26,8 +27,9 @@ SHAPES = {  # what the page of a study must show: cells that are measured, words
 }
 DRAWN = {
     "decay": "Score over λ on mutag",
+    "index": "Score of each index on mutag",
     "efficiency": "Score over peak memory, GiB on mutag",
-    "attention": "decay: with decay",
+    "attention": ", with decay</title>",
     "starts": "Start points of gradformer",
 }
 OPTIONS = {
@@ -81,8 +83,24 @@ def test_a_study_from_end_to_end(
     assert "evaluated once a trial" in markdown
     assert "commit" in markdown
     assert "- train.epochs=1" in markdown  # which smoke mode has changed
+    figure = root / name / "figure.svg"
+    assert figure.is_file() == (name in DRAWN)
+    assert ("](figure.svg)" in markdown) == ("data:image/svg+xml" in html) == (name in DRAWN)
     if name in DRAWN:
-        assert DRAWN[name] in html
+        assert DRAWN[name] in figure.read_text()
+    if name in ("attention", "starts"):
+        for folder in [*root.glob("*/*/trials"), *root.glob("*/*/examples")]:
+            shutil.rmtree(folder)
+        before = figure.read_bytes()
+        again = (name, "--resume", "--trials", "1", "--budget", "0", "--out", root)
+        figure.unlink()
+        reproduce(*again)
+        assert figure.read_bytes() == before, "drawn from the record alone"
+        for numbers in root.glob("*/*/patterns.json"):
+            numbers.unlink()
+        reproduce(*again)
+        assert figure.read_bytes() == before, "what cannot be drawn stays"
+        assert "](figure.svg)" in (root / name / "README.md").read_text()
 
 
 def test_records_name_no_folder_of_this_machine(reproduce: Reproduce, root: Path) -> None:

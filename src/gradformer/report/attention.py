@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gradformer.graphs.store import Store
 from gradformer.report.markup import Markup, tag
-from gradformer.report.plots import matrix_cells, place, svg
+from gradformer.report.plots import Picture, matrix_cells, place, svg
 from gradformer.structure.codebook import UNREACHABLE
 
 Array = NDArray[np.float64]
@@ -71,7 +71,7 @@ def lay_out(nodes: int, bonds: list[tuple[int, int]]) -> Array:
     return places / max(float(places.max()), 1e-9)
 
 
-def draw_graph(title: str, graph: Sketch, weight: Array, full: float) -> Markup:
+def draw_graph(title: str, graph: Sketch, weight: Array, full: float) -> Picture:
     """The graph; nodes filled by the attention they receive, arcs for the strongest links.
 
     ``weight`` [n, n] has a row for each query. A link is drawn by how far it is above the even
@@ -93,7 +93,7 @@ def draw_graph(title: str, graph: Sketch, weight: Array, full: float) -> Markup:
     return svg(title, *parts, width=SIZE, height=float(at[:, 1].max()) + _EDGE)
 
 
-def draw_matrix(title: str, values: Array, low: float, high: float) -> Markup:
+def draw_matrix(title: str, values: Array, low: float, high: float) -> Picture:
     """All pairs [n, n] as a matrix, query by row; ``low`` is blank and ``high`` full colour."""
     share = (values - low) / max(high - low, 1e-12)
     size = (SIZE - 4) / len(values)

@@ -9,9 +9,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gradformer.attention import Decay
 from gradformer.report.history import Curve, History
 from gradformer.report.markup import Content, Markup, figure, fold, grid, join, note, tag
-from gradformer.report.plots import Axes, Line, line_plot
+from gradformer.report.plots import Axes, Line, Picture, line_plot
 from gradformer.structure.codebook import UNREACHABLE
 from gradformer.training.metrics import metric_name
 
@@ -70,33 +71,71 @@ def decay_section(histories: Sequence[History]) -> Markup:
     and the start point of every head over the epochs."""
     parts: list[Content] = []
     for history in histories:
-        shown = [figures for trial in history.epochs if (figures := _heads_of(history, trial))]
+        shown = [drawn for trial in history.epochs if (drawn := heads_of(history, trial))]
         if not shown:
             parts.append(note(f"{history.label} has no decay: every distance counts alike."))
             continue
-        first, *others = (tag("div", *figures, class_="grid pairs") for figures in shown)
+        first, *others = (
+            tag(
+                "div",
+                *(figure(p, where) for where, pictures in drawn for p in pictures),
+                class_="grid pairs",
+            )
+            for drawn in shown
+        )
         parts += [tag("h3", history.label) if len(histories) > 1 else None, first]
         if others:
             parts.append(fold(f"The other trials ({len(others)})", *others))
     return join(parts)
 
 
-def _heads_of(history: History, trial: int) -> list[Markup]:
-    """Decay and start points of a trial, figures for each set of heads."""
-    tables = decay_tables(history.run.model(trial)) if trial in history.run.trials else {}
+def heads_of(history: History, trial: int) -> list[tuple[str, list[Picture]]]:
+    """Decay and start points of a trial: name and pictures for each set of heads."""
+    if trial in history.run.trials:
+        tables = decay_tables(getattr(history.run.model(trial), "decay", None))
+    else:
+        tables = decay_tables(recorded_decay(history, trial))
     starts = history.starts(trial) if decays(history) else None
     counts = [len(table) for table in tables.values()]
     counts += [] if starts is None else [starts[1].shape[1]]
     sets = max(counts, default=0)
-    figures = []
+    found = []
     for number in _some(sets):
         where = f"trial {trial}" + (f", layer {number + 1}" if sets > 1 else "")
-        for name, table in tables.items():
-            figures.append(figure(_decay_plot(history, name, table[number], where), where))
+        pictures = [_decay_plot(history, name, t[number], where) for name, t in tables.items()]
         if starts is not None:
             epochs, values = starts
-            figures.append(figure(_starts_plot(history, epochs, values[:, number], where), where))
-    return figures
+            pictures.append(_starts_plot(history, epochs, values[:, number], where))
+        found.append((where, pictures))
+    return found
+
+
+def recorded_decay(history: History, trial: int) -> Decay | None:
+    """The decay at the selected epoch of a trial, from λ and the start points of the record.
+
+    None where the record is not enough: another shape, a learned λ or profile, no selected epoch.
+    """
+    config: Any = history.run.recipe.model.config
+    ended = {result["trial"]: result["best_epoch"] for result in history.results}
+    lines = {line["epoch"]: line for line in history.epochs.get(trial, [])}
+    starts = lines.get(ended.get(trial), {}).get("starts")
+    if starts is None or not decays(history):
+        return None
+    if config.decay_shape != "exponential" or config.learn_decay or config.profile:
+        return None
+    decay = Decay(
+        config.heads,
+        decay=config.decay,
+        sets=len(starts),
+        on=config.decay_on,
+        slope=config.slope,
+        unreachable=config.unreachable,
+        codebook=history.run.codebook,
+    )
+    assert decay.start is not None
+    with torch.no_grad():
+        decay.start.copy_(torch.tensor(starts))
+    return decay
 
 
 def decays(history: History) -> bool:
@@ -105,13 +144,12 @@ def decays(history: History) -> bool:
     return getattr(config, "decay", 1.0) < 1.0 or getattr(config, "decay_shape", "") == "linear"
 
 
-def decay_tables(model: Any) -> dict[str, NDArray[np.float64]]:
-    """What a model does at each distance byte, [sets, heads, 256] by name.
+def decay_tables(decay: Decay | None) -> dict[str, NDArray[np.float64]]:
+    """What a decay does at each distance byte, [sets, heads, 256] by name.
 
     ``decay M of the logit`` multiplies the score, ``factor of the weight`` the weight before it is
     normalised; one that is 1 everywhere is left out.
     """
-    decay = getattr(model, "decay", None)
     if decay is None:
         return {}
     found = {}
@@ -127,7 +165,7 @@ def decay_tables(model: Any) -> dict[str, NDArray[np.float64]]:
 
 def _starts_plot(
     history: History, epochs: NDArray[np.float64], values: NDArray[np.float64], where: str
-) -> Markup:
+) -> Picture:
     lines = [
         Line(f"head {head + 1}", epochs.tolist(), start.tolist(), colour=head)
         for head, start in enumerate(values.T)
@@ -136,7 +174,7 @@ def _starts_plot(
     return line_plot(f"Start points of {history.label}, {where}", lines, axes)
 
 
-def _decay_plot(history: History, name: str, table: NDArray[np.float64], where: str) -> Markup:
+def _decay_plot(history: History, name: str, table: NDArray[np.float64], where: str) -> Picture:
     psi, visible = _visible(history.run.codebook.values, table)
     lines = [
         Line(f"head {head + 1}", psi.tolist(), m.tolist(), colour=head, dots=len(psi) < 30)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-_VOID = frozenset({"meta", "br", "hr", "col"})
+_VOID = frozenset({"meta", "br", "hr", "col", "img"})
 
 
 class Markup(str):

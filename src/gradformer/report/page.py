@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 
 from gradformer.errors import InputError
@@ -14,10 +13,11 @@ from gradformer.report.markup import Content, Markup, join, tag
 from gradformer.report.outcome import dataset_name, headline, result_section
 from gradformer.report.patterns import patterns_section
 from gradformer.report.settings import settings_section
+from gradformer.report.sheet import style_of
 from gradformer.training.files import replace_file
 from gradformer.training.run import Run
 
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'"
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
 def write_report(runs: Sequence[Run | Path], out: Path) -> Path:
@@ -59,7 +59,7 @@ def page(
     title: str, kicker: str, top: Content, sections: Sequence[tuple[str, str, Content]]
 ) -> str:
     """An HTML page of sections (anchor, heading, content) with its style inside."""
-    style = Markup(files("gradformer.report").joinpath("style.css").read_text(encoding="utf-8"))
+    style = join([style_of("plots.css"), style_of("style.css")])
     links = (tag("li", tag("a", name, href=f"#{anchor}")) for anchor, name, _ in sections)
     head = tag(
         "head",

@@ -72,21 +72,31 @@ def kind_of(history: History) -> str:
     return "PE" if config.pe != "none" else "plain"
 
 
+def example_attention(history: History) -> list[tuple[tuple[str, int], PairAttention, Sketch]]:
+    """Attention of the first trial on every example graph, which is named by (data, number).
+
+    Empty without a finished trial, a model that gives its attention, and a graph to draw.
+    """
+    examples, trials = load_examples(history.run.folder), history.run.trials
+    model = history.run.model(trials[0]) if trials else None
+    if examples is None or model is None or not shows_attention(model):
+        return []
+    return [
+        ((examples.content, name), pair_attention(model, examples, k), sketch(examples, k))
+        for k, name in enumerate(examples.about["graphs"])
+    ]
+
+
 def patterns_section(histories: Sequence[History]) -> Markup:
     """For every example graph the patterns of all runs side by side, on one scale."""
     rows: dict[tuple[str, int], list[tuple[History, PairAttention, Sketch]]] = {}
     silent = []
     for history in histories:
-        examples = load_examples(history.run.folder)
-        trials = history.run.trials
-        model = history.run.model(trials[0]) if trials else None
-        if examples is None or model is None or not shows_attention(model):
+        found = example_attention(history)
+        for graph, attention, drawing in found:
+            rows.setdefault(graph, []).append((history, attention, drawing))
+        if not found:
             silent.append(history.label)
-            continue
-        for graph, name in enumerate(examples.about["graphs"]):
-            found = pair_attention(model, examples, graph)
-            row = rows.setdefault((examples.content, name), [])
-            row.append((history, found, sketch(examples, graph)))
     parts: list[Content] = []
     for (_, name), row in rows.items():
         parts += [tag("h3", f"Graph {name} of the test set"), _side_by_side(row)]
@@ -118,9 +128,7 @@ def _side_by_side(row: Sequence[tuple[History, PairAttention, Sketch]]) -> Marku
         kind = kind_of(history)
         if len(row) == 1 and kind == "decay":
             columns.append(("same weights, decay off", found.without_decay.mean(axis=(0, 1))))
-        alone = len(row) == 1 or history.label.lower() == kind.lower()
-        name = kind if alone else f"{kind}: {history.label}"
-        columns.append((name, found.weight.mean(axis=(0, 1))))
+        columns.append((_name(history, len(row) == 1), found.weight.mean(axis=(0, 1))))
         if len(row) == 1:
             heads = found.weight.mean(axis=0)[:_MOST_HEADS]
             columns += [(f"head {k + 1}", weight) for k, weight in enumerate(heads)]
@@ -135,3 +143,11 @@ def _side_by_side(row: Sequence[tuple[History, PairAttention, Sketch]]) -> Marku
         caption = join([tag("b", name), f": {focus(weight, graph.hops)}"])
         figures.append(figure(join(pictures), caption))
     return tag("div", *figures, class_="patterns")
+
+
+def _name(history: History, alone: bool) -> str:
+    """The kind of a run, with its own name unless that is said already."""
+    kind, label = kind_of(history), history.label
+    if alone:
+        return kind
+    return label if kind.lower() in label.lower().split() else f"{kind}: {label}"

@@ -1,4 +1,4 @@
-"""Small plots as inline SVG: lines with bands, points, and coloured matrices.
+"""Small plots as SVG: lines with bands, points, and coloured matrices.
 
 Colours are CSS classes, so that a page decides them for light, dark and paper. A drawing is about
 as wide as a phone in its own unit: letters keep their size on every screen.
@@ -14,13 +14,31 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.report.markup import Markup, join, tag
+from gradformer.report.markup import Content, Markup, join, tag
 from gradformer.report.scales import Scale, fit_scale, tick_labels, wants_logarithm
 
 WIDTH, HEIGHT = 400.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 54.0, 12.0, 28.0, 40.0
 COLOURS = 8
 LEVELS = 10
+LETTER, LEGEND_LINE = 6.4, 17.0
+"""Width of a letter of the legend, taken as equal, and height of its lines."""
+
+
+class Picture(Markup):
+    """An SVG element; ``inner`` are its children, to be set into a larger drawing."""
+
+    __slots__ = ("height", "inner", "width")
+    inner: Markup
+    width: float
+    height: float
+
+    def __new__(cls, title: str, parts: Sequence[Content], width: float, height: float) -> Picture:
+        inner = join([tag("title", title), *parts])
+        box = f"0 0 {place(width)} {place(height)}"
+        self = super().__new__(cls, tag("svg", inner, viewBox=box, role="img", class_="plot"))
+        self.inner, self.width, self.height = inner, width, height
+        return self
 
 
 @dataclass(frozen=True)
@@ -55,7 +73,7 @@ class Axes:
     log_y: bool = False
 
 
-def line_plot(title: str, lines: Sequence[Line], axes: Axes) -> Markup:
+def line_plot(title: str, lines: Sequence[Line], axes: Axes) -> Picture:
     """Curves over one pair of axes, with a legend if there are several."""
     xs = [v for line in lines for v in line.x]
     ys = [v for line in lines for part in (line.y, line.low, line.high) for v in part]
@@ -82,21 +100,29 @@ def line_plot(title: str, lines: Sequence[Line], axes: Axes) -> Markup:
             where = _dots(line.marks, x_scale, y_scale)
             front.append(tag("path", d=where, class_=f"marks {style}"))
     frame = _frame(axes, x_scale, y_scale)
-    picture = svg(title, frame, *bands, *behind, *front)
-    return join([picture, legend(lines) if len(lines) > 1 else None])
+    names, below = _legend(lines) if len(lines) > 1 else ([], 0.0)
+    return svg(title, frame, *bands, *behind, *front, *names, height=HEIGHT + below)
 
 
-def legend(lines: Sequence[Line]) -> Markup:
-    """Names beside a piece of each line; in HTML, so that it wraps."""
-    entries = []
+def _legend(lines: Sequence[Line]) -> tuple[list[Markup], float]:
+    """Names beside a piece of each line, or its dot, in as many rows as needed; their height."""
+    parts, x, y = [], 8.0, HEIGHT + 10.0
     for line in lines:
-        stroke = tag("path", d="M1 5H23", class_=_stroke(line))
-        swatch = tag("svg", stroke, viewBox="0 0 24 10", class_="swatch", aria_hidden="true")
-        entries.append(tag("li", swatch, line.name))
-    return tag("ul", *entries, class_="legend")
+        name = _shorten(line.name, int((WIDTH - 40.0) / LETTER))
+        wide = 30.0 + LETTER * len(name)
+        if x > 8.0 and x + wide > WIDTH:
+            x, y = 8.0, y + LEGEND_LINE
+        if len(line.x) == 1:
+            shape, style = f"M{place(x + 12)} {place(y)}h0", f"key dots {_style(line.colour)}"
+        else:
+            shape, style = f"M{place(x + 1)} {place(y)}h22", f"key {_stroke(line)}"
+        parts.append(tag("path", d=shape, class_=style))
+        parts.append(_text(name, x + 29, y + 4, "start"))
+        x += wide + 12.0
+    return parts, y + 10.0 - HEIGHT
 
 
-def parity_plot(title: str, truth: NDArray[np.float64], answer: NDArray[np.float64]) -> Markup:
+def parity_plot(title: str, truth: NDArray[np.float64], answer: NDArray[np.float64]) -> Picture:
     """Predictions over true values [rows], with the line on which they would be equal."""
     values = [*truth.tolist(), *answer.tolist()]
     side = WIDTH - LEFT - RIGHT
@@ -113,7 +139,7 @@ def parity_plot(title: str, truth: NDArray[np.float64], answer: NDArray[np.float
     )
 
 
-def strip_plot(title: str, label: str, rows: Sequence[tuple[str, Sequence[float]]]) -> Markup:
+def strip_plot(title: str, label: str, rows: Sequence[tuple[str, Sequence[float]]]) -> Picture:
     """A row of dots for each name; the stroke is their mean, the line ± one standard deviation."""
     left, step = 152.0, 34.0
     bottom = TOP + step * len(rows)
@@ -151,7 +177,7 @@ def matrix_cells(share: NDArray[np.float64], x: float, y: float, size: float) ->
     return join(tag("path", d="".join(d), class_=f"level l{k}") for k, d in sorted(pieces.items()))
 
 
-def confusion_plot(title: str, counts: NDArray[np.float64], names: Sequence[str]) -> Markup:
+def confusion_plot(title: str, counts: NDArray[np.float64], names: Sequence[str]) -> Picture:
     """Counts [true, predicted] as a matrix, coloured by the share of each true class."""
     classes = len(counts)
     share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-9)
@@ -184,15 +210,8 @@ def confusion_plot(title: str, counts: NDArray[np.float64], names: Sequence[str]
     return svg(title, *parts, height=end_y + BOTTOM)
 
 
-def svg(title: str, *parts: Markup, width: float = WIDTH, height: float = HEIGHT) -> Markup:
-    return tag(
-        "svg",
-        tag("title", title),
-        *parts,
-        viewBox=f"0 0 {place(width)} {place(height)}",
-        role="img",
-        class_="plot",
-    )
+def svg(title: str, *parts: Content, width: float = WIDTH, height: float = HEIGHT) -> Picture:
+    return Picture(title, parts, width, height)
 
 
 def _scale(

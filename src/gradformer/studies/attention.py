@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
+import numpy as np
+
+from gradformer.report.attention import Sketch, contrast, draw_graph, draw_matrix, focus
+from gradformer.report.history import History
 from gradformer.report.markup import Markup
-from gradformer.report.patterns import patterns_section
+from gradformer.report.patterns import Array, example_attention
+from gradformer.report.sheet import Panel, sheet
 from gradformer.studies.figures import histories
 from gradformer.studies.study import Cell, Measured, Study
+from gradformer.training.files import read_json, replace_file
 
 PLAIN = ("model.local=none", "model.pe=none", "model.decay=1")
 KINDS = {
@@ -27,8 +35,63 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
 
 
 def draw(measured: Sequence[Measured]) -> Markup | None:
-    shown = histories(measured)
-    return patterns_section(shown) if shown else None
+    """A row for each graph: the models side by side, on one scale."""
+    rows: dict[str, list[tuple[str, tuple[Sketch, Array]]]] = {}
+    for history in histories(measured):
+        for graph in kept_patterns(history):
+            name = f"{history.run.recipe.dataset}, graph {graph['name']}"
+            rows.setdefault(name, []).append((history.label, _read(graph)))
+    panels = []
+    for name, row in rows.items():
+        low, full = contrast(*(weight for _, (_, weight) in row))
+        panels.append([_panel(label, name, *seen, low, full) for label, seen in row])
+    return sheet("Attention patterns", panels) if panels else None
+
+
+def kept_patterns(history: History) -> list[dict[str, Any]]:
+    """What the figure is drawn from: for every example graph its drawing and the mean weight of
+    each pair over layers and heads.
+
+    Kept in ``patterns.json`` beside the record, for weights and graphs are not kept.
+    """
+    path = history.run.folder / "patterns.json"
+    if not path.is_file():
+        found = [
+            {
+                "name": number,
+                "places": _rounded(drawing.places),
+                "bonds": drawing.bonds,
+                "hops": None if drawing.hops is None else _rounded(drawing.hops),
+                "weight": _rounded(attention.weight.mean(axis=(0, 1))),
+            }
+            for (_, number), attention, drawing in example_attention(history)
+        ]
+        if not found:
+            return []
+        replace_file(path, json.dumps(found) + "\n")
+    patterns: list[dict[str, Any]] = read_json(path)
+    return patterns
+
+
+def _read(graph: dict[str, Any]) -> tuple[Sketch, Array]:
+    hops = None if graph["hops"] is None else np.array(graph["hops"], np.float64)
+    bonds = [(int(i), int(j)) for i, j in graph["bonds"]]
+    return Sketch(np.array(graph["places"]), bonds, hops), np.array(graph["weight"])
+
+
+def _rounded(values: Array) -> list[list[float | None]]:
+    """Four digits of each number; None for NaN, which JSON has not."""
+    return [[float(f"{v:.4g}") if np.isfinite(v) else None for v in row] for row in values]
+
+
+def _panel(
+    label: str, graph: str, drawing: Sketch, weight: Array, low: float, full: float
+) -> Panel:
+    pictures = [
+        draw_graph(f"{graph} with attention, {label}", drawing, weight, full),
+        draw_matrix(f"Attention of all pairs of {graph}, {label}", weight, low, full),
+    ]
+    return Panel(label, pictures, [graph, *focus(weight, drawing.hops).split(", ")])
 
 
 STUDY = Study(
@@ -36,7 +99,9 @@ STUDY = Study(
     title="Figure 1: attention patterns",
     text="Four models that differ only in how attention learns of the graph: not at all, from an "
     "encoding of the nodes, from a learned bias over distances, from the decay. One seed, no local "
-    "module. The graphs are from the test part; those of the paper are not named.",
+    "module. The graphs are from the test part; those of the paper are not named. Drawing: the "
+    "bluer a node, the more attention it receives; orange links get more than an even share. "
+    "Matrix: the weight of every pair, mean over layers and heads, a row for each node that looks.",
     datasets=("molhiv",),
     models=("gradformer",),
     cells=cells,

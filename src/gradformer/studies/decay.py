@@ -46,5 +46,5 @@ STUDY = Study(
     datasets=("nci1", "proteins", "collab"),
     models=("gradformer",),
     cells=cells,
-    figure=partial(curves, x="λ"),
+    figure=partial(curves, x="λ", x_range=(-0.02, 1.02)),
 )

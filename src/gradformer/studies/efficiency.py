@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradformer.report.markup import Markup, figure, grid
+from gradformer.report.markup import Markup
 from gradformer.report.plots import Axes, Line, line_plot
-from gradformer.studies.figures import by_column, epoch_seconds, score_name
+from gradformer.report.sheet import Panel
+from gradformer.studies.figures import by_column, epoch_seconds, in_rows, score_name
 from gradformer.studies.study import Cell, Measured, Rows, Study, paper_preset
 from gradformer.studies.tables import shown
 from gradformer.training.recipe import load_recipe
@@ -52,7 +53,7 @@ def cost_table(measured: Sequence[Measured]) -> Rows:
 
 def draw(measured: Sequence[Measured]) -> Markup | None:
     """Score over seconds of an epoch, and over peak memory; a dot for each model."""
-    figures = []
+    panels = []
     spent = {(one.cell.dataset, one.cell.model): (s, g) for one, s, g in costs(measured)}
     for column, members in by_column(measured).items():
         known = [one for one in members if (column, one.cell.model) in spent]
@@ -67,8 +68,8 @@ def draw(measured: Sequence[Measured]) -> Markup | None:
                 plot = line_plot(
                     f"Score over {name} on {column}", lines, Axes(name, score_name(known[0]))
                 )
-                figures.append(figure(plot, column))
-    return grid(*figures) if figures else None
+                panels.append(Panel(column, [plot]))
+    return in_rows("Cost and score", panels)
 
 
 STUDY = Study(

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from statistics import median
 
 from gradformer.report.history import History
-from gradformer.report.markup import Markup, figure, grid
+from gradformer.report.markup import Markup
 from gradformer.report.plots import Axes, Line, line_plot
+from gradformer.report.sheet import Panel, sheet
 from gradformer.studies.study import Measured
 from gradformer.studies.tables import shown
 from gradformer.training.metrics import metric_name
@@ -27,9 +28,17 @@ def by_column(measured: Sequence[Measured]) -> dict[str, list[Measured]]:
     return found
 
 
-def curves(measured: Sequence[Measured], x: str) -> Markup | None:
+def in_rows(title: str, panels: Sequence[Panel], across: int = 2) -> Markup | None:
+    """Panels side by side, ``across`` in a row; None if there are none."""
+    rows = [panels[first : first + across] for first in range(0, len(panels), across)]
+    return sheet(title, rows) if rows else None
+
+
+def curves(
+    measured: Sequence[Measured], x: str, x_range: tuple[float, float] | None = None
+) -> Markup | None:
     """For every column the score over ``x``, a line for each curve, ± one standard deviation."""
-    figures = []
+    panels = []
     for column, members in by_column(measured).items():
         lines: dict[str, list[tuple[float, float, float]]] = {}
         for one in members:
@@ -42,9 +51,10 @@ def curves(measured: Sequence[Measured], x: str) -> Markup | None:
                 lines.setdefault(name, []).append(point)
         drawn = [_line(number, name, points) for number, (name, points) in enumerate(lines.items())]
         if drawn:
-            axes = Axes(x, score_name(members[0]))
-            figures.append(figure(line_plot(f"Score over {x} on {column}", drawn, axes), column))
-    return grid(*figures) if figures else None
+            axes = Axes(x, score_name(members[0]), x_range)
+            plot = line_plot(f"Score over {x} on {column}", drawn, axes)
+            panels.append(Panel(column, [plot]))
+    return in_rows(f"Score over {x}", panels)
 
 
 def score_name(one: Measured) -> str:

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradformer.studies.study import Cell, Study
+from gradformer.report.markup import Markup
+from gradformer.report.plots import strip_plot
+from gradformer.report.sheet import Panel
+from gradformer.studies.figures import by_column, in_rows, score_name
+from gradformer.studies.study import Cell, Measured, Study
+from gradformer.studies.tables import shown
 
 INDICES = {
     "shortest path": ("model.index=hops",),
@@ -22,6 +27,20 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
     ]
 
 
+def draw(measured: Sequence[Measured]) -> Markup | None:
+    """For every dataset the seeds of each index, with mean and standard deviation."""
+    panels = []
+    for column, members in by_column(measured).items():
+        rows = []
+        for one in members:
+            assert one.outcome is not None
+            factor, _ = shown(one.outcome)
+            rows.append((one.cell.row, [factor * v for v in one.outcome["test"]["values"]]))
+        plot = strip_plot(f"Score of each index on {column}", score_name(members[0]), rows)
+        panels.append(Panel(column, [plot]))
+    return in_rows("Score of each index", panels)
+
+
 STUDY = Study(
     name="index",
     title="Figure 5: the index of structure",
@@ -30,4 +49,5 @@ STUDY = Study(
     datasets=("nci1", "proteins", "mutag"),
     models=("gradformer",),
     cells=cells,
+    figure=draw,
 )

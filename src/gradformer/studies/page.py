@@ -1,12 +1,16 @@
-"""The pages of a study: markdown for a repository, HTML to look at, and docs/results.md."""
+"""The pages of a study: markdown for a repository, HTML to look at, and docs/results.md.
+
+A figure is a file beside the page. One that can no longer be drawn stays as it is.
+"""
 
 from __future__ import annotations
 
+from base64 import b64encode
 from collections.abc import Sequence
 from pathlib import Path
 
 from gradformer.report.history import History
-from gradformer.report.markup import Content, join, note, table, tag
+from gradformer.report.markup import Content, Markup, join, note, table, tag
 from gradformer.report.page import page, report_page
 from gradformer.studies import tables
 from gradformer.studies.runner import kept_plan, look
@@ -27,23 +31,44 @@ def write_pages(
     study: Study, plan: Plan, measured: Sequence[Measured], root: Path, failed: dict[Cell, str]
 ) -> Path:
     """Write the pages of a study; gives that of the whole, in HTML."""
-    lists = _lists(plan, measured, failed)
+    picture = write_markdown(study, plan, measured, root, failed)
     folder = root / study.name
     links = []
     for column, histories in _columns(measured).items():
         name = f"{slug(column)}.html"
         replace_file(folder / name, report_page(histories))
         links.append((column, name))
-    replace_file(folder / "README.md", f"# {study.title}\n\n{markdown(study, measured, lists)}")
     index = folder / "index.html"
-    replace_file(index, html(study, measured, lists, links))
+    replace_file(index, html(study, measured, _lists(plan, measured, failed), links, picture))
     return index
 
 
-def markdown(study: Study, measured: Sequence[Measured], lists: Lists) -> str:
-    """The page without its title."""
+def write_markdown(
+    study: Study, plan: Plan, measured: Sequence[Measured], root: Path, failed: dict[Cell, str]
+) -> Path | None:
+    """Write what a repository keeps, the page in markdown and its figure; gives the latter."""
+    folder = root / study.name
+    picture = folder / "figure.svg"
+    if (drawn := figure_of(study, measured)) is not None:
+        replace_file(picture, drawn)
+    shown = picture.name if picture.is_file() else None
+    text = markdown(study, measured, _lists(plan, measured, failed), shown)
+    replace_file(folder / "README.md", f"# {study.title}\n\n{text}")
+    return picture if shown else None
+
+
+def figure_of(study: Study, measured: Sequence[Measured]) -> Markup | None:
+    return None if study.figure is None else study.figure(measured)
+
+
+def markdown(
+    study: Study, measured: Sequence[Measured], lists: Lists, picture: str | None = None
+) -> str:
+    """The page without its title; ``picture`` is where its figure lies."""
     rows = tables.results(study, measured)
     parts = [study.text, f"{CAPTION}\n\n{tables.markdown_table(rows)}" if rows[1] else NOTHING]
+    if picture is not None:
+        parts.append(f"![{study.title}]({picture})")
     if study.more is not None and (more := study.more(measured))[1]:
         parts.append(tables.markdown_table(more))
     for title, lines in lists:
@@ -57,15 +82,17 @@ def html(
     measured: Sequence[Measured],
     lists: Lists,
     links: Sequence[tuple[str, str]],
+    picture: Path | None,
 ) -> str:
     head, rows = tables.results(study, measured)
     result: list[Content] = [table(CAPTION, head, rows, names=3) if rows else note(NOTHING)]
     if study.more is not None and (more := study.more(measured))[1]:
         result.append(table("Cost", *more, names=2))
     sections: list[tuple[str, str, Content]] = [("result", "Result", join(result))]
-    drawn = None if study.figure is None else study.figure(measured)
-    if drawn is not None:
-        sections.append(("figure", "Figure", drawn))
+    if picture is not None:
+        source = f"data:image/svg+xml;base64,{b64encode(picture.read_bytes()).decode()}"
+        shown = tag("img", src=source, alt=study.title, class_="sheet")
+        sections.append(("figure", "Figure", shown))
     if links:
         items = (tag("li", tag("a", column, href=name)) for column, name in links)
         sections.append(("data", "Dataset by dataset", tag("ul", *items)))
@@ -76,19 +103,27 @@ def html(
     return page(study.title, f"Study {study.name}", note(study.text), sections)
 
 
-def results_page(studies: Sequence[Study], root: Path) -> str:
-    """All studies on one page, from the records under ``root``: docs/results.md."""
+def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, Markup]]:
+    """All studies on one page, from the records under ``root``: docs/results.md and its figures.
+
+    Figures are given by the path by which the page shows them.
+    """
     parts = [
         "# Results\n\nEvery number on this page is made from the records under `results/` "
         "(`make tables`) or stands in the paper's tables. What is not measured is named.\n"
     ]
+    figures = {}
     for study in studies:
         plan, kept = Plan(study.datasets, study.models), kept_plan(study, root)
         plan = plan if kept is None else plan.with_more(kept)
         measured = look(study, study.cells(plan.datasets, plan.models), plan, root)
-        lists = _lists(plan, measured, {})
-        parts.append(f"## {study.title}\n\n{markdown(study, measured, lists)}")
-    return "\n".join(parts)
+        path = None
+        if (drawn := figure_of(study, measured)) is not None:
+            path = f"assets/results/{study.name}.svg"
+            figures[path] = drawn
+        text = markdown(study, measured, _lists(plan, measured, {}), path)
+        parts.append(f"## {study.title}\n\n{text}")
+    return "\n".join(parts), figures
 
 
 def _columns(measured: Sequence[Measured]) -> dict[str, list[History]]:

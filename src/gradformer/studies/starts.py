@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from gradformer.report.curves import decay_section
+from gradformer.report.curves import heads_of
 from gradformer.report.markup import Markup
+from gradformer.report.sheet import Panel, sheet
 from gradformer.studies.figures import histories
 from gradformer.studies.study import Cell, Measured, Study
 
@@ -16,14 +17,20 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
 
 
 def draw(measured: Sequence[Measured]) -> Markup | None:
-    shown = histories(measured)
-    return decay_section(shown) if shown else None
+    """A row for each dataset and set of heads of the first trial: decay, and start points."""
+    rows = []
+    for history in histories(measured):
+        for where, pictures in heads_of(history, next(iter(history.epochs), 0)):
+            name = f"{history.run.recipe.dataset}, {where}"
+            rows.append([Panel(name, [picture]) for picture in pictures])
+    return sheet("Decay and start points", rows) if rows else None
 
 
 STUDY = Study(
     name="starts",
     title="Figure 4: start points",
-    text="The paper draws this as a figure and prints no numbers. The run is that of Table 1.",
+    text="The paper draws this as a figure and prints no numbers. The run is that of Table 1, the "
+    "decay that of the selected epoch.",
     datasets=("zinc",),
     models=("gradformer",),
     cells=cells,

@@ -1,7 +1,7 @@
 """A study: a table or figure of the paper as a list of cells, each of which is trained or computed.
 
 ``<root>/<study>/plan.json`` what was asked for · ``<root>/<study>/<cell>/`` the run of a cell ·
-``<root>/<study>/README.md``, ``index.html`` and ``<column>.html`` the pages.
+``<root>/<study>/README.md``, ``index.html`` and ``<column>.html`` the pages · ``figure.svg``.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,7 @@ class Cell:
         changes = [*self.settings, *settings]
         count = self.trials or trials
         changes += [] if count is None else [f"trials={count}"]
-        return load_recipe(self.dataset, model=model, preset=self.preset, settings=changes)
+        return _recipe(self.dataset, model, self.preset, tuple(changes))
 
     def misfit(self, plan: Plan) -> str:
         """Why there is nothing to train by a plan; empty if there is."""
@@ -79,6 +80,14 @@ class Cell:
         except ConfigError as error:
             return str(error)
         return ""
+
+
+@lru_cache(maxsize=4096)
+def _recipe(
+    dataset: str, model: str | None, preset: str | None, settings: tuple[str, ...]
+) -> Recipe:
+    """Read once: pages ask for the recipe of every cell again and again."""
+    return load_recipe(dataset, model=model, preset=preset, settings=settings)
 
 
 def paper_preset(model: str) -> str | None:
@@ -117,7 +126,7 @@ class Study:
         text: how the paper is read where it leaves something open.
         datasets, models: what it is made of unless the user says otherwise.
         cells: (datasets, models) → cells, in the order in which they are trained.
-        figure: the drawing, from what was measured; None where there is nothing to draw.
+        figure: the drawing as an SVG file, from what was measured; None if nothing can be drawn.
         more: a further table.
     """
 
