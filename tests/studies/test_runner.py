@@ -199,6 +199,24 @@ def test_budget_and_resume_in_the_program(reproduce: Reproduce, tmp_path: Path) 
     assert "not begun" not in page.read_text()
 
 
+def test_presets_are_kept_and_grow(tmp_path: Path, reproduce: Reproduce) -> None:
+    words = ("table1", "--out", tmp_path, "--trials", "1")
+    models = ("--dataset", "mutag", "-m", "gradformer", "-m", "gcn")
+    reproduce(*words, *models, "--preset", "authors")
+
+    def trained() -> set[str]:
+        return {path.parent.name for path in tmp_path.glob("table1/*/results.json")}
+
+    assert trained() == {"mutag-gradformer-authors"}
+    reproduce(*words, "--resume")
+    assert trained() == {"mutag-gradformer-authors"}, "the same cells as before"
+    said = reproduce(*words, "--resume", "-m", "gcn", code=1).output
+    assert "no cell here has authors, which was asked for before; known: none" in said
+    reproduce(*words, "--resume", "--preset", "none")
+    assert trained() == {"mutag-gradformer-authors", "mutag-gcn"}
+    assert read_json(tmp_path / "table1" / "plan.json")["presets"] == ["authors", "none"]
+
+
 def test_what_fails_is_said_and_the_rest_is_measured(reproduce: Reproduce, tmp_path: Path) -> None:
     words = ("--dataset", "mutag", "--model", "gt", "--model", "gcn", "--set", "model.pool=none")
     said = reproduce("table1", *words, "--out", tmp_path / "bad", code=1)

@@ -60,7 +60,8 @@ def reproduce(
     preset: Annotated[
         list[str] | None,
         typer.Option(
-            help="Train only cells of this preset; repeat it.", autocompletion=preset_names
+            help="Train only cells of this preset; repeat it; none: cells without one.",
+            autocompletion=preset_names,
         ),
     ] = None,
     settings: Settings = None,
@@ -101,6 +102,7 @@ def reproduce(
         tuple(model or kept.models),
         smoke_trials(trials) or kept.trials,
         (*settings, *smoke_settings()) if settings else tuple(smoke_settings()) or kept.settings,
+        tuple(preset or kept.presets),
     )
     cells = chosen_cells(study, asked, model or (), preset or ())
     whole = begin(study, asked, out, resume)

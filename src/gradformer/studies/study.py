@@ -142,12 +142,16 @@ class Study:
 
 @dataclass(frozen=True)
 class Plan:
-    """What was asked for: kept beside the cells, so that a later command continues it."""
+    """What was asked for: kept beside the cells, so that a later command continues it.
+
+    ``presets`` are those to train, all if there are none; ``none`` is that of cells without one.
+    """
 
     datasets: tuple[str, ...]
     models: tuple[str, ...]
     trials: int | None = None
     settings: tuple[str, ...] = ()
+    presets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         model_class("gradformer")  # fills the registry
@@ -177,29 +181,37 @@ class Plan:
             tuple(dict.fromkeys([*self.models, *other.models])),
             other.trials,
             other.settings,
+            tuple(dict.fromkeys([*self.presets, *other.presets])) if self.presets else (),
         )
 
 
 def chosen_cells(
-    study: Study, plan: Plan, models: Iterable[str] = (), presets: Sequence[str] = ()
+    study: Study, plan: Plan, models: Iterable[str] = (), presets: Iterable[str] = ()
 ) -> list[Cell]:
-    """The cells to train: all of a plan, or those of ``presets``.
+    """The cells to train by a plan.
 
-    A model or preset that was asked for, and settings, must fit a cell: said before anything is
-    written.
+    ``models`` and ``presets`` that were asked for, and settings, must fit a cell: said before
+    anything is written.
     """
     cells = study.cells(plan.datasets, plan.models)
     for option, names, known in (
         ("--model", models, {cell.model for cell in cells}),
-        ("--preset", presets, {cell.preset for cell in cells if cell.preset is not None}),
+        ("--preset", presets, {cell.preset or "none" for cell in cells}),
     ):
         for name in names:
             if name not in known:
-                remedy = f"; {suggest(name, known)}" if known else ""
                 where = f"{study.name} on {' / '.join(plan.datasets)}"
-                raise ConfigError(f"{option} {name}: no cell of {where} has it{remedy}")
-    chosen = [cell for cell in cells if not presets or cell.preset in presets]
-    if chosen and all(cell.misfit(plan) for cell in chosen):
+                raise ConfigError(
+                    f"{option} {name}: no cell of {where} has it; {suggest(name, known)}"
+                )
+    chosen = [c for c in cells if not plan.presets or (c.preset or "none") in plan.presets]
+    if not chosen:
+        known = {cell.preset or "none" for cell in cells}
+        raise ConfigError(
+            f"--preset: no cell here has {' / '.join(plan.presets)}, which was asked for before; "
+            f"known: {', '.join(sorted(known))}"
+        )
+    if all(cell.misfit(plan) for cell in chosen):
         first = chosen[0]
         raise ConfigError(f"{first.row} on {first.column}: {first.misfit(plan)}")
     return chosen
