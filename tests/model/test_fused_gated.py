@@ -166,7 +166,7 @@ class Scaled(nn.Linear):
     "way", ["other parameters", "checkpoint", "frozen", "a map of another kind"]
 )
 def test_layers_in_the_hands_of_others(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two layers called with other parameters than their own, remade, frozen, or adapted."""
+    """Two layers called with other parameters (and short floats), remade, frozen, or adapted."""
     monkeypatch.setattr(fused_norm, "MOST_WHOLE_ROWS", 4)
     torch.manual_seed(0)
     batch = graphs(few=True)
@@ -182,7 +182,10 @@ def test_layers_in_the_hands_of_others(way: str, monkeypatch: pytest.MonkeyPatch
     found = []
     for engine, dtype in (("fused", torch.float32), ("reference", torch.float64)):
         one = copy.deepcopy(module).to(dtype)
-        x, e = (t.to(dtype) for t in states(batch, 6))
+        x, e = states(batch, 6)
+        x, e = x.to(dtype), e.half()
+        if engine == "reference" or way != "other parameters":
+            e = e.to(dtype)
         learned = {name: t.to(dtype).requires_grad_() for name, t in others.items()}
         with use_engine(engine):
             if way == "other parameters":
@@ -196,7 +199,7 @@ def test_layers_in_the_hands_of_others(way: str, monkeypatch: pytest.MonkeyPatch
             wanted = [t for t in wanted.values() if t.requires_grad]
             found.append(torch.autograd.grad(weighted(y) + weighted(f), wanted))
     for got, want in zip(*found):
-        assert (got - want).abs().max() <= 1e-4 * max(float(want.abs().max()), 1.0)
+        assert (got - want).abs().max() <= 3e-5 * max(float(want.abs().max()), 1.0)
 
 
 def test_places_need_32_bits() -> None:

@@ -181,7 +181,8 @@ def _map_gradients(
         norm = [before, *learned, stats, *through(update, passes, du)]
         drop = passes is not None
     (count, width), channels, ptr = e.shape, du.shape[1], ctx.edges.target_ptr
-    de = e.new_empty(e.shape) if ctx.needs_input_grad[1] else None
+    kind = e.dtype if before is None else torch.promote_types(e.dtype, before.dtype)  # that of e'
+    de = e.new_empty(e.shape, dtype=kind) if ctx.needs_input_grad[1] else None
     states, pairs = de is not None, _pairs(count)
     partial = du if slopes is None else stats.new_empty(pairs, 2, width)
     dw, db = open_map(ctx.room, GROUPS * pairs, weight)
