@@ -32,7 +32,7 @@ from tests.cli.conftest import Program
         (("train", "--device", "gpu"), "use auto, cpu, cuda"),
         (("predict", "nowhere", "x.csv"), "not a run"),
         (("report", "nowhere"), "not a run"),
-        (("search", "zinc"), "--range"),
+        (("search", "peptides-func"), "--range"),
         (("search", "--resume", "nowhere"), "not a search"),
         (("models", "gni"), "did you mean 'gin'?"),
         (("data", "info", "zinx"), "did you mean 'zinc'?"),
