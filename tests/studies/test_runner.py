@@ -33,7 +33,7 @@ def _data(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def train(root: Path, plan: Plan = PLAN, cells: list[Cell] = CELLS) -> dict[Cell, str]:
-    return carry_out(TABLE1, cells, plan, root, device="cpu", quiet=True)
+    return carry_out(TABLE1, cells, plan, root, device="cpu", quiet=True, seeds=plan.trials)
 
 
 def stop_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -87,6 +87,23 @@ def test_seeds_are_added_and_the_old_ones_kept(tmp_path: Path) -> None:
     (measured,) = look(TABLE1, cells, fewer, tmp_path)
     assert measured.outcome is not None
     assert len(measured.outcome["test"]["values"]) == 2  # more than asked for is welcome
+
+
+def test_a_cell_is_complete_with_its_own_seeds_until_more_are_asked_for(tmp_path: Path) -> None:
+    train(tmp_path, Plan(PLAN.datasets, PLAN.models, 1, SHORT), CELLS[:1])
+
+    def seeds(folder: Path) -> int:
+        return len(read_json(folder / "results.json")["trials"])
+
+    options = {"device": "cpu", "quiet": True}
+    carry_out(TABLE1, CELLS, PLAN, tmp_path, **options)
+    gcn, gin = (tmp_path / "table1" / cell.name for cell in CELLS)
+    assert (seeds(gcn), seeds(gin)) == (1, 2), "the plan's seeds are those of new cells"
+    assert not any(one.missing for one in look(TABLE1, CELLS, PLAN, tmp_path))
+    carry_out(TABLE1, CELLS, PLAN, tmp_path, **options, seeds=2)
+    assert (seeds(gcn), seeds(gin)) == (2, 2)
+    carry_out(TABLE1, CELLS, PLAN, tmp_path, **options, seeds=1)
+    assert (seeds(gcn), seeds(gin)) == (2, 2), "none is taken away"
 
 
 def test_a_record_without_weights_gives_its_page_and_can_grow(

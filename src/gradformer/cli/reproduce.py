@@ -29,7 +29,8 @@ def reproduce(
         ),
     ],
     trials: Annotated[
-        int | None, typer.Option("--trials", "-n", min=1, help="Seeds (default: the recipe's).")
+        int | None,
+        typer.Option("--trials", "-n", min=1, help="Seeds of each cell (default: the recipe's)."),
     ] = None,
     budget: Annotated[
         float | None,
@@ -97,10 +98,11 @@ def reproduce(
         os.environ["GRADFORMER_DATA"] = str(mirror)
     study = find_study(name)
     kept = (kept_plan(study, out) if resume else None) or Plan(study.datasets, study.models)
+    seeds = smoke_trials(trials)
     asked = Plan(
         tuple(dataset or kept.datasets),
         tuple(model or kept.models),
-        smoke_trials(trials) or kept.trials,
+        seeds,
         (*settings, *smoke_settings()) if settings else tuple(smoke_settings()) or kept.settings,
         tuple(preset or kept.presets),
     )
@@ -111,7 +113,7 @@ def reproduce(
         failed = carry_out(
             study,
             cells,
-            asked,
+            whole,
             out,
             until=None if budget is None else began + 60 * budget,
             device=device,
@@ -119,9 +121,15 @@ def reproduce(
             tell=lambda text: typer.echo(text, err=True),
             only=[
                 f"{option} {value}"
-                for option, values in (("--dataset", dataset), ("-m", model), ("--preset", preset))
+                for option, values in (
+                    ("--dataset", dataset),
+                    ("-m", model),
+                    ("--preset", preset),
+                    ("--trials", [trials] if trials else None),
+                )
                 for value in values or ()
             ],
+            seeds=seeds,
         )
     except StoppedError as stopped:
         if stopped.signal != signal.SIGALRM:

@@ -1,8 +1,9 @@
 """Carrying out a study: cell after cell, stopped at any time, continued where it was.
 
-A cell is a run, so it continues to the same bits. A recipe that a cell of any study under the same
-root has finished is not trained again; a cell with fewer seeds than asked for gets more, in its own
-place. Where a study fixes the number of seeds, a run with another number is another run.
+A cell is a run, so it continues to the same bits. It is complete with the number of seeds that it
+was begun with; more are added, in its own place, when a command asks for them. A recipe that a cell
+of any study under the same root has finished is not trained again. Where a study fixes the number
+of seeds, a run with another number is another run.
 """
 
 from __future__ import annotations
@@ -76,12 +77,14 @@ def carry_out(
     quiet: bool = False,
     tell: Callable[[str], None] = lambda text: None,
     only: Sequence[str] = (),
+    seeds: int | None = None,
 ) -> dict[Cell, str]:
     """Train what is missing of ``cells``, in order; gives the cells that failed, and why.
 
-    ``only`` are the words of a command that chose the cells, said where it stops. Raises
-    :class:`StoppedError` after saving if a signal asks to stop, or at ``until`` (on the monotonic
-    clock; then its signal is SIGALRM).
+    A cell that is not begun gets the seeds of the plan; one that is, its own number, or ``seeds``
+    if these are more. ``only`` are the words of a command that chose the cells, said where it
+    stops. Raises :class:`StoppedError` after saving if a signal asks to stop, or at ``until`` (on
+    the monotonic clock; then its signal is SIGALRM).
     """
     words = ["gradformer reproduce", study.name, "--resume", "--out", str(root), *only]
     again = f"continue: {' '.join(words)}"
@@ -92,9 +95,11 @@ def carry_out(
         try:
             recipe = cell.recipe(plan.trials, plan.settings)
             own = place_of(root, study.name, cell)
-            found = find(root, own, cell, recipe)
-            if found is not None and finished(found, recipe):
-                continue
+            found = find(root, own, cell, recipe, seeds)
+            if found is not None:
+                recipe = replace(recipe, trials=_wanted(found, cell, recipe, seeds))
+                if finished(found, recipe):
+                    continue
             place = found or own
             if until is not None and time.monotonic() >= until:
                 raise StoppedError("the time is spent", signal.SIGALRM)
@@ -116,29 +121,50 @@ def look(study: Study, cells: Sequence[Cell], plan: Plan, root: Path) -> list[Me
     return [_look(study, cell, plan, root) for cell in cells]
 
 
-def find(root: Path, place: Path, cell: Cell, recipe: Recipe) -> Path | None:
+def find(
+    root: Path, place: Path, cell: Cell, recipe: Recipe, seeds: int | None = None
+) -> Path | None:
     """The folder with the run of ``recipe``, finished if there is one.
 
     Looked for in its own place, in other cells of its study, then, if finished, in other studies.
+    A run of one seed, as a cell of cost is, does not stand for another cell that wants more.
     """
     if cell.model in RIVALS:
         return place if (place / "results.json").is_file() else None
-    others = sorted(root.glob("*/*/recipe.yaml"))
-    runs = []
-    for path in [place / "recipe.yaml", *others]:
-        if path.is_file() and _fits(path, recipe, exact=cell.trials is not None):
-            if finished(path.parent, recipe):
-                return path.parent
-            beside = path.parent.parent == place.parent and _fits(path, recipe, exact=True)
-            if path.parent == place or beside:
-                runs.append(path.parent)
-    return runs[0] if runs else None
+    fixed = cell.trials is not None
+    paths = dict.fromkeys([place / "recipe.yaml", *sorted(root.glob("*/*/recipe.yaml"))])
+    fit = [path for path in paths if path.is_file() and _fits(path, recipe, exact=fixed)]
+    mine = None
+    for path in fit:
+        beside = path.parent.parent == place.parent and _fits(path, recipe, exact=True)
+        if mine is None and (path.parent == place or beside):
+            mine = path.parent
+    complete = []
+    for folder in (path.parent for path in fit):
+        count = _wanted(mine or folder, cell, recipe, seeds)
+        if folder != place:
+            count = max(count, min(2, recipe.trials))
+        if finished(folder, replace(recipe, trials=count)):
+            complete.append(folder)
+    return max(complete, key=_ended, default=mine)
 
 
 def finished(folder: Path, recipe: Recipe) -> bool:
     """Whether there is a result for as many seeds as the recipe has."""
+    return _ended(folder) >= recipe.trials
+
+
+def _ended(folder: Path) -> int:
     path = folder / "results.json"
-    return path.is_file() and len(read_json(path)["trials"]) >= recipe.trials
+    return len(read_json(path)["trials"]) if path.is_file() else 0
+
+
+def _wanted(folder: Path, cell: Cell, recipe: Recipe, seeds: int | None) -> int:
+    """How many seeds complete a run that was begun."""
+    if cell.model in RIVALS:
+        return recipe.trials
+    own = _known(folder / "recipe.yaml").trials
+    return own if cell.trials is not None else max(own, seeds or 0)
 
 
 def _look(study: Study, cell: Cell, plan: Plan, root: Path) -> Measured:
@@ -150,22 +176,22 @@ def _look(study: Study, cell: Cell, plan: Plan, root: Path) -> Measured:
         return Measured(cell, missing="not begun")
     if cell.model in RIVALS:
         outcome = read_json(found / "results.json")
-        return Measured(cell, outcome, missing=_missing(outcome, recipe))
+        return Measured(cell, outcome, missing=_missing(outcome, recipe.trials))
     history, memory = History(Run.load(found), cell.row), found / "memory.json"
     outcome = history.outcome
     return Measured(
         cell,
         outcome if outcome["test"]["values"] else None,
         history,
-        _missing(outcome, recipe),
+        _missing(outcome, history.run.recipe.trials),
         read_json(memory)["peak_bytes"] if memory.is_file() else None,
     )
 
 
-def _missing(outcome: dict[str, Any], recipe: Recipe) -> str:
+def _missing(outcome: dict[str, Any], wanted: int) -> str:
     ended, good = len(outcome["trials"]), len(outcome["test"]["values"])
-    if ended < recipe.trials:
-        return f"{ended} of {recipe.trials} seeds are done"
+    if ended < wanted:
+        return f"{ended} of {wanted} seeds are done"
     return "" if good == ended else f"{ended - good} of {ended} seeds diverged"
 
 
@@ -239,8 +265,12 @@ def _process_peak() -> int:
 
 def _fits(path: Path, recipe: Recipe, exact: bool = False) -> bool:
     """Whether a run has this recipe; unless ``exact``, whatever its number of seeds."""
-    found = _recipe(path, path.stat().st_mtime_ns)
+    found = _known(path)
     return (found if exact else replace(found, trials=recipe.trials)) == recipe
+
+
+def _known(path: Path) -> Recipe:
+    return _recipe(path, path.stat().st_mtime_ns)
 
 
 @lru_cache(maxsize=4096)

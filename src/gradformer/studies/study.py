@@ -144,7 +144,8 @@ class Study:
 class Plan:
     """What was asked for: kept beside the cells, so that a later command continues it.
 
-    ``presets`` are those to train, all if there are none; ``none`` is that of cells without one.
+    ``trials`` are the seeds of cells that are not begun; ``presets`` are those to train, all if
+    there are none; ``none`` is that of cells without one.
     """
 
     datasets: tuple[str, ...]
@@ -175,11 +176,11 @@ class Plan:
         return cls(**plain)
 
     def with_more(self, other: Plan) -> Plan:
-        """Both together; seeds and settings are those of ``other``, the newer one."""
+        """Both together; settings, and seeds if it has them, are those of ``other``, the newer."""
         return Plan(
             tuple(dict.fromkeys([*self.datasets, *other.datasets])),
             tuple(dict.fromkeys([*self.models, *other.models])),
-            other.trials,
+            other.trials or self.trials,
             other.settings,
             tuple(dict.fromkeys([*self.presets, *other.presets])) if self.presets else (),
         )
