@@ -11,8 +11,12 @@ import torch
 from torch import Tensor
 
 from gradformer import use_engine
-from gradformer.training import capture
+from gradformer.model.base import MODELS
+from gradformer.training import capture, precompile
 from gradformer.training.precompile import Zeros, compile_kernels
+from gradformer.training.trial import Trial
+from tests.training import toy
+from tests.training.test_models import toy_recipe
 
 STREAM: Any = SimpleNamespace(device=torch.device("cpu"), synchronize=lambda: None)
 
@@ -42,20 +46,27 @@ def test_new_memory_is_zeros() -> None:
     assert (dx == 5).all()
 
 
-def test_errors_are_left_for_the_real_run() -> None:
+@pytest.fixture
+def kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As where kernels can run."""
     pytest.importorskip("triton")
+    monkeypatch.setattr(precompile, "why_no_triton", lambda device: None)
+
+
+@pytest.mark.usefixtures("kernels")
+def test_errors_are_left_for_the_real_run() -> None:
     found = []
 
     def body() -> None:
         found.append(torch.empty(3))
         raise ValueError
 
-    with use_engine("fused"):  # whose kernels run here in Triton's interpreter
-        compile_kernels(body, STREAM)
+    compile_kernels(body, STREAM)
     (new,) = found
     assert torch.equal(new, torch.zeros(3))
 
 
+@pytest.mark.usefixtures("kernels")
 def test_kernels_of_others_are_launched_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
     jit = pytest.importorskip("triton.runtime.jit").JITFunction
     only_compiled, now = list[bool](), [STREAM]
@@ -68,14 +79,13 @@ def test_kernels_of_others_are_launched_meanwhile(monkeypatch: pytest.MonkeyPatc
         for now[0] in (STREAM, None, STREAM):  # None: that of another thread
             jit.run(kernel, torch.ones(1), 16, grid=(1,), warmup=False)
 
-    with use_engine("fused"):
-        compile_kernels(body, STREAM)
+    compile_kernels(body, STREAM)
     assert sorted(only_compiled) == [False, True]
 
 
+@pytest.mark.usefixtures("kernels")
 def test_compiling_is_undone_before_the_run_that_warms_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """An epoch may have one batch only: the place of a second one is behind the end."""
-    pytest.importorskip("triton")
     monkeypatch.setattr(capture, "_on", lambda stream: nullcontext())
     monkeypatch.setattr(torch.cuda, "CUDAGraph", SimpleNamespace)
     monkeypatch.setattr(torch.cuda, "graph", lambda *_, **__: nullcontext())
@@ -85,6 +95,20 @@ def test_compiling_is_undone_before_the_run_that_warms_up(monkeypatch: pytest.Mo
         seen.append(int(ids.index_select(0, cursor)))
         cursor.add_(1)
 
-    with use_engine("fused"):
-        capture.Recorded(STREAM, body, [cursor], first=True)
+    capture.Recorded(STREAM, body, [cursor], first=True)
     assert seen == [7, 7, 7]  # compiled, warmed up, recorded
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="kernels of the interpreter are left out")
+@pytest.mark.parametrize("name", sorted(MODELS))
+def test_a_step_without_its_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the plain code between kernels that do nothing looks up is there, in every model."""
+    interpreter = pytest.importorskip("triton.runtime.interpreter")
+    monkeypatch.setattr(interpreter.InterpretedFunction, "run", lambda *_, **__: None)
+    recipe = toy_recipe(name)
+    data = toy.data(recipe)
+    with use_engine("fused"):
+        trial = Trial(0, recipe, data, data.collator("cpu"))
+        captured = capture.CapturedTrial(trial)
+        with Zeros():
+            captured.step(captured.capacity(0))()
