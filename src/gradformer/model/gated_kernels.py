@@ -3,7 +3,6 @@
 Node terms are the columns A | D | B | E of one tensor [nodes, 4 C]. Every row of an output is
 written by exactly one program, sums are float32 and run in a fixed order, without atomics. Edges
 from ``ptr[nodes]`` on are padding: they enter no sum.
-Numbers of nodes and edges are not specialised, so that all batches share one compiled kernel.
 """
 
 # mypy: ignore-errors
