@@ -8,7 +8,7 @@ from gradformer.report.markup import Markup
 from gradformer.report.plots import Axes, Line, line_plot
 from gradformer.report.sheet import Panel
 from gradformer.studies.figures import by_column, epoch_seconds, in_rows, score_name
-from gradformer.studies.study import Cell, Measured, Rows, Study, paper_preset
+from gradformer.studies.study import Cell, Measured, Rows, Study
 from gradformer.studies.tables import shown
 from gradformer.training.recipe import load_recipe
 
@@ -22,10 +22,9 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
         batch = f"train.batch_size={load_recipe(dataset).train.batch_size}"  # the same for all
         short = (f"train.epochs={EPOCHS}", "train.warmup_epochs=0", batch)
         for model in models:
-            preset = paper_preset(model)
             name = f"{dataset}, cost"
-            cost = Cell(name, model, dataset, model, preset, short, trials=1, cost=True)
-            found += [cost, Cell(dataset, model, dataset, model, preset)]
+            cost = Cell(name, model, dataset, model, settings=short, trials=1, cost=True)
+            found += [cost, Cell(dataset, model, dataset, model)]
     return found
 
 

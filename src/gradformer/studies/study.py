@@ -90,11 +90,6 @@ def _recipe(
     return load_recipe(dataset, model=model, preset=preset, settings=settings)
 
 
-def paper_preset(model: str) -> str | None:
-    """The paper's settings of Gradformer; baselines have no presets."""
-    return "paper" if model == "gradformer" else None
-
-
 def slug(text: str) -> str:
     return re.sub(r"[^a-z0-9._]+", "-", text.lower()).strip("-")
 
