@@ -25,8 +25,8 @@ from gradformer.report.attention import (
 )
 from gradformer.report.curves import decay_tables, recorded_decay
 from gradformer.report.explain import _answer
-from gradformer.report.history import open_histories
-from gradformer.report.patterns import kind_of, pair_attention
+from gradformer.report.history import History, open_histories
+from gradformer.report.patterns import kind_of, pair_attention, patterns_section
 from gradformer.training.fit import fit
 from gradformer.training.keepsakes import load_examples
 from gradformer.training.run import Predictions
@@ -149,6 +149,13 @@ def test_attention_adds_up_and_no_decay_means_plain(variants):
 def test_kinds_of_figure_1(variants):
     kinds = [kind_of(history) for history in open_histories(variants[:4])]
     assert kinds == ["decay", "plain", "bias", "PE"]
+
+
+def test_a_name_that_says_the_kind_is_not_said_twice(variants):
+    labels = ("with decay", "of old")
+    section = patterns_section([History(run, label) for run, label in zip(variants, labels)])
+    assert "<b>with decay</b>" in section
+    assert "<b>plain: of old</b>" in section
 
 
 def test_decay_curve_is_that_of_the_start_points(variants):

@@ -83,6 +83,9 @@ def test_a_study_from_end_to_end(
     assert "evaluated once a trial" in markdown
     assert "commit" in markdown
     assert "- train.epochs=1" in markdown  # which smoke mode has changed
+    leaders = [row.split(" | ")[1] for row in markdown.splitlines() if "others − this" in row]
+    if name == "ablation":
+        assert leaders == ["gradformer", "graphgps"], "each model with its own variants"
     figure = root / name / "figure.svg"
     assert figure.is_file() == (name in DRAWN)
     assert ("](figure.svg)" in markdown) == ("data:image/svg+xml" in html) == (name in DRAWN)

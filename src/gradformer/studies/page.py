@@ -20,7 +20,7 @@ from gradformer.training.files import replace_file
 NOTHING = "Nothing is measured yet."
 CAPTION = (
     "Ours: test at the first epoch of the best validation value, mean ± sample standard deviation "
-    "over seeds. Difference: paired over equal seeds and splits, against the first of the data."
+    "over seeds. Difference: paired over equal seeds and splits, to the row above that says so."
 )
 
 Lists = list[tuple[str, list[str]]]

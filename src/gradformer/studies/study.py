@@ -36,6 +36,7 @@ class Cell:
         trials: number of seeds, where the study fixes it.
         point: (curve, x) in a figure.
         cost: whether only its time and memory count, not its score.
+        group: rows of a column with the same group are paired with the first of them.
     """
 
     column: str
@@ -48,6 +49,7 @@ class Cell:
     trials: int | None = None
     point: tuple[str, float] | None = None
     cost: bool = False
+    group: str = ""
 
     @property
     def name(self) -> str:

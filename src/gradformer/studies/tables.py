@@ -38,14 +38,14 @@ def value(outcome: dict[str, Any]) -> str:
 def results(study: Study, measured: Sequence[Measured]) -> Rows:
     """One row for each cell that has a result."""
     head = ["data", "model", "metric", "ours", "paper", "seeds", "difference (95 % interval)"]
-    rows, leaders = [], dict[str, Measured]()
+    rows, leaders = [], dict[tuple[str, str], Measured]()
     for one in measured:
         if one.outcome is None or one.cell.cost:
             continue
         cell, outcome = one.cell, one.outcome
         if one.history is not None:
-            leaders.setdefault(cell.column, one)
-        first = leaders.get(cell.column)
+            leaders.setdefault((cell.column, cell.group), one)
+        first = leaders.get((cell.column, cell.group))
         rows.append(
             [
                 cell.column,
