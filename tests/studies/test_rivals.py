@@ -91,9 +91,9 @@ def test_a_row_is_computed_seed_by_seed(tmp_path: Path, monkeypatch: pytest.Monk
         patch.setattr(Stop, "agreed", soon)
         with pytest.raises(StoppedError):
             carry_out(study, [cell], Plan(("mutag",), ("majority",), 4), tmp_path)
-    for trials, missing in ((4, "2 of 4 seeds are done"), (3, "2 of 3 seeds are done"), (2, "")):
+    for trials in (4, 3):  # whatever the plan of today says, it was begun with four
         (one,) = look(study, [cell], Plan(("mutag",), ("majority",), trials), tmp_path)
-        assert one.missing == missing
+        assert one.missing == "2 of 4 seeds are done"
     carry_out(study, [cell], Plan(("mutag",), ("majority",), 4), tmp_path)
     found = read_json(tmp_path / "table1" / cell.name / "results.json")
     assert {name: found[name] for name in whole} == whole

@@ -106,6 +106,25 @@ def test_a_cell_is_complete_with_its_own_seeds_until_more_are_asked_for(tmp_path
     assert (seeds(gcn), seeds(gin)) == (2, 2), "none is taken away"
 
 
+def test_seeds_of_some_cells_are_not_those_of_the_plan(
+    tmp_path: Path, reproduce: Reproduce, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("table1", "--out", tmp_path)
+    reproduce(*words, "--dataset", "mutag", "-m", "majority", "--trials", "1")
+    monkeypatch.delenv("GRADFORMER_SMOKE")
+    settings = [f"--set={s}" for s in read_json(tmp_path / "table1" / "plan.json")["settings"]]
+    more = (*words, *settings, "--resume")
+    majority = tmp_path / "table1" / "mutag-majority-class" / "results.json"
+    reproduce(*more)
+    assert len(read_json(majority)["trials"]) == 1
+    reproduce(*more, "-m", "majority", "--trials", "3")
+    assert len(read_json(majority)["trials"]) == 3
+    assert read_json(tmp_path / "table1" / "plan.json")["trials"] == 1
+    reproduce(*more, "--trials", "4")
+    assert len(read_json(majority)["trials"]) == 4
+    assert read_json(tmp_path / "table1" / "plan.json")["trials"] == 4
+
+
 def test_a_record_without_weights_gives_its_page_and_can_grow(
     tmp_path: Path, reproduce: Reproduce
 ) -> None:

@@ -97,12 +97,14 @@ def reproduce(
     if mirror is not None:  # by its name alone: records name no folder of this machine
         os.environ["GRADFORMER_DATA"] = str(mirror)
     study = find_study(name)
-    kept = (kept_plan(study, out) if resume else None) or Plan(study.datasets, study.models)
+    begun = kept_plan(study, out) if resume else None
+    kept = begun or Plan(study.datasets, study.models)
     seeds = smoke_trials(trials)
+    of_some = begun is not None and bool(dataset or model or preset)
     asked = Plan(
         tuple(dataset or kept.datasets),
         tuple(model or kept.models),
-        seeds,
+        None if of_some else seeds,  # for a part of the cells, seeds are not those of the plan
         (*settings, *smoke_settings()) if settings else tuple(smoke_settings()) or kept.settings,
         tuple(preset or kept.presets),
     )

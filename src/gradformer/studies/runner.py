@@ -93,11 +93,11 @@ def carry_out(
         if cell.without_preset:
             continue
         try:
-            recipe = cell.recipe(plan.trials, plan.settings)
+            recipe = cell.recipe(seeds or plan.trials, plan.settings)
             own = place_of(root, study.name, cell)
             found = find(root, own, cell, recipe, seeds)
             if found is not None:
-                recipe = replace(recipe, trials=_wanted(found, cell, recipe, seeds))
+                recipe = replace(recipe, trials=_wanted(found, cell, seeds))
                 if finished(found, recipe):
                     continue
             place = found or own
@@ -131,21 +131,20 @@ def find(
     """
     if cell.model in RIVALS:
         return place if (place / "results.json").is_file() else None
-    fixed = cell.trials is not None
     paths = dict.fromkeys([place / "recipe.yaml", *sorted(root.glob("*/*/recipe.yaml"))])
-    fit = [path for path in paths if path.is_file() and _fits(path, recipe, exact=fixed)]
+    exact = cell.trials is not None
+    runs = [path.parent for path in paths if path.is_file() and _fits(path, recipe, exact)]
     mine = None
-    for path in fit:
-        beside = path.parent.parent == place.parent and _fits(path, recipe, exact=True)
-        if mine is None and (path.parent == place or beside):
-            mine = path.parent
+    for run in runs:
+        beside = run.parent == place.parent and _fits(run / "recipe.yaml", recipe, exact=True)
+        if mine is None and (run == place or beside):
+            mine = run
     complete = []
-    for folder in (path.parent for path in fit):
-        count = _wanted(mine or folder, cell, recipe, seeds)
-        if folder != place:
-            count = max(count, min(2, recipe.trials))
-        if finished(folder, replace(recipe, trials=count)):
-            complete.append(folder)
+    for run in runs:
+        count = _wanted(mine or run, cell, seeds)
+        least = 1 if run == place else min(2, recipe.trials)
+        if finished(run, replace(recipe, trials=max(count, least))):
+            complete.append(run)
     return max(complete, key=_ended, default=mine)
 
 
@@ -159,11 +158,12 @@ def _ended(folder: Path) -> int:
     return len(read_json(path)["trials"]) if path.is_file() else 0
 
 
-def _wanted(folder: Path, cell: Cell, recipe: Recipe, seeds: int | None) -> int:
-    """How many seeds complete a run that was begun."""
+def _wanted(folder: Path, cell: Cell, seeds: int | None = None) -> int:
+    """How many seeds complete what was begun: its own number, or ``seeds`` if these are more."""
     if cell.model in RIVALS:
-        return recipe.trials
-    own = _known(folder / "recipe.yaml").trials
+        own: int = read_json(folder / "results.json").get("wanted", _ended(folder))
+    else:
+        own = _known(folder / "recipe.yaml").trials
     return own if cell.trials is not None else max(own, seeds or 0)
 
 
@@ -176,14 +176,14 @@ def _look(study: Study, cell: Cell, plan: Plan, root: Path) -> Measured:
         return Measured(cell, missing="not begun")
     if cell.model in RIVALS:
         outcome = read_json(found / "results.json")
-        return Measured(cell, outcome, missing=_missing(outcome, recipe.trials))
+        return Measured(cell, outcome, missing=_missing(outcome, _wanted(found, cell)))
     history, memory = History(Run.load(found), cell.row), found / "memory.json"
     outcome = history.outcome
     return Measured(
         cell,
         outcome if outcome["test"]["values"] else None,
         history,
-        _missing(outcome, history.run.recipe.trials),
+        _missing(outcome, _wanted(found, cell)),
         read_json(memory)["peak_bytes"] if memory.is_file() else None,
     )
 
@@ -250,7 +250,7 @@ def _compute(cell: Cell, recipe: Recipe, place: Path, until: float | None) -> No
             results.append({**one["trials"][0], "trial": number})
             outcome = summary(results, one["metric"])
             around = environment(torch.device("cpu"))
-            replace_json(path, {**outcome, "environment": around})
+            replace_json(path, {**outcome, "wanted": recipe.trials, "environment": around})
 
 
 def _forget_peak() -> None:
