@@ -143,8 +143,8 @@ def start_table(folder: Path = RESULTS) -> str:
     record = json.loads(path.read_text(encoding="utf-8"))
     cores, source = record["cores"], _source(record, "training")
     lines = [
-        f"Seconds from the start of a process with no kernel compiled until its trials are ready "
-        f"({source}, {cores} cores):\n",
+        "Seconds from the start of a process with no kernel compiled until the training steps of "
+        f"its trials are recorded ({source}, {cores} cores):\n",
         "| case | trials | seconds |",
         "|---|---:|---:|",
     ]

@@ -71,6 +71,8 @@ class Stack(nn.Module):
         (6, (2, 40), False, True, 0.4, True),
         (24, None, True, True, 0.0, False),
         (6, (2, 40), True, False, 0.4, False),
+        pytest.param(48, (2, 40), False, True, 0.1, False, marks=pytest.mark.gpu),
+        pytest.param(64, (2, 40), False, True, 0.0, False, marks=pytest.mark.gpu),
     ],
 )
 def test_the_edge_norm_inside(

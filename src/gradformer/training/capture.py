@@ -92,9 +92,11 @@ def capture(trials: list[Trial]) -> str | None:
         return "captured steps need a CUDA device"
     if is_shared():
         return "a batch that processes share is not captured"
-    made: list[CapturedTrial] = []
+    made, kinds = [], set[str]()
     for trial in trials:
-        captured = CapturedTrial(trial, first=not made)
+        status = trial.progress.status  # one that has ended is only tested
+        captured = CapturedTrial(trial, first=status not in kinds)
+        kinds.add(status)
         try:
             captured.prepare()
         except Exception as error:  # whatever a model does that a capture forbids
