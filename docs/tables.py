@@ -116,14 +116,14 @@ def _attention(record: dict[str, Any]) -> str:
 
 def steps_table(folder: Path = RESULTS) -> str:
     """What one trial's captured step is made of: kernels, how long the GPU works, on what."""
-    path = folder / "benchmarks" / "training.json"
-    if not path.is_file():
+    record = _record(folder, "training")
+    if record is None:
         return ABSENT
     lines = [
         "| case | kernels | GPU busy | GiB | of the busy time |",
         "|---|---:|---:|---:|---|",
     ]
-    for row in json.loads(path.read_text(encoding="utf-8"))["rows"]:
+    for row in record["rows"]:
         if "profile" not in row:
             continue
         busy = 1e3 * row["ms"] * row["busy"]
@@ -137,10 +137,9 @@ def steps_table(folder: Path = RESULTS) -> str:
 
 def start_table(folder: Path = RESULTS) -> str:
     """Seconds until trials are ready in a process that has to compile every kernel."""
-    path = folder / "benchmarks" / "cold_start.json"
-    if not path.is_file():
+    record = _record(folder, "cold_start")
+    if record is None:
         return ABSENT
-    record = json.loads(path.read_text(encoding="utf-8"))
     cores, source = record["cores"], _source(record, "training")
     lines = [
         "Seconds from the start of a process with no kernel compiled until the training steps of "
@@ -154,10 +153,9 @@ def start_table(folder: Path = RESULTS) -> str:
 
 def padding_table(folder: Path = RESULTS) -> str:
     """A step with the capacity of all its epoch's batches, and with each batch's own."""
-    path = folder / "benchmarks" / "padding.json"
-    if not path.is_file():
+    record = _record(folder, "padding")
+    if record is None:
         return ABSENT
-    record = json.loads(path.read_text(encoding="utf-8"))
     lines = [
         f"Milliseconds of a step ({_source(record, 'padding')}):\n",
         "| data | nodes: capacity / mean | edges: capacity / mean | ms | own capacities: ms |",
@@ -171,10 +169,9 @@ def padding_table(folder: Path = RESULTS) -> str:
 
 def models_table(folder: Path = RESULTS) -> str:
     """A training step of every model, a group of columns for each dataset."""
-    path = folder / "benchmarks" / "models.json"
-    if not path.is_file():
+    record = _record(folder, "models")
+    if record is None:
         return ABSENT
-    record = json.loads(path.read_text(encoding="utf-8"))
     found = {(row["model"], row["dataset"]): row for row in record["rows"]}
     models, datasets = (dict.fromkeys(key[place] for key in found) for place in (0, 1))
     head = [f"{dataset}: {name}" for dataset in datasets for name in ("layers", "parameters", "ms")]
@@ -205,6 +202,12 @@ def _time(row: dict[str, Any] | None) -> str:
     if "failed" in row:
         return "fails"
     return f"{row['graph']:.3f}" if "graph" in row else f"{row['eager']:.3f} (eager)"
+
+
+def _record(folder: Path, name: str) -> dict[str, Any] | None:
+    path = folder / "benchmarks" / f"{name}.json"
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return found or None
 
 
 def _source(record: dict[str, Any], name: str) -> str:
