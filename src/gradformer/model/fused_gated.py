@@ -6,7 +6,8 @@ source, and one the gradients of the map and of the edge states. For many edges,
 takes several kernels, its moments are made with the sums, the new edge states by the next layer's
 kernel, and du straight from what arrives at them, so that the gradient between norm and convolution
 is never stored. Two edge tensors are kept, the edge states and u; in every other layer only u: its
-edge states are made again from those of the layer before.
+edge states are made again from those of the layer before. Where there is a dropout, bits tell which
+channels it let through.
 """
 
 from __future__ import annotations
