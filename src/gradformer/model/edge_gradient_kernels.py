@@ -20,6 +20,7 @@ from gradformer.model.edge_tile_kernels import (
     _share,
     _sigmoid,
     _words,
+    _zeros,
 )
 from gradformer.model.message_kernels import write_rest
 
@@ -46,10 +47,7 @@ def slope_kernel(
     """partial [programs, 2, C]: Σ dy (u − mean) and Σ dy over each program's edges."""
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
     last = tl.load(ptr + nodes)
-    along, total = (), ()
-    for _ in tl.static_range(BLOCKS):
-        along += (tl.zeros([ROWS, STEP], tl.float32),)
-        total += (tl.zeros([ROWS, STEP], tl.float32),)
+    along, total = _zeros(ROWS, BLOCKS), _zeros(ROWS, BLOCKS)
     begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
     for first in range(begin.to(tl.int64) * ROWS, end.to(tl.int64) * ROWS, ROWS):
         left = (last - first).to(tl.int32)
@@ -127,7 +125,7 @@ def target_gradient_kernel(
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP // PARTS
     node, part = tl.program_id(0) // PARTS, tl.program_id(0) % PARTS
     here = node.to(tl.int64) * C
-    shares, means, norms, sums = (), (), (), ()
+    shares, means, norms, sums = (), (), (), _zeros(CHUNK, BLOCKS)
     for k in tl.static_range(BLOCKS):
         channel = part * (BLOCKS * STEP) + _channels(k)
         shares += (_row(dh + here, channel, C) * _row(inverse + here, channel, C),)
@@ -136,7 +134,6 @@ def target_gradient_kernel(
             learned = (_row(stats, channel, C), _row(factors, channel, C), _row(beta, channel, C))
             slopes = (_row(factors + C, channel, C), _row(factors + 2 * C, channel, C))
             norms += ((learned, slopes),)
-        sums += (tl.zeros([CHUNK, STEP], tl.float32),)
     end = tl.load(ptr + node + 1)
     for start in range(tl.load(ptr + node), end, CHUNK):
         first, left = tl.cast(start, tl.int64), end - start

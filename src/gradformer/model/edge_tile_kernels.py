@@ -42,6 +42,15 @@ def _channels(block: tl.constexpr):
 
 
 @triton.jit
+def _zeros(ROWS: tl.constexpr, BLOCKS: tl.constexpr):
+    """Sums of so many blocks of channels."""
+    sums = ()
+    for _ in tl.static_range(BLOCKS):
+        sums += (tl.zeros([ROWS, STEP], tl.float32),)
+    return sums
+
+
+@triton.jit
 def _rows(x, row, channel, X_ROW: tl.constexpr, C: tl.constexpr):
     """Some channels of some rows of x [·, C], as float32; rows in as many dimensions as given."""
     at = x + tl.expand_dims(row, -1) * X_ROW + channel[None, :]

@@ -11,18 +11,9 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.model.edge_tile_kernels import STEP, _channels, _row, _rows, _sigmoid
+from gradformer.model.edge_tile_kernels import STEP, _channels, _row, _rows, _sigmoid, _zeros
 
 GATE_EPS = tl.constexpr(1e-6)
-
-
-@triton.jit
-def _zeros(ROWS: tl.constexpr, BLOCKS: tl.constexpr):
-    """Sums of so many blocks of channels."""
-    sums = ()
-    for _ in tl.static_range(BLOCKS):
-        sums += (tl.zeros([ROWS, STEP], tl.float32),)
-    return sums
 
 
 @triton.jit

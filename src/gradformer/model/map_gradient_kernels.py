@@ -37,6 +37,7 @@ from gradformer.model.edge_tile_kernels import (
     _rounded,
     _share,
     _words,
+    _zeros,
 )
 from gradformer.model.message_kernels import write_rest
 
@@ -239,10 +240,7 @@ def _states(
     """
     WARPS: tl.constexpr = ROWS // 16
     INTO: tl.constexpr = (IN + STEP - 1) // STEP
-    along, total = (), ()
-    for _ in tl.static_range(INTO):
-        along += (tl.zeros([ROWS // 2, STEP], tl.float32),)
-        total += (tl.zeros([ROWS // 2, STEP], tl.float32),)
+    along, total = _zeros(ROWS // 2, INTO), _zeros(ROWS // 2, INTO)
     each = tl.arange(0, ROWS)
     begin, end = _share(piece, pieces, last, ROWS)
     first, left = _tile(begin, end, last, ROWS)
