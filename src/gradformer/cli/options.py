@@ -145,6 +145,12 @@ def smoke_settings() -> list[str]:
     return ["train.epochs=1", "data.fraction=0.1", "model.layers=1", "train.batch_size=8"]
 
 
+def use_mirror(folder: Path | None) -> None:
+    """Take raw files from a folder by the environment alone: records name no folder of it."""
+    if folder is not None:
+        os.environ["GRADFORMER_DATA"] = str(folder)
+
+
 def smoke_trials(trials: int | None) -> int | None:
     """At most two trials, where :func:`smoking` says so."""
     return min(trials or 2, 2) if smoking() else trials

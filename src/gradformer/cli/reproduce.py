@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,14 @@ from typing import Annotated
 import typer
 
 from gradformer.cli.complete import choices, model_names, preset_names, recipe_names
-from gradformer.cli.options import Device, Mirror, Settings, smoke_settings, smoke_trials
+from gradformer.cli.options import (
+    Device,
+    Mirror,
+    Settings,
+    smoke_settings,
+    smoke_trials,
+    use_mirror,
+)
 
 ROOT = Path("results/studies")
 NAMES = (
@@ -94,8 +100,7 @@ def reproduce(
     from gradformer.training.loop import StoppedError
 
     began = time.monotonic()
-    if mirror is not None:  # by its name alone: records name no folder of this machine
-        os.environ["GRADFORMER_DATA"] = str(mirror)
+    use_mirror(mirror)
     study = find_study(name)
     begun = kept_plan(study, out) if resume else None
     kept = begun or Plan(study.datasets, study.models)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +26,7 @@ from gradformer.cli.options import (
     reading_options,
     smoke_settings,
     smoke_trials,
+    use_mirror,
 )
 from gradformer.cli.tables import count, metric_label
 from gradformer.errors import ConfigError
@@ -102,8 +102,7 @@ def search(
     from gradformer.training.search import search as carry_out
 
     began = time.monotonic()
-    if mirror is not None:  # by its name alone: records name no folder of this machine
-        os.environ["GRADFORMER_DATA"] = str(mirror)
+    use_mirror(mirror)
     console = Console(stderr=True)
 
     def tell(attempt: Attempt) -> None:
