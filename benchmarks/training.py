@@ -80,7 +80,7 @@ def captured(case: Case, trials: int) -> list[Trial]:
     return made
 
 
-def cold_start(case: Case, trials: int) -> float:
+def cold_start(case: Case, trials: int, precision: str) -> float:
     """Seconds of a process that has to import and compile everything, and captures the trials.
 
     It compiles into the folder of TRITON_CACHE_DIR if that is empty, else into one of its own.
@@ -89,20 +89,22 @@ def cold_start(case: Case, trials: int) -> float:
         named = os.environ.get("TRITON_CACHE_DIR")
         cache = named if named and os.path.isdir(named) and not os.listdir(named) else own
         command = [sys.executable, __file__, "--only-start", case.name, str(trials)]
+        command += ["--precision", precision]
         begin = time.perf_counter()
         subprocess.run(command, env=os.environ | {"TRITON_CACHE_DIR": cache}, check=True)
         return time.perf_counter() - begin
 
 
-def cold_starts(cases: list[Case], path: str | None) -> None:
-    """A row for each case, all of its trials side by side."""
+def cold_starts(options: argparse.Namespace) -> None:
+    """A row for each case and number of trials, by default the largest."""
     rows = []
-    for case in cases:
-        trials = max(case.trials)
-        seconds = cold_start(case, trials)
-        rows.append({"case": case.name, "trials": trials, "seconds": seconds})
-        print(f"{case.name}, {trials} trials: ready {seconds:.1f} s after a cold start", flush=True)
-        write_record(path, rows)
+    for case in (CASES[name] for name in options.cases):
+        for trials in options.trials or [max(case.trials)]:
+            seconds = cold_start(case, trials, options.precision)
+            rows.append({"case": case.name, "trials": trials, "seconds": seconds})
+            print(f"{case.name}, {trials} trials: ready {seconds:.1f} s after a cold start")
+            sys.stdout.flush()
+            write_record(options.json, rows, precision=options.precision)
 
 
 def ours(case: Case, trials: int) -> dict[str, Any]:
@@ -329,7 +331,7 @@ def main() -> None:
         captured(CASES[options.only_start[0]], int(options.only_start[1]))
         return
     if options.cold:
-        cold_starts([CASES[name] for name in options.cases], options.json)
+        cold_starts(options)
         return
     rows = []
     print(f"{'case':12}{'who':22}{'ms/model-step':>14}{'×':>8}{'GiB':>7}  notes")
