@@ -213,6 +213,17 @@ def test_a_cell_that_was_killed_before_it_began_is_begun(tmp_path: Path) -> None
     assert train(tmp_path, PLAN, CELLS[:1]) == {}
 
 
+def test_a_damaged_cell_hides_no_other(tmp_path: Path) -> None:
+    place = tmp_path / "table1" / CELLS[0].name
+    place.mkdir(parents=True)
+    (place / "recipe.yaml").write_text(CELLS[0].recipe(2, SHORT).to_yaml())
+    (place / "results.json").write_text("{")
+    damaged, other = look(TABLE1, CELLS, PLAN, tmp_path)
+    assert "mutag-gcn/results.json: cannot be read" in damaged.missing
+    assert "move the run away" in damaged.missing
+    assert other.missing == "not begun"
+
+
 def test_a_plan_is_kept_and_grows(tmp_path: Path) -> None:
     begin(TABLE1, Plan(("mutag",), ("gcn",), 4), tmp_path, False)
     with pytest.raises(InputError, match="continue it with --resume"):

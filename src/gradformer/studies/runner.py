@@ -117,8 +117,14 @@ def carry_out(
 
 
 def look(study: Study, cells: Sequence[Cell], plan: Plan, root: Path) -> list[Measured]:
-    """What is known of every cell, from the files alone."""
-    return [_look(study, cell, plan, root) for cell in cells]
+    """What is known of every cell, from the files alone; one that is damaged hides no other."""
+    found = []
+    for cell in cells:
+        try:
+            found.append(_look(study, cell, plan, root))
+        except InputError as error:
+            found.append(Measured(cell, missing=str(error)))
+    return found
 
 
 def find(

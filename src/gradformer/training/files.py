@@ -72,7 +72,10 @@ def read_json(path: Path) -> Any:
         return json.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(f"{path}: cannot be read ({reason}); the run is damaged") from None
+        raise InputError(
+            f"{path}: cannot be read ({reason}); the run is damaged: restore this file, or move "
+            "the run away and train again"
+        ) from None
 
 
 def plain(value: Any) -> Any:
