@@ -87,6 +87,13 @@ def test_other_benchmarks_take_their_own_numbers(program: Program, tmp_path: Pat
         Run.load("mutagg")
 
 
+def test_a_model_of_a_benchmark_is_scored_on_its_own_split(program: Program) -> None:
+    words = ("evaluate", "mutag", "--data", shared_path("data"), "--json", "--device", "cpu")
+    (score,) = json.loads(program(*words).stdout)
+    recorded = Run.load("mutag").results["trials"][0]["test"]
+    assert score["accuracy"] == pytest.approx(recorded["accuracy"])
+
+
 def test_they_are_listed(program: Program) -> None:
     text = program("models").stdout
     assert "trained" in text

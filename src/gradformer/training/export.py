@@ -19,7 +19,7 @@ def export(run: Run, out: str | Path, trial: int = 0) -> Run:
     It holds ``recipe.yaml``, ``data.json`` (what the inputs look like), ``results.json``,
     ``README.md`` (its card) and ``trials/0`` with ``model.safetensors``: a run of one trial that
     :meth:`Run.load` opens and that predicts, without checkpoints, records or any path of this
-    machine.
+    machine. Of data it knows the benchmark's name, if it was one.
     """
     out = Path(out)
     run.model(trial)  # raises where there is none
@@ -37,7 +37,8 @@ def export(run: Run, out: str | Path, trial: int = 0) -> Run:
         seed=run.recipe.seed + trial,
     )
     stored = read_json(run.folder / "data.json")
-    stored["origin"] |= {"kind": "objects"}
+    if stored["origin"]["kind"] == "file":
+        stored["origin"]["kind"] = "objects"  # the file stays here; a benchmark is everywhere
     for place in ("path", "mirror", "options"):
         stored["origin"].pop(place, None)
     stored["origin"]["name"] = recipe.dataset
