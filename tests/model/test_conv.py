@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from typing import Any
 
 import pytest
@@ -165,3 +166,17 @@ def test_bad_options_are_named() -> None:
         GradformerConv(8, None, heads=2, decay={"strat": 1.0})
     with pytest.raises(ConfigError, match=r"^decay: "):
         GradformerConv(8, None, heads=2, decay=Decay(4))
+
+
+def test_it_compiles_around_what_depends_on_the_sizes() -> None:
+    """Distances and the reference engine stay plain calls: no graph is made of their insides."""
+    counters = torch._dynamo.utils.counters
+    counters.clear()
+    layer, x = make(dropout=0.3, attention_dropout=0.3), torch.randn(7, 8)
+    torch.manual_seed(1)
+    expected = layer(x, EDGES, VECTOR)
+    torch.manual_seed(1)
+    assert torch.equal(torch.compile(layer, backend="eager")(x, EDGES.clone(), VECTOR), expected)
+    assert counters["graph_break"]
+    for reason in counters["graph_break"]:
+        assert re.search("function (_batch_of|reference_attention) ", reason), reason

@@ -65,6 +65,7 @@ def _sums_by_byte(values: Tensor, byte: Tensor, chunk: int = 1 << 15) -> Tensor:
     return total
 
 
+@torch.compiler.disable  # its loop over groups of graphs would be compiled anew for every batch
 def reference_attention(
     q: Tensor,
     k: Tensor,

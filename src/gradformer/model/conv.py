@@ -20,6 +20,7 @@ from gradformer.model.parts import BatchNorm, Branch, Dropout, norm_pair
 _seen: Any = WeakTensorKeyDictionary()  # edge_index → (its version, batch vector, Batch)
 
 
+@torch.compiler.disable  # it reads sizes back, and distances are computed by numba
 def _batch_of(edge_index: Tensor, vector: Tensor, distance: Tensor | None) -> Batch:
     """Layout, edges and distances of a PyG batch, kept as long as its ``edge_index`` lives."""
     tracked = not edge_index.is_inference()  # such tensors do not tell when they are changed
