@@ -15,7 +15,7 @@ from tests.studies.conftest import Reproduce
 
 SHAPES = {  # what the page of a study must show: cells that are measured, words
     "table1": (5, ["gradformer (paper)", "88.00 ± 2.45", "others − this", "majority class"]),
-    "deep": (6, ["mutag, 24 layers", "graphgps"]),
+    "deep": (9, ["mutag, 24 layers", "gradformer, MLP readout", "graphgps"]),
     "low-resource": (8, ["mutag, 5 %", "mutag, 100 %"]),
     "ablation": (6, ["gradformer without local module", "graphgps without PE"]),
     "index": (3, ["shortest path", "curvature", "feature similarity"]),
