@@ -24,12 +24,12 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
 
 def _of(dataset: str, layers: int, model: str) -> list[Cell]:
     """As printed; and with GraphGPS's readout, where Gradformer's is a single linear map."""
-    column, settings = f"{dataset}, {layers} layers", (f"model.layers={layers}",)
-    found = [Cell(column, model, dataset, model, settings=settings, printed=model)]
+    column, depth = f"{dataset}, {layers} layers", f"model.layers={layers}"
+    found = [Cell(column, model, dataset, model, settings=(depth,), printed=model)]
     config = load_recipe(dataset).model.config
     if model == "gradformer" and isinstance(config, GradformerConfig) and config.head == "linear":
-        row, settings = "gradformer, MLP readout", (*settings, "model.head=mlp")
-        found.append(Cell(column, row, dataset, model, settings=settings))
+        settings = (depth, "model.head=mlp")
+        found.append(Cell(column, "gradformer, MLP readout", dataset, settings=settings))
     return found
 
 
