@@ -251,6 +251,27 @@ def test_derivatives_by_torchs_functions() -> None:
     torch.testing.assert_close(twice, torch.autograd.grad(slope, leaves))
 
 
+def test_vmap_and_the_hessian_made_with_it() -> None:
+    p = random_problem((3, 2), width=4)
+    tables = torch.rand(3, 2, 256, dtype=torch.float64)
+    seeds = torch.randint(99, (3, 3))
+
+    def attend(table: Tensor, seed: Tensor) -> Tensor:
+        given = p.q, p.k, p.v, p.layout, p.distance, table, table
+        return decay_attention(*given, dropout=0.3, seed=seed)
+
+    each = torch.stack([attend(table, seed) for table, seed in zip(tables, seeds)])
+    torch.testing.assert_close(torch.func.vmap(attend)(tables, seeds), each)
+
+    def total(entries: Tensor) -> Tensor:
+        table = torch.cat([entries, tables[0, :, entries.shape[1] :]], dim=1)
+        return attend(table, seeds[0]).square().sum()
+
+    near = tables[0, :, :3]
+    twice = torch.autograd.functional.hessian(total, near)
+    torch.testing.assert_close(torch.func.hessian(total)(near), twice)
+
+
 def test_derivative_of_the_bias() -> None:
     p = random_problem((3, 1, 2), width=3)
     bias = torch.randn(14, 2, dtype=torch.float64, requires_grad=True)

@@ -15,6 +15,8 @@ from gradformer.attention.layout import Group, Layout
 class _ByByte(torch.autograd.Function):
     """A linear function of numbers, with bytes that say where they go."""
 
+    generate_vmap_rule = True
+
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Tensor, Tensor], output: Tensor) -> None:
         ctx.save_for_backward(inputs[1])
@@ -113,7 +115,8 @@ def reference_attention(
 def _softmax(score: Tensor) -> Tensor:
     """Softmax over the last axis; a row of −inf gives zeros (and zero gradients)."""
     none = score.detach().amax(dim=-1, keepdim=True) == -math.inf
-    if score.device.type == "cpu" and not torch.compiler.is_compiling() and not bool(none.any()):
+    traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    if score.device.type == "cpu" and not traced and not bool(none.any()):
         return score.softmax(dim=-1)
     return score.masked_fill(none, 0.0).softmax(dim=-1).masked_fill(none, 0.0)
 
