@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
-from gradformer.attention.draws import site_seeds
+from gradformer.attention.draws import drop, site_seeds
 from gradformer.attention.layout import Layout, Rows
+from gradformer.errors import ConfigError
+from gradformer.graphs.arrays import Schema
+from gradformer.graphs.collate import Collator
+from gradformer.model.base import GraphModel, create_model
 from gradformer.model.encoders import (
     ATOM_SIZES,
     BOND_SIZES,
     CategoryEncoder,
     EdgeEncoder,
+    FeatureEncoder,
     PositionEncoder,
     SignFlip,
 )
@@ -35,6 +44,39 @@ def test_edges_without_features_share_one_vector() -> None:
     encoder = EdgeEncoder((), 6)
     (row,) = encoder.parameters()
     assert torch.equal(encoder(batch), row.expand(batch.edges.num_edges, 6))
+
+
+FLOATS = Schema(node=9, edge=(), level="node", task="regression", outputs=2)
+
+
+def float_collator(_: GraphModel | None = None) -> Collator:
+    """The toy graphs with floats for features."""
+    arrays = toys.toy_graphs(toys.toy_schema("node", edges=False))
+    x = np.random.default_rng(0).normal(size=(sum(toys.SIZES), 9)).astype(np.float32)
+    return toys.collator(replace(arrays, x=x, schema=FLOATS))
+
+
+def test_input_dropout_zeroes_single_features_in_training() -> None:
+    seed = torch.tensor([1, 2])
+    batch = float_collator()(toys.IDS).with_seed(seed, 1)
+    encoder = FeatureEncoder(9, 6, dropout=0.4)
+    assert batch.x is not None
+    dropped = drop(batch.x, 0.4, batch.nodes, site_seeds(seed, 1)[0])
+    assert torch.equal(encoder.train()(batch), encoder.encoder(dropped))
+    assert torch.equal(encoder.eval()(batch), encoder.encoder(batch.x))
+
+
+@pytest.mark.parametrize("name", ["gradformer", "graphgps", "gcn"])
+def test_input_dropout_draws_the_same_in_a_padded_step(name: str) -> None:
+    plain = {} if name == "gcn" else {"pe": "none"}
+    make = partial(create_model, name, FLOATS, layers=1, width=32, **plain)
+    assert make(input_dropout=0.5).sites == make().sites + 1
+    toys.check_padding(partial(make, input_dropout=0.5), float_collator)
+
+
+def test_categories_have_no_input_dropout() -> None:
+    with pytest.raises(ConfigError, match=r"input_dropout: got 0\.5"):
+        FeatureEncoder((7,), 6, dropout=0.5)
 
 
 def test_an_encoding_is_normalised_over_all_nodes() -> None:

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 from gradformer.attention.availability import runs_kernels
 from gradformer.attention.draws import Site, keep, row_keys
 from gradformer.attention.layout import Rows
-from gradformer.errors import InputError, choice
+from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.batch import Batch
-from gradformer.model.parts import BatchNorm, linear
+from gradformer.model.parts import BatchNorm, Draw, Dropout, linear
 from gradformer.model.segments import in_degree
 
 # OGB's vocabularies of atoms and bonds, column by column.
@@ -86,12 +86,14 @@ class FloatEncoder(nn.Linear):
         super().__init__(channels, width, bias)
         self.name = name
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, x: Tensor, draw: Draw | None = None) -> Tensor:
+        """``draw`` is a dropout on the features."""
         if x.dim() != 2 or x.shape[1] != self.in_features:
             raise InputError(
                 f"{self.name}: expected [rows, {self.in_features}], got {list(x.shape)}"
             )
-        return super().forward(x.to(self.weight.dtype))
+        x = x.to(self.weight.dtype)
+        return super().forward(x if draw is None else draw(x))
 
 
 class DegreeEncoder(nn.Module):
@@ -120,12 +122,26 @@ class DegreeEncoder(nn.Module):
 
 
 class FeatureEncoder(nn.Module):
-    """Node features of any schema: categories, floats, or none (degrees)."""
+    """Node features of any schema: categories, floats, or none (degrees).
+
+    ``dropout`` zeroes single floats, as words of a bag of words.
+    """
 
     def __init__(
-        self, node: tuple[int, ...] | int, width: int, degree: str = "onehot", bias: bool = True
+        self,
+        node: tuple[int, ...] | int,
+        width: int,
+        degree: str = "onehot",
+        bias: bool = True,
+        dropout: float = 0.0,
     ) -> None:
         super().__init__()
+        if dropout and not isinstance(node, int):
+            raise ConfigError(
+                f"input_dropout: got {dropout}, but the nodes have no float features; leave it at 0"
+            )
+        # Without it there is no site: the draws of the others stay as they were.
+        self.dropout = Dropout(dropout) if dropout else None
         self.encoder: nn.Module
         if isinstance(node, int):
             self.encoder = FloatEncoder(node, width, "x", bias)
@@ -143,7 +159,8 @@ class FeatureEncoder(nn.Module):
         if isinstance(self.encoder, CategoryEncoder):
             z: Tensor = self.encoder(batch.x, batch.nodes.mask)
             return z
-        z = self.encoder(batch.x)
+        draw = None if self.dropout is None else self.dropout.draw(batch.nodes, batch.seeds)
+        z = self.encoder(batch.x, draw)
         return z
 
 

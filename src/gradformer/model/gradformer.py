@@ -39,6 +39,7 @@ class GradformerConfig(ModelConfig):
     local: str = option("gine", "gin, gine, gatedgcn, gcn, gat, none, or a PyG convolution")
     dropout: float = option(0.0, "after the local module, the attention, in the feed-forward")
     attention_dropout: float = option(0.5, "on the attention weights")
+    input_dropout: float = option(0.0, "on float features of the nodes")
     drop_path: float = option(0.0, "stochastic depth")
     pe: str = option("rwse", "positional encoding: rwse, lap or none")
     pe_steps: int = option(20, "length of the raw encoding")
@@ -125,7 +126,12 @@ class Gradformer(GraphModel):
             raise ConfigError(f"pe_width, pe_steps: got {pe_width} and {c.pe_steps}, below 1")
         if concat and pe_width >= c.width:
             raise ConfigError(f"pe_width: {pe_width} leaves no room for features in {c.width}")
-        self.node = FeatureEncoder(schema.node, c.width - (pe_width if concat else 0), c.degree)
+        self.node = FeatureEncoder(
+            schema.node,
+            c.width - (pe_width if concat else 0),
+            c.degree,
+            dropout=c.input_dropout,
+        )
         flip = c.pe == "lap" and c.flip_signs
         self.position = (
             PositionEncoder(c.pe, c.pe_steps, pe_width, c.pe_norm, flip) if pe_width else None

@@ -51,6 +51,7 @@ class GraphGPSConfig(ModelConfig):
     flip_signs: bool = option(True, "random signs of eigenvectors")
     dropout: float = option(0.0, "dropout on all branches")
     attention_dropout: float = option(0.5, "on the attention weights")
+    input_dropout: float = option(0.0, "on float features of the nodes")
     pool: str = option("add", "add, mean or max of the nodes")
     node_head_layers: int = option(3, "linear maps of the node readout", least=1)
 
@@ -132,7 +133,7 @@ class GraphGPS(GraphModel):
         pe_width = 0 if choice("pe", c.pe, ENCODINGS) == "none" else c.pe_width
         if pe_width >= c.width:
             raise ConfigError(f"pe_width: {pe_width} leaves no room for features in {c.width}")
-        self.node = FeatureEncoder(schema.node, c.width - pe_width)
+        self.node = FeatureEncoder(schema.node, c.width - pe_width, dropout=c.input_dropout)
         self.walk = (
             PositionEncoder("rwse", c.pe_steps, pe_width, c.pe_norm) if c.pe == "rwse" else None
         )

@@ -31,6 +31,7 @@ class StackConfig(ModelConfig):
     layers: int = option(16, "number of layers")
     last_width: int = option(0, "channels after the last layer; 0: width")
     dropout: float = option(0.0, "dropout after every layer")
+    input_dropout: float = option(0.0, "on float features of the nodes")
     pool: str = option("mean", "add, mean or max of the nodes")
 
 
@@ -60,7 +61,7 @@ class ConvolutionStack(GraphModel):
         super().__init__(schema, config, options)
         c = self.config
         widths = [*[c.width] * c.layers, c.last_width or c.width]
-        self.node = FeatureEncoder(schema.node, c.width)
+        self.node = FeatureEncoder(schema.node, c.width, dropout=c.input_dropout)
         self.layers = nn.ModuleList(
             StackLayer(
                 self.convolution(a, b, last=number == c.layers - 1),
