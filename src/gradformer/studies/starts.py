@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from gradformer.report.curves import heads_of
 from gradformer.report.markup import Markup
 from gradformer.report.sheet import Panel, sheet
-from gradformer.studies.figures import histories
 from gradformer.studies.study import Cell, Measured, Study
 
 
@@ -19,10 +18,11 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
 def draw(measured: Sequence[Measured]) -> Markup | None:
     """A row for each dataset and set of heads of the first trial: decay, and start points."""
     rows = []
-    for history in histories(measured):
-        for where, pictures in heads_of(history, next(iter(history.epochs), 0)):
-            name = f"{history.run.recipe.dataset}, {where}"
-            rows.append([Panel(name, [picture]) for picture in pictures])
+    for one in measured:
+        if one.history is not None:
+            for where, pictures in heads_of(one.history, next(iter(one.history.epochs), 0)):
+                name = f"{one.cell.column}, {where}"
+                rows.append([Panel(name, [picture]) for picture in pictures])
     return sheet("Decay and start points", rows) if rows else None
 
 

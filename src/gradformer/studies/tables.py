@@ -98,12 +98,23 @@ def missing(measured: Sequence[Measured], failed: dict[Cell, str]) -> list[str]:
 
 
 def protocols(measured: Sequence[Measured]) -> list[str]:
-    """How the numbers came about, said once for all cells that share it."""
-    return _shared(
-        (one.cell, ", ".join(f"{name}: {text}" for name, text in protocol(one.history)))
+    """How the numbers came about: what holds for all, then the rest of each group of cells."""
+    facts = [
+        (one.cell, protocol(one.history))
         for one in measured
         if one.history is not None and one.history.header
+    ]
+    common = [
+        fact for _, first in facts[:1] for fact in first if all(fact in own for _, own in facts)
+    ]
+    rest = _shared(
+        (cell, _list([fact for fact in own if fact not in common])) for cell, own in facts
     )
+    return [text for text in (_list(common), *rest) if text]
+
+
+def _list(facts: Sequence[tuple[str, str]]) -> str:
+    return ", ".join(f"{name}: {text}" for name, text in facts)
 
 
 def machines(measured: Sequence[Measured]) -> list[str]:
