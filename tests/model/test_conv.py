@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import GCNConv, GINEConv, GPSConv
+from torch_geometric.nn import GATConv, GCNConv, GINEConv, GPSConv
 
 from gradformer.attention import Decay
 from gradformer.errors import ConfigError, InputError
@@ -137,6 +137,11 @@ def test_a_graph_without_edges() -> None:
         ("x", {"x": torch.zeros(7, 9)}),
         ("x", {"x": torch.zeros(7)}),
         ("x", {"x": torch.zeros(7, 8, dtype=torch.long)}),
+        ("x", {"x": {"atom": torch.zeros(7, 8)}}),
+        ("edge_index", {"edge_index": [[0], [1]]}),
+        ("edge_index", {"edge_index": torch.eye(7).to_sparse()}),
+        ("batch", {"batch": [0] * 7}),
+        ("edge_attr", {"edge_attr": torch.zeros(10, 8)}),
         ("batch", {"batch": VECTOR[:-1]}),
         ("batch", {"batch": VECTOR.flip(0)}),
         ("edge_index", {"edge_index": EDGES.T}),
@@ -149,13 +154,26 @@ def test_a_graph_without_edges() -> None:
         ("distance", {"distance": torch.zeros(19)}),
     ],
 )
-def test_bad_arguments_are_named(named: str, arguments: dict[str, Tensor]) -> None:
+def test_bad_arguments_are_named(named: str, arguments: dict[str, Any]) -> None:
     good = {"x": torch.zeros(7, 8), "edge_index": EDGES, "batch": VECTOR}
     with pytest.raises(InputError, match=rf"^{named}: "):
         make()(**(good | arguments))
 
 
+@pytest.mark.parametrize("conv", [GCNConv(8, 4), GATConv(8, 8)])
+def test_a_convolution_that_returns_something_else_is_named(conv: nn.Module) -> None:
+    asked = {"return_attention_weights": True} if isinstance(conv, GATConv) else {}
+    with pytest.raises(
+        InputError, match=r"^conv: expected to return \[7, 8\], got (\[7, 4\]|tuple)"
+    ):
+        make(conv)(torch.zeros(7, 8), EDGES, VECTOR, **asked)
+
+
 def test_bad_options_are_named() -> None:
+    with pytest.raises(ConfigError, match=r"^conv: got <class .*, expected a convolution or None"):
+        GradformerConv(8, GCNConv)  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"^decay: got 0.5, expected options as \{'decay': 0.6\}"):
+        GradformerConv(8, None, decay=0.5)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"^heads: 3 "):
         GradformerConv(8, None, heads=3)
     with pytest.raises(ConfigError, match=r"^heads, width: got 0 and 8"):

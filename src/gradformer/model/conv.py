@@ -48,12 +48,32 @@ def _make_decay(decay: Decay | dict[str, Any] | None, heads: int) -> Decay:
                 f"decay: has {decay.heads} heads and {decay.sets} sets, expected {heads} and 1"
             )
         return decay
-    options = decay or {}
+    options = {} if decay is None else decay
+    if not isinstance(options, dict):
+        raise ConfigError(
+            f"decay: got {decay!r}, expected options as {{'decay': 0.6}}, a Decay, or None"
+        )
     known = set(inspect.signature(Decay).parameters) - {"heads", "sets"}
     for name in options:
         if name not in known:
             raise ConfigError(f"decay: unknown option {name!r}; {suggest(name, known)}")
     return Decay(heads, **options)
+
+
+def _check(channels: int, x: Tensor, edge_index: Tensor, batch: Tensor | None) -> None:
+    """Raise an :class:`InputError` unless these are tensors that belong together."""
+    for name, value in (("x", x), ("edge_index", edge_index), ("batch", batch)):
+        optional = name == "batch" and value is None
+        if not optional and (not isinstance(value, Tensor) or value.layout != torch.strided):
+            came = value.layout if isinstance(value, Tensor) else type(value).__name__
+            raise InputError(
+                f"{name}: expected a dense tensor, got {came}; a layer takes graphs of one kind of "
+                "nodes, as x [nodes, channels] and edge_index [2, edges]"
+            )
+    if x.dim() != 2 or x.shape[1] != channels or not x.is_floating_point():
+        raise InputError(f"x: expected floats [nodes, {channels}], got {x.dtype} {list(x.shape)}")
+    if batch is not None and len(batch) != len(x):
+        raise InputError(f"batch: has {len(batch)} entries, but x has {len(x)} rows")
 
 
 class GradformerConv(nn.Module):
@@ -91,6 +111,8 @@ class GradformerConv(nn.Module):
         decay: Decay | dict[str, Any] | None = None,
     ) -> None:
         super().__init__()
+        if not (conv is None or isinstance(conv, nn.Module)):
+            raise ConfigError(f"conv: got {conv!r}, expected a convolution or None")
         self.channels, self.heads = channels, heads
         self.conv = conv
         self.attention = Attention(channels, heads, attention_dropout)
@@ -118,14 +140,10 @@ class GradformerConv(nn.Module):
         **kwargs: Any,
     ) -> Tensor:
         """New node states [nodes, channels]; ``kwargs`` go to the convolution."""
-        if x.dim() != 2 or x.shape[1] != self.channels or not x.is_floating_point():
-            raise InputError(
-                f"x: expected floats [nodes, {self.channels}], got {x.dtype} {list(x.shape)}"
-            )
-        if batch is None:
-            batch = edge_index.new_zeros(len(x))
-        if len(batch) != len(x):
-            raise InputError(f"batch: has {len(batch)} entries, but x has {len(x)} rows")
+        _check(self.channels, x, edge_index, batch)
+        if kwargs and self.conv is None:
+            raise InputError(f"{next(iter(kwargs))}: there is no convolution that would take it")
+        batch = edge_index.new_zeros(len(x)) if batch is None else batch
         packed = _batch_of(edge_index, batch, distance)
         if self.training:
             seed = torch.randint(2**31 - 1, (2,), device=x.device)
@@ -134,7 +152,11 @@ class GradformerConv(nn.Module):
         tables = self.decay()[0]
         y, x = self.attention.pass_on(x, tables, packed)
         if self.conv is not None and self.norm1 is not None:
-            local = Branch(self.norm1, self.conv(x, edge_index, **kwargs), self.dropout1)
+            z = self.conv(x, edge_index, **kwargs)
+            if not isinstance(z, Tensor) or z.shape != x.shape:
+                came = list(z.shape) if isinstance(z, Tensor) else type(z).__name__
+                raise InputError(f"conv: expected to return {list(x.shape)}, got {came}")
+            local = Branch(self.norm1, z, self.dropout1)
             s = norm_pair(local, Branch(self.norm2, y, self.dropout2), x, nodes, seeds)
         else:
             s = self.norm2(y, nodes, seeds, before=self.dropout2, add=x)
