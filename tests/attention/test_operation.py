@@ -103,6 +103,11 @@ def test_what_is_not_a_tensor_is_named(name: str, kind: str) -> None:
         decay_attention(**given)
 
 
+def test_what_is_not_a_layout_is_named() -> None:
+    with pytest.raises(InputError, match=r"^layout: expected a Layout, got list; use Layout"):
+        decay_attention(**arguments() | {"layout": [3, 2]})
+
+
 def test_a_joint_tensor_of_the_wrong_shape_is_named() -> None:
     given = arguments()
     with pytest.raises(

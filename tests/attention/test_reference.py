@@ -350,6 +350,8 @@ def test_bad_arguments_are_named() -> None:
 def test_layouts_refuse_what_they_cannot_hold() -> None:
     with pytest.raises(InputError, match=r"^sizes: "):
         Layout.from_sizes([3, -1])
+    with pytest.raises(InputError, match=r"^sizes: .* got torch.float32 \[2\]"):
+        Layout.from_sizes([2.5, 3.0])  # type: ignore[list-item]
     with pytest.raises(InputError, match=r"^batch: "):
         Layout.from_batch(torch.tensor([0, 1, 0]))
     with pytest.raises(InputError, match=r"^batch: "):

@@ -83,9 +83,13 @@ class Layout:
         >>> Layout.from_sizes([3, 1, 2]).node_ptr.tolist()
         [0, 3, 4, 6]
         """
-        sizes = torch.as_tensor(sizes, dtype=torch.int64, device="cpu")
-        if sizes.dim() != 1 or (sizes < 0).any():
-            raise InputError(f"sizes: expected a list of node counts, got shape {sizes.shape}")
+        given = torch.as_tensor(sizes, device="cpu")
+        sizes = given.long()
+        if sizes.dim() != 1 or (sizes < 0).any() or (sizes != given).any():
+            raise InputError(
+                "sizes: expected a list of node counts, whole and not negative, "
+                f"got {given.dtype} {list(given.shape)}"
+            )
         node_ptr = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
         pair_ptr = torch.nn.functional.pad((sizes * sizes).cumsum(0), (1, 0))[:-1]
         ids = torch.arange(len(sizes)) if graph_id is None else graph_id

@@ -223,6 +223,9 @@ def _prepared(
         if not absent and not isinstance(value, Tensor):
             came = type(value).__name__
             raise InputError(f"{name}: expected a torch tensor, got {came}; use torch.as_tensor")
+    if not isinstance(layout, Layout):
+        came = type(layout).__name__
+        raise InputError(f"layout: expected a Layout, got {came}; use Layout.from_sizes")
     _check(q, k, v, layout, distance, bias)
     if share(dropout) > 0.0:
         _check_seed(seed, q.device)
