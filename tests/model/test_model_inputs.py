@@ -118,7 +118,7 @@ def test_a_batch_without_distances_is_refused() -> None:
         (r"degree: unknown value 'in'", {"degree": "in"}),
         (r"pe_width, pe_steps: got 0 and 5", {"pe_width": 0}),
         (r"pe_width, pe_steps: got 4 and 0", {"pe_steps": 0}),
-        (r"start, spread: got nan", {"start": float("nan")}),
+        (r"start: got nan", {"start": float("nan")}),
         (r"start: got 'a', expected float", {"start": "a"}),
         (r"layers: got 2.5, expected int", {"layers": 2.5}),
         (r"layers: got 0, expected at least 1", {"layers": 0}),

@@ -120,8 +120,10 @@ class Decay(nn.Module):
         self.unreachable = choice("decay.unreachable", unreachable, UNREACHABLE)
         if heads < 1 or sets < 1:
             raise ConfigError(f"heads, sets: got {heads} and {sets}, expected at least 1 of each")
-        if not (math.isfinite(start) and math.isfinite(spread)):
-            raise ConfigError(f"start, spread: got {start} and {spread}, expected finite numbers")
+        numbers = {"start": start, "spread": spread, "slope": slope, "end": end}
+        for name, value in numbers.items():
+            if not math.isfinite(value):
+                raise ConfigError(f"{name}: got {value}, expected a finite number")
         if not 0.0 <= decay <= 1.0:
             raise ConfigError(f"decay: λ must lie in [0, 1], got {decay}")
         if slope and shape == "linear":
@@ -135,6 +137,8 @@ class Decay(nn.Module):
         if shape == "linear" and end <= start + spread:
             raise ConfigError(f"end: must lie beyond the start points, got {end}")
         self.heads, self.sets, self.decay, self.slope = heads, sets, decay, slope
+        if isinstance(codebook, str):
+            raise ConfigError(f"codebook: got {codebook!r}, expected a Codebook or 256 values")
         values = np.array(codebook.values) if isinstance(codebook, Codebook) else codebook
         psi = torch.as_tensor(values, dtype=torch.float32)
         if psi.shape != (256,) or not bool(psi.isfinite().all()):
