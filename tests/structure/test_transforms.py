@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, HeteroData
 from torch_geometric.loader import DataLoader
 from torch_geometric.transforms import Compose
 
@@ -94,5 +94,7 @@ def test_bad_input():
         AddDistance("hops", codebook=AddDistance("similarity").codebook)
     with pytest.raises(InputError, match=r"data\.x"):
         AddDistance("similarity")(Data(edge_index=torch.zeros(2, 0, dtype=torch.long), num_nodes=2))
+    with pytest.raises(InputError, match=r"^data: expected PyG's Data, got HeteroData; .*to_homog"):
+        AddDistance()(HeteroData())
     with pytest.raises(InputError, match="edge_index"):
         AddDistance()(Data(x=torch.ones(2, 1)))

@@ -105,6 +105,11 @@ class AddLaplacian(BaseTransform):
 
 def _arrays(data: Data) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
     """One graph in the packed convention: node_ptr, edge_ptr, edge_index."""
+    if not isinstance(data, Data):
+        raise InputError(
+            f"data: expected PyG's Data, got {type(data).__name__}; "
+            "HeteroData has a method to_homogeneous"
+        )
     if data.edge_index is None or data.num_nodes is None:
         raise InputError("data: expected a graph with edge_index and num_nodes")
     edge_index = data.edge_index.detach().cpu().numpy()
