@@ -14,15 +14,18 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from gradformer.studies import STUDIES
 from gradformer.studies.paper import printed
+from gradformer.studies.rivals import RIVALS
+from gradformer.studies.runner import kept_plan, look
+from gradformer.studies.tables import markdown_table, value
+from gradformer.training.metrics import metric_name
 from gradformer.training.recipe import DataOptions, TrainOptions
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"
 PAGES = [ROOT / page for page in ("README.md", "docs/speed.md", "docs/recipes.md")]
-STUDIES = ("table1", "nodes")
+PRINTED, NO_NETWORK, SEEDS = "the paper prints", "no network", 10
 ABSENT = "*No record yet.*"
 COLUMNS = (
     "ours",
@@ -39,36 +42,26 @@ LONGEST = 6
 
 
 def results_table(folder: Path = RESULTS) -> str:
-    """For each dataset every Gradformer and the best baseline, the paper's numbers beside them."""
-    by_dataset: dict[str, list[tuple[dict[str, Any], str]]] = defaultdict(list)
-    for study in STUDIES:
-        for path in sorted((folder / "studies" / study).rglob("results.json")):
-            outcome = json.loads(path.read_text(encoding="utf-8"))
-            recipe = path.parent / "recipe.yaml"
-            if not recipe.is_file() or outcome["test"]["mean"] is None:
-                continue
-            chosen = yaml.safe_load(recipe.read_text(encoding="utf-8"))
-            dataset, model = chosen["dataset"], chosen["model"]["name"]
-            where = path.parent.relative_to(folder.parent).as_posix()
-            paper = printed(study, model, dataset) or "–"
-            preset = path.parent.name.removeprefix(f"{dataset}-{model}").lstrip("-")
-            shown = f"{model} ({preset})" if preset else model
-            row = (
-                f"| {dataset} | {shown} | {_metric(outcome)} | {_value(outcome)} | {paper} | "
-                f"{len(outcome['test']['values'])} | [{path.parent.name}]({where}) |"
-            )
-            by_dataset[dataset].append(({**outcome, "model": model}, row))
-    lines = []
-    for found in by_dataset.values():
-        lines += [row for outcome, row in found if outcome["model"] == "gradformer"]
-        others = [one for one in found if one[0]["model"] != "gradformer"]
-        if others:
-            best = min if others[0][0]["lower_is_better"] else max
-            lines.append(best(others, key=lambda one: one[0]["test"]["mean"])[1])
-    if not lines:
+    """A row for each dataset, a column for each model; the paper's Gradformer comes first."""
+    root, columns = folder / "studies", dict[str, bool]()  # name → whether there is a number
+    rows = defaultdict[str, dict[str, str]](dict)
+    for study in (STUDIES["table1"], STUDIES["nodes"]):
+        if (plan := kept_plan(study, root)) is None:
+            continue
+        for one in look(study, study.cells(plan.datasets, plan.models), plan, root):
+            name = NO_NETWORK if one.cell.model in RIVALS else one.cell.row
+            columns[name] = columns.get(name, False) or one.outcome is not None
+            if one.outcome is not None:
+                arrow = "↓" if one.outcome["lower_is_better"] else "↑"
+                row = rows[f"{one.cell.column}, {metric_name(one.outcome['metric'])} {arrow}"]
+                row[PRINTED] = printed(study.name, "gradformer", one.cell.column) or "–"
+                seeds = len(one.outcome["test"]["values"])
+                row[name] = value(one.outcome) + ("" if seeds == SEEDS else f" ({seeds} seeds)")
+    if not rows:
         return ABSENT
-    head = "| dataset | model | metric | test | paper | seeds | record |"
-    return "\n".join([head, "|---|---|---|---:|---:|---:|---|", *lines])
+    names = [PRINTED, *(name for name, known in columns.items() if known)]
+    body = [[data, *(row.get(name, "–") for name in names)] for data, row in rows.items()]
+    return markdown_table((["data", *names], body))
 
 
 def speed_table(folder: Path = RESULTS) -> str:
@@ -227,18 +220,6 @@ def options_table() -> str:
             text = each.metadata["help"]
             lines.append(f"| `{section}.{each.name}` | `{default}` | {text} |")
     return "\n".join(lines)
-
-
-def _metric(outcome: dict[str, Any]) -> str:
-    return f"{outcome['metric']} {'↓' if outcome['lower_is_better'] else '↑'}"
-
-
-def _value(outcome: dict[str, Any]) -> str:
-    """Errors as they are, shares in percent."""
-    scale, places = (1, 4) if outcome["lower_is_better"] else (100, 2)
-    mean, std = outcome["test"]["mean"], outcome["test"]["std"]
-    text = f"{scale * mean:.{places}f}"
-    return text if std is None else f"{text} ± {scale * std:.{places}f}"
 
 
 def fill(text: str, folder: Path = RESULTS) -> str:
