@@ -169,6 +169,12 @@ def test_a_convolution_that_returns_something_else_is_named(conv: nn.Module) -> 
         make(conv)(torch.zeros(7, 8), EDGES, VECTOR, **asked)
 
 
+def test_norms_are_not_torchs() -> None:
+    layer = nn.SyncBatchNorm.convert_sync_batchnorm(make())
+    with pytest.raises(ConfigError, match=r"^norm3: was replaced by SyncBatchNorm; .*shared_batch"):
+        layer(torch.zeros(7, 8), EDGES, VECTOR)
+
+
 def test_bad_options_are_named() -> None:
     with pytest.raises(ConfigError, match=r"^conv: got <class .*, expected a convolution or None"):
         GradformerConv(8, GCNConv)  # type: ignore[arg-type]
