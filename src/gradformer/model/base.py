@@ -152,8 +152,3 @@ def create_model(name: str, schema: Schema, **options: Any) -> GraphModel:
     make: Any = model_class(name)
     made: GraphModel = make(schema, **options)
     return made
-
-
-def option_help(config: type[ModelConfig]) -> dict[str, str]:
-    """Name → help text of a config's options."""
-    return {f.name: str(f.metadata.get("help", "")) for f in fields(config)}
