@@ -11,6 +11,7 @@ from tests.zoo import toys
 
 CASES = [
     ("gcn", {}),
+    ("gcn", {"norm": False, "residual": False, "head": "linear"}),
     ("gat", {"heads": 2}),
     ("gin", {}),
     ("gatedgcn", {"lap": toys.STEPS}),
