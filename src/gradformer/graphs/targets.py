@@ -49,9 +49,9 @@ class TargetScale:
         """y → z; NaN stays NaN."""
         return ((y.astype(np.float64) - self.mean) / self.std).astype(np.float32)
 
-    def invert(self, z: NDArray[np.float32]) -> NDArray[np.float32]:
-        """z → y, in the user's units."""
-        return (z.astype(np.float64) * self.std + self.mean).astype(np.float32)
+    def invert(self, z: NDArray[Any]) -> NDArray[Any]:
+        """z → y, in the user's units and as precise as z."""
+        return (z.astype(np.float64) * self.std + self.mean).astype(z.dtype)
 
     def to_dict(self) -> dict[str, list[float]]:
         return {"mean": list(self.mean), "std": list(self.std)}

@@ -25,7 +25,7 @@ def answers_section(histories: Sequence[History]) -> Markup:
     figures: list[Content] = []
     remarks: list[Content] = []
     for history in histories:
-        found = [load_answers(history.run.folder / "trials" / str(t)) for t in history.run.trials]
+        found = [load_answers(history.run.place(t)) for t in history.run.trials]
         kept = [answers for answers in found if answers is not None]
         schema = history.run.schema
         name = "" if len(histories) == 1 else f"{history.label}, "

@@ -6,7 +6,6 @@ from typing import Any
 
 from gradformer.graphs.cards import find_card, is_card
 from gradformer.graphs.molecules import smiles_reader
-from gradformer.training.files import read_json
 from gradformer.training.run import Run
 
 
@@ -41,7 +40,7 @@ def _data(run: Run, dataset: str) -> list[tuple[str, str]]:
 
 
 def _scores(run: Run, trial: int) -> list[tuple[str, str]]:
-    result = read_json(run.folder / "trials" / str(trial) / "result.json")
+    result = run.result(trial)
     metric = result["metric"]
     found = [
         ("parameters", f"{result['parameters']:,}"),

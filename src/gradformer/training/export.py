@@ -27,9 +27,10 @@ def export(run: Run, out: str | Path, trial: int = 0) -> Run:
         if out.exists() and any(out.iterdir()):
             raise InputError(f"{out}: exists already; choose another folder")
         (out / "trials" / "0").mkdir(parents=True, exist_ok=True)
-        weights = Path("trials", str(trial), "model.safetensors")
-        shutil.copyfile(run.folder / weights, out / "trials" / "0" / "model.safetensors")
-    result = {**read_json(run.folder / "trials" / str(trial) / "result.json"), "trial": 0}
+        shutil.copyfile(
+            run.place(trial) / "model.safetensors", out / "trials" / "0" / "model.safetensors"
+        )
+    result = {**run.result(trial), "trial": 0}
     recipe = replace(
         run.recipe,
         dataset=Path(run.recipe.dataset).name,

@@ -15,11 +15,9 @@ from gradformer.graphs.cards import find_card, is_card
 from gradformer.graphs.datasets import open_card
 from gradformer.graphs.splits import Split
 from gradformer.graphs.store import Store
-from gradformer.graphs.targets import TargetScale
 from gradformer.graphs.user_data import UserData
 from gradformer.training.data import Part, TrainingData, benchmark, make_collator
 from gradformer.training.evaluation import predict
-from gradformer.training.files import read_json
 from gradformer.training.metrics import default_metric, scores
 from gradformer.training.run import Run
 
@@ -77,8 +75,8 @@ def evaluate(
         graphs = data.graphs(items)
         rows = predict(model, collator, graphs, batch_size, run.recipe.train.precision)
         rows = rows[items] if data.over == "nodes" else rows
-        scale = read_json(run.folder / "trials" / str(trial) / "result.json")["scale"]
-        rows = rows if scale is None else TargetScale.from_dict(scale).invert(rows)
+        scale = run.scale(trial)
+        rows = rows if scale is None else scale.invert(rows)
         found.append(scores(rows, data.labels(items), run.schema.task))
     return found
 

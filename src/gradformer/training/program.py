@@ -19,7 +19,7 @@ from gradformer.errors import ConfigError
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.graphs.store import Store
 from gradformer.model.base import GraphModel
-from gradformer.training.files import read_json, writing
+from gradformer.training.files import writing
 from gradformer.training.run import Run
 
 _NODES = Dim("nodes", min=2, max=2**15)
@@ -90,7 +90,7 @@ def export_program(run: Run, path: str | Path, trial: int = 0) -> ExportedProgra
             f"program: {run.recipe.model.name} takes no pairs; export it without --program"
         )
     model = run.model(trial).requires_grad_(False)
-    scale = read_json(run.folder / "trials" / str(trial) / "result.json")["scale"] or {}
+    scale = run.result(trial)["scale"] or {}
     inputs = example_inputs(run)
     shapes = {name: _DYNAMIC[name] for name in inputs}
     try:

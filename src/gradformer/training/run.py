@@ -19,6 +19,7 @@ from gradformer.graphs.molecules import smiles_reader
 from gradformer.graphs.own import kind_of, read
 from gradformer.graphs.store import Store, pack
 from gradformer.graphs.structures import Structure
+from gradformer.graphs.targets import TargetScale
 from gradformer.graphs.user_data import Kind, Reading, UserData
 from gradformer.model.base import GraphModel, model_class
 from gradformer.structure.codebook import Codebook
@@ -163,6 +164,20 @@ class Run:
         found = (path.parent for path in folder.glob("*/model.safetensors"))
         return sorted(int(place.name) for place in found if _ended_well(place / "result.json"))
 
+    def place(self, trial: int) -> Path:
+        """The folder of a trial."""
+        return self.folder / "trials" / str(trial)
+
+    def result(self, trial: int) -> dict[str, Any]:
+        """What came out of a trial that has ended: its ``result.json``."""
+        found: dict[str, Any] = read_json(self.place(trial) / "result.json")
+        return found
+
+    def scale(self, trial: int) -> TargetScale | None:
+        """The scale on which a trial learned its regression; None for none."""
+        saved = self.result(trial)["scale"]
+        return None if saved is None else TargetScale.from_dict(saved)
+
     def usable(self) -> list[int]:
         """:attr:`trials`, of which there is at least one."""
         if not self.trials:
@@ -175,7 +190,7 @@ class Run:
 
     def model(self, trial: int = 0) -> GraphModel:
         """The model of a trial with its selected weights, in eval mode."""
-        path = self.folder / "trials" / str(trial) / "model.safetensors"
+        path = self.place(trial) / "model.safetensors"
         if trial not in (usable := self.usable()):
             raise InputError(
                 f"{self.folder}: trial {trial} is not finished, or diverged; trials that ended "
@@ -258,8 +273,8 @@ class Run:
             return np.asarray(powers / powers.sum(axis=1, keepdims=True))
         if self.schema.task in ("binary", "multilabel"):
             return np.asarray(0.5 * (1 + np.tanh(values / 2)))
-        scale = read_json(self.folder / "trials" / str(trial) / "result.json")["scale"]
-        return values if scale is None else values * scale["std"] + np.asarray(scale["mean"])
+        scale = self.scale(trial)
+        return values if scale is None else scale.invert(values)
 
 
 def _ended_well(result: Path) -> bool:
