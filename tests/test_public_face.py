@@ -39,6 +39,11 @@ def test_importing_the_package_or_asking_for_help_imports_no_torch() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_the_operation_loads_no_compiler() -> None:
+    code = "import sys, gradformer.attention; sys.exit('torch._dynamo' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def _pyg(graph: nx.Graph, y: float) -> Data:
     data = from_networkx(graph)
     return Data(edge_index=data.edge_index, num_nodes=len(graph), y=torch.tensor([y]))

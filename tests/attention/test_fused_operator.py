@@ -10,6 +10,7 @@ from torch import Tensor
 
 from gradformer.attention import Decay, decay_attention, use_engine
 from gradformer.attention.availability import runs_kernels
+from gradformer.attention.compiling import constant_when_compiled
 from gradformer.attention.fused import _backward, _forward, fused_attention
 from tests.attention.problems import Problem, random_problem
 
@@ -118,6 +119,11 @@ def test_other_kernels_stand_back_inside_a_compiled_graph(device: str) -> None:
     with use_engine("fused"):
         assert runs_kernels(x)
         assert torch.equal(compiled(x), -x)
+
+
+def test_our_mark_of_constants_is_the_compilers() -> None:
+    official = torch.compiler.assume_constant_result(lambda: 1)  # type: ignore[no-untyped-call]
+    assert vars(constant_when_compiled(lambda: 1)) == vars(official) != {}
 
 
 def test_only_what_is_asked_for_has_a_gradient(device: str) -> None:

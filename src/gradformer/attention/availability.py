@@ -11,6 +11,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from gradformer.attention.compiling import constant_when_compiled
 from gradformer.errors import choice
 
 ENGINES = ("auto", "reference", "fused")
@@ -50,7 +51,7 @@ def _triton_error() -> str | None:
 
 
 @cache
-@torch.compiler.assume_constant_result
+@constant_when_compiled
 def _device_error(device: torch.device) -> str | None:
     if torch.version.cuda is None:
         return "the kernels are for GPUs of NVIDIA, and this torch is not built for CUDA"
@@ -61,7 +62,7 @@ def _device_error(device: torch.device) -> str | None:
     return None
 
 
-@torch.compiler.assume_constant_result
+@constant_when_compiled
 def _elsewhere(device: torch.device) -> str | None:
     """Kernels go to the current GPU, whatever device their tensors are on."""
     if device.index is None or device.index == (current := torch.cuda.current_device()):

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from gradformer.attention.availability import interpreting, known_registers
+from gradformer.attention.compiling import constant_when_compiled
 from gradformer.attention.draws import threshold
 
 SMALL = 64  # graphs up to this size take one program for each head
@@ -23,7 +24,7 @@ WHOLE = 256  # "count" of a table whose every entry has a gradient
 CORES = 32  # up to so many channels, the tiled kernels put float32 on tensor cores
 
 
-@torch.compiler.assume_constant_result  # a compiled graph is made anew when the switch is set
+@constant_when_compiled  # a compiled graph is made anew when the switch is set
 def precision() -> str:
     """How float32 products are made: torch's own switch, ``ieee`` unless tf32 is allowed."""
     switch = getattr(torch.backends.cuda.matmul, "fp32_precision", None)  # torch 2.9 and later

@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradformer.attention.compiling import never_compiled
 from gradformer.attention.draws import keep, row_keys
 from gradformer.attention.layout import Group, Layout
 
@@ -67,7 +68,7 @@ def _sums_by_byte(values: Tensor, byte: Tensor, chunk: int = 1 << 15) -> Tensor:
     return total
 
 
-@torch.compiler.disable  # its loop over groups of graphs would be compiled anew for every batch
+@never_compiled  # its loop over groups of graphs would be compiled anew for every batch
 def reference_attention(
     q: Tensor,
     k: Tensor,

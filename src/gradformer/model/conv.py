@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gradformer.attention import Decay, Layout
+from gradformer.attention.compiling import never_compiled
 from gradformer.attention.draws import number_sites
 from gradformer.errors import ConfigError, InputError, suggest
 from gradformer.graphs.batch import Batch, batch_distances, check_distance, sort_edges
@@ -20,7 +21,7 @@ from gradformer.model.parts import BatchNorm, Branch, Dropout, norm_pair
 _seen: Any = WeakTensorKeyDictionary()  # edge_index → (its version, batch vector, Batch)
 
 
-@torch.compiler.disable  # it reads sizes back, and distances are computed by numba
+@never_compiled  # it reads sizes back, and distances are computed by numba
 def _batch_of(edge_index: Tensor, vector: Tensor, distance: Tensor | None) -> Batch:
     """Layout, edges and distances of a PyG batch, kept as long as its ``edge_index`` lives."""
     tracked = not edge_index.is_inference()  # such tensors do not tell when they are changed
