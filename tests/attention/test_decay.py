@@ -15,7 +15,7 @@ from gradformer.attention.decay import SHAPES, TARGETS, UNREACHABLE
 from gradformer.errors import ConfigError
 from gradformer.structure.codebook import FIXED, HOPS
 
-PSI = torch.tensor(HOPS.to_list(), dtype=torch.float64)
+PSI = torch.tensor(HOPS.values, dtype=torch.float64)
 
 
 def tables(**options: Any) -> tuple[Table | None, Table | None]:

@@ -141,7 +141,7 @@ def test_another_index_than_hops_comes_with_its_distances_and_unit() -> None:
         model(graph(FLOATS))
     transform = AddDistance("curvature")
     assert model(transform(graph(FLOATS))).shape == (1, 1)
-    assert model.decay.psi.tolist() == pytest.approx(transform.codebook.to_list())
+    assert model.decay.psi.tolist() == pytest.approx(transform.codebook.values.tolist())
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])

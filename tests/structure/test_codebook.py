@@ -13,7 +13,7 @@ from gradformer.structure import FAR, HOPS, SATURATED, UNREACHABLE, Codebook
 
 def test_survives_json():
     book = Codebook.uniform("curvature-forman", 7.3)
-    again = Codebook.from_list(book.name, json.loads(json.dumps(book.to_list())))
+    again = Codebook.from_dict(json.loads(json.dumps(book.to_dict())))
     assert again == book
     assert hash(again) == hash(book)
     assert again != HOPS

@@ -109,9 +109,7 @@ def test_a_given_codebook_keeps_unit_and_method():
     rng = np.random.default_rng(2)
     arrays = pack([undirected(rng, 20, 0.2)])
     first, book = curvature_distances(*arrays, method="forman")
-    again, same = curvature_distances(
-        *arrays, codebook=Codebook.from_list(book.name, book.to_list())
-    )
+    again, same = curvature_distances(*arrays, codebook=Codebook.from_dict(book.to_dict()))
     assert same == book
     np.testing.assert_array_equal(again, first)
     short = Codebook.uniform(book.name, book.values[100])

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,15 @@ class Schema:
     level: Level
     task: Task
     outputs: int
+
+    @classmethod
+    def from_dict(cls, saved: Mapping[str, Any]) -> Schema:
+        """The inverse of ``asdict``, also after a passage through JSON."""
+        plain: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in saved.items()
+        }
+        return cls(**plain)
 
 
 @dataclass(frozen=True)

@@ -74,9 +74,9 @@ class Store:
             return cls(
                 arrays,
                 {name: spec["kind"] for name, spec in meta["arrays"].items()},
-                _schema(meta["schema"]),
+                Schema.from_dict(meta["schema"]),
                 Structure.from_dict(meta["structure"]),
-                Codebook.from_list(meta["codebook"]["name"], meta["codebook"]["values"]),
+                Codebook.from_dict(meta["codebook"]),
                 meta["content"],
                 meta["about"],
                 folder,
@@ -101,7 +101,7 @@ class Store:
             "content": self.content,
             "schema": asdict(self.schema),
             "structure": self.structure.as_dict(),
-            "codebook": {"name": self.codebook.name, "values": self.codebook.to_list()},
+            "codebook": self.codebook.to_dict(),
             "about": self.about,
             "arrays": specs,
         }
@@ -258,11 +258,6 @@ def _refuse_large(arrays: GraphArrays, limit: int) -> None:
             f"machine has {_size(memory)} of memory; take fewer or smaller graphs, or use a model "
             "that needs no pairs"
         )
-
-
-def _schema(values: dict[str, Any]) -> Schema:
-    wide: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
-    return Schema(**wide)
 
 
 def _map(path: Path, spec: dict[str, Any]) -> Array:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +27,7 @@ class Codebook:
 
     >>> HOPS.values[[0, 7, 254, 255]].tolist()
     [0.0, 7.0, 254.0, 510.0]
-    >>> Codebook.from_list("hops", HOPS.to_list()) == HOPS
+    >>> Codebook.from_dict(HOPS.to_dict()) == HOPS
     True
     """
 
@@ -62,13 +62,13 @@ class Codebook:
         return cls(name, values)
 
     @classmethod
-    def from_list(cls, name: str, values: Sequence[float]) -> Codebook:
-        """The inverse of :meth:`to_list`."""
-        return cls(name, np.asarray(values, dtype=np.float64))
+    def from_dict(cls, saved: Mapping[str, Any]) -> Codebook:
+        """The inverse of :meth:`to_dict`."""
+        return cls(saved["name"], saved["values"])
 
-    def to_list(self) -> list[float]:
-        """The 256 values as plain floats, for JSON."""
-        return [float(value) for value in self.values]
+    def to_dict(self) -> dict[str, Any]:
+        """Name and values as plain numbers, for JSON."""
+        return {"name": self.name, "values": self.values.tolist()}
 
     def encode(self, psi: NDArray[Any]) -> NDArray[np.uint8]:
         """The byte of the nearest value for each ψ ≥ 0; infinite ψ is unreachable.

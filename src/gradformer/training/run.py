@@ -91,15 +91,12 @@ class Run:
             )
         stored = read_json(folder / "data.json")
         try:
-            schema: dict[str, Any] = {
-                k: tuple(v) if isinstance(v, list) else v for k, v in stored["schema"].items()
-            }
             return cls(
                 folder,
                 Recipe.load(folder / "recipe.yaml"),
-                Schema(**schema),
+                Schema.from_dict(stored["schema"]),
                 Structure.from_dict(stored["structure"]),
-                Codebook.from_list(stored["codebook"]["name"], stored["codebook"]["values"]),
+                Codebook.from_dict(stored["codebook"]),
                 stored["origin"],
             )
         except (KeyError, TypeError) as error:
@@ -290,6 +287,6 @@ def describe_data(path: Path, data: TrainingData, origin: dict[str, Any]) -> Non
             "origin": {**origin, **data.about, "content": store.content},
             "schema": asdict(store.schema),
             "structure": store.structure.as_dict(),
-            "codebook": {"name": store.codebook.name, "values": store.codebook.to_list()},
+            "codebook": store.codebook.to_dict(),
         },
     )
