@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+from itertools import product
 from pathlib import Path
-from statistics import median
 
 from gradformer.studies import STUDIES
 from gradformer.studies.page import results_page
-from gradformer.training.files import read_json
+from gradformer.training.recipe import load_recipe
 from gradformer.training.run import Run
 from tests.conftest import ROOT
 from tests.studies.conftest import Reproduce
@@ -46,12 +46,13 @@ def test_cells_beyond_the_papers_are_on_the_page(reproduce: Reproduce, tmp_path:
 
 
 def test_what_the_page_says_of_cora_and_citeseer_is_recorded() -> None:
-    for data in ("cora", "citeseer"):
-        runs = [
-            ROOT / "results/studies/nodes" / f"{data}-{m}" for m in ("graphgps", "gradformer-paper")
-        ]
-        results = read_json(runs[0] / "results.json")["trials"]
-        assert median(trial["best_epoch"] for trial in results) > 185, "still improving"
-        last = [line for line in Run.load(runs[1]).record if line.get("epoch") == 200]
+    for data, preset in product(("cora", "citeseer"), ("authors", "paper")):
+        run = Run.load(ROOT / "results/studies/nodes" / f"{data}-gradformer-{preset}")
+        last = [line for line in run.record if line.get("epoch") == 200]
         assert len(last) == 10
         assert max(line["loss"] for line in last) < 0.1, "learned by heart"
+    for data, model in product(("cora", "citeseer"), ("graphgps", "gcn")):
+        recipe = load_recipe(data, model=model)
+        assert (recipe.train.optimizer, recipe.train.lr) == ("adam", 0.01)
+        assert recipe.train.weight_decay > 0.0
+        assert recipe.to_dict()["model"]["input_dropout"] > 0.0
