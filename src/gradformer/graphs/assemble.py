@@ -14,6 +14,7 @@ from gradformer.graphs.arrays import GraphArrays, Level
 from gradformer.graphs.labels import Labels, find_labels
 from gradformer.graphs.raw_graphs import Features, RawGraph
 from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData
+from gradformer.structure.pointers import pointer
 
 _MOST_CATEGORIES = 100_000
 
@@ -53,8 +54,8 @@ def assemble(
     rows.require_some(len(kept))
     reading = Reading(kind, node, edge, level, labels, smiles)
     arrays = GraphArrays(
-        node_ptr=_pointers(graph.num_nodes for graph in kept),
-        edge_ptr=_pointers(graph.edge_index.shape[1] for graph in kept),
+        node_ptr=pointer([graph.num_nodes for graph in kept]),
+        edge_ptr=pointer([graph.edge_index.shape[1] for graph in kept]),
         edge_index=np.concatenate([graph.edge_index for graph in kept], axis=1),
         schema=reading.schema,
         x=_stack([graph.x for graph in kept], node),
@@ -209,10 +210,6 @@ def _encode_y(
         else:
             kept.append(graph)
     return labels.array(numbers), kept
-
-
-def _pointers(counts: Iterable[int]) -> NDArray[np.int64]:
-    return np.concatenate([[0], np.cumsum(list(counts))]).astype(np.int64)
 
 
 def _stack(values: list[Features | None], vocabulary: Vocabulary) -> Features | None:

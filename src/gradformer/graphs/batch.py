@@ -14,6 +14,7 @@ from torch import Tensor
 from gradformer.attention.layout import Layout, Rows
 from gradformer.errors import InputError
 from gradformer.structure.distance import hop_distances
+from gradformer.structure.pointers import pointer
 
 
 @dataclass(frozen=True, eq=False)
@@ -128,8 +129,7 @@ def batch_distances(edge_index: Tensor, layout: Layout) -> Tensor:
     graph = np.searchsorted(node_ptr[1:], index[0], side="right")
     order = np.argsort(graph, kind="stable")
     local = (index - node_ptr[graph])[:, order].astype(np.int32)
-    counts = np.bincount(graph, minlength=layout.num_graphs)
-    edge_ptr = np.concatenate([[0], counts.cumsum()]).astype(np.int64)
+    edge_ptr = pointer(np.bincount(graph, minlength=layout.num_graphs))
     return torch.from_numpy(hop_distances(node_ptr, edge_ptr, local)).to(edge_index.device)
 
 

@@ -20,6 +20,7 @@ from gradformer.graphs import portable
 from gradformer.graphs.arrays import GraphArrays, Schema
 from gradformer.graphs.portable import Bits, below, draw, stream, unsigned
 from gradformer.structure.parallel import compiled, over_slices
+from gradformer.structure.pointers import pointer
 
 SMALLEST, LARGEST = 5, 34  # nodes of a block, both included
 _SIZES, _EDGES, _FEATURES, _ORDER = range(4)  # the streams of one graph, and of one pattern
@@ -105,7 +106,7 @@ def _block_sizes(keys: Bits, blocks: int) -> NDArray[np.int64]:
 def _shuffle(keys: Bits, sizes: NDArray[np.int64]) -> _Nodes:
     """Lay the blocks of each graph in a row, then order the nodes of each graph at random."""
     per_graph = sizes.sum(axis=1)
-    node_ptr = np.concatenate([[0], np.cumsum(per_graph)])
+    node_ptr = pointer(per_graph)
     graph = np.repeat(np.arange(len(sizes)), per_graph)
     origin = np.empty(node_ptr[-1], np.int64)
     order_keys = draw(keys, unsigned([_ORDER]))

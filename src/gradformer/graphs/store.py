@@ -39,6 +39,7 @@ from gradformer.graphs.atomic import appearing, locked
 from gradformer.graphs.ordering import local_order, sort_by_target
 from gradformer.graphs.structures import Array, Kind, Structure, compute
 from gradformer.structure.codebook import Codebook
+from gradformer.structure.pointers import pair_pointer
 
 FORMAT = 1
 PAIR_LIMIT = 2**30
@@ -156,7 +157,7 @@ def pack(
     pointers: dict[str, tuple[Kind | str, Array]] = {
         "node_ptr": ("pointer", arrays.node_ptr),
         "edge_ptr": ("pointer", arrays.edge_ptr),
-        "pair_ptr": ("pointer", np.concatenate([[0], np.cumsum(arrays.sizes**2)])),
+        "pair_ptr": ("pointer", pair_pointer(arrays.node_ptr)),
         "source": ("edge", source),
         "target": ("edge", target),
         "by_source": ("edge", local_order(source, arrays.node_ptr, arrays.edge_ptr)),

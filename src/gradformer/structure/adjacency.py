@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from gradformer.errors import InputError
 from gradformer.structure.parallel import HAVE_NUMBA, compiled, over_slices
+from gradformer.structure.pointers import pointer
 
 
 class Neighbours(NamedTuple):
@@ -117,7 +118,7 @@ def neighbours(
                 np.concatenate([target, source - base]),
             )
         count = np.bincount(source, minlength=int(node_ptr[-1]))
-        ptr = np.concatenate([[0], np.cumsum(count)]).astype(np.int64)
+        ptr = pointer(count)
         return Neighbours(ptr, target[np.argsort(source, kind="stable")].astype(np.int32))
 
     ptr = np.zeros(int(node_ptr[-1]) + 1, np.int64)
@@ -147,7 +148,7 @@ def simple_neighbours(
     count = np.bincount(source, minlength=nodes)
     base = np.repeat(np.asarray(node_ptr[:-1], np.int64), np.diff(node_ptr))
     return Neighbours(
-        np.concatenate([[0], np.cumsum(count)]).astype(np.int64),
+        pointer(count),
         (target - base[source]).astype(np.int32),
     )
 

@@ -28,8 +28,9 @@ from numpy.typing import NDArray
 from gradformer.errors import choice
 from gradformer.structure.adjacency import Neighbours, simple_neighbours
 from gradformer.structure.codebook import Codebook
-from gradformer.structure.distance import hop_distances, pair_pointer
+from gradformer.structure.distance import hop_distances
 from gradformer.structure.parallel import BLOCK, Progress, compiled, node_blocks, over_slices
+from gradformer.structure.pointers import pair_pointer
 from gradformer.structure.transport import transport
 
 FLOOR = 0.05

@@ -29,6 +29,7 @@ from gradformer.structure.parallel import (
     node_blocks,
     over_slices,
 )
+from gradformer.structure.pointers import pair_pointer
 
 MAX_LEVELS = 64
 """Measured: beyond about 60 levels the plain search is the faster one."""
@@ -66,11 +67,6 @@ def hop_distances(
     lists = neighbours(node_ptr, edge_ptr, edge_index, symmetric=symmetric)
     search = _search_compiled if HAVE_NUMBA else _search_scipy
     return search(np.asarray(node_ptr, np.int64), lists, progress)
-
-
-def pair_pointer(node_ptr: NDArray[Any]) -> NDArray[np.int64]:
-    """First pair of each graph, [graphs + 1]: the running sum of n²."""
-    return np.concatenate([[0], np.cumsum(np.diff(node_ptr).astype(np.int64) ** 2)])
 
 
 def _search_compiled(

@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradformer.structure.adjacency import check_edges
-from gradformer.structure.distance import pair_pointer
 from gradformer.structure.parallel import Progress, compiled, over_slices
+from gradformer.structure.pointers import pair_pointer
 
 NONE = -1
 """No first edge: on the diagonal, and where there is no path."""

@@ -9,8 +9,8 @@ from numpy.typing import NDArray
 
 from gradformer.errors import InputError, choice
 from gradformer.structure.codebook import Codebook
-from gradformer.structure.distance import pair_pointer
 from gradformer.structure.parallel import Progress
+from gradformer.structure.pointers import pair_pointer
 
 
 def similarity_distances(

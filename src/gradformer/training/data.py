@@ -28,6 +28,7 @@ from gradformer.graphs.targets import TargetScale, is_labelled
 from gradformer.graphs.user_data import Reading, UserData, check_options
 from gradformer.graphs.user_splits import scaffold_split
 from gradformer.model.base import Needs
+from gradformer.structure.pointers import pointer
 from gradformer.training.metrics import METRICS, check_metric, default_metric
 from gradformer.training.recipe import Recipe
 
@@ -258,7 +259,7 @@ def _labelled_items(arrays: GraphArrays) -> NDArray[np.int64]:
     assert arrays.y is not None
     known = is_labelled(arrays.y).reshape(len(arrays.y), -1).any(axis=1)
     if arrays.schema.level == "node" and not _one_graph(arrays):
-        count = np.concatenate([[0], np.cumsum(known)])
+        count = pointer(known)
         known = np.diff(count[arrays.node_ptr]) > 0
     return np.flatnonzero(known)
 

@@ -16,6 +16,7 @@ from safetensors.numpy import load_file, save
 
 from gradformer.graphs.atomic import appearing
 from gradformer.graphs.store import Store
+from gradformer.structure.pointers import pointer
 from gradformer.training.data import TrainingData
 from gradformer.training.files import RESUMABLE, replace_file, writing
 
@@ -72,7 +73,7 @@ def take(store: Store, graphs: NDArray[np.int64]) -> Store:
     arrays: dict[str, NDArray[Any]] = {}
     for kind, name in pointers.items():
         ptr = store.arrays[name]
-        arrays[name] = np.concatenate([[0], np.cumsum(np.diff(ptr)[graphs])])
+        arrays[name] = pointer(np.diff(ptr)[graphs])
         rows = [np.arange(ptr[g], ptr[g + 1]) for g in graphs]
         index = np.concatenate(rows)
         arrays |= {n: store.arrays[n][index] for n, of in store.kinds.items() if of == kind}

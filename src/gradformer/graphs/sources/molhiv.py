@@ -11,6 +11,7 @@ from gradformer.errors import InputError
 from gradformer.graphs.arrays import GraphArrays, Schema
 from gradformer.graphs.molecules import ATOM_VOCABULARY, BOND_VOCABULARY
 from gradformer.graphs.sources.text import integers
+from gradformer.structure.pointers import pointer
 
 SPLITS = ("train", "valid", "test")
 
@@ -42,8 +43,8 @@ def read_molhiv(read: Callable[[str], bytes]) -> GraphArrays:
             raise InputError(f"{path} names a molecule beyond the {len(y)} there are")
         split[rows] = number
     return GraphArrays(
-        np.concatenate([[0], np.cumsum(nodes)]),
-        np.concatenate([[0], np.cumsum(2 * bonds)]),
+        pointer(nodes),
+        pointer(2 * bonds),
         np.ascontiguousarray(both.T.astype(np.int32)),
         Schema(ATOM_VOCABULARY, BOND_VOCABULARY, "graph", "binary", 1),
         x,

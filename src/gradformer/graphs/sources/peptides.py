@@ -14,6 +14,7 @@ from gradformer.graphs.arrays import GraphArrays, Schema
 from gradformer.graphs.molecules import ATOM_VOCABULARY, BOND_VOCABULARY, from_smiles
 from gradformer.graphs.sources import pickles
 from gradformer.progress import bar
+from gradformer.structure.pointers import pointer
 
 LABELS = 10
 TABLE = "raw/peptide_multi_class_dataset.csv.gz"
@@ -37,8 +38,8 @@ def read_peptides(read: Callable[[str], bytes]) -> GraphArrays:
         raise InputError(f"{TABLE}: labels have shape {y.shape}, expected {(len(rows), LABELS)}")
     x, edge_index, edge_attr = zip(*graphs)
     return GraphArrays(
-        np.concatenate([[0], np.cumsum([len(part) for part in x])]),
-        np.concatenate([[0], np.cumsum([len(part) for part in edge_attr])]),
+        pointer([len(part) for part in x]),
+        pointer([len(part) for part in edge_attr]),
         np.concatenate(edge_index, axis=1),
         Schema(ATOM_VOCABULARY, BOND_VOCABULARY, "graph", "multilabel", LABELS),
         np.concatenate(x),

@@ -10,6 +10,7 @@ import torch
 
 from gradformer.errors import InputError
 from gradformer.graphs.arrays import GraphArrays, Schema
+from gradformer.structure.pointers import pointer
 
 
 def read_sbm_file(content: bytes, where: str, vocabulary: int, classes: int) -> GraphArrays:
@@ -32,8 +33,8 @@ def read_sbm_file(content: bytes, where: str, vocabulary: int, classes: int) -> 
     if x.dim() == 2 and x.shape[1] == vocabulary:
         x = x.argmax(dim=1)
     return GraphArrays(
-        np.concatenate([[0], np.cumsum(nodes)]),
-        np.concatenate([[0], np.cumsum(edges)]),
+        pointer(nodes),
+        pointer(edges),
         edge_index.numpy(),
         Schema((vocabulary,), (), "node", "multiclass", classes),
         x.reshape(-1, 1).long().numpy(),

@@ -12,6 +12,7 @@ from gradformer.errors import InputError
 from gradformer.graphs.arrays import GraphArrays, Schema
 from gradformer.graphs.sources import pickles
 from gradformer.graphs.sources.text import integers
+from gradformer.structure.pointers import pointer
 
 ATOMS, BONDS = 28, 4  # kinds of atom; bond orders 1 to 3, 0 is never an edge
 SPLITS = ("train", "val", "test")
@@ -53,7 +54,7 @@ def _arrays(molecules: list[dict[str, Any]], split: NDArray[np.int8]) -> GraphAr
     # All bond matrices as one long line; a place in it tells graph, row and column. They are
     # symmetric, and with rows as destinations the edges come out sorted as a store wants them.
     bonds = np.concatenate([molecule["bond_type"].ravel() for molecule in molecules])
-    pair_ptr = np.concatenate([[0], np.cumsum(sizes**2)])
+    pair_ptr = pointer(sizes**2)
     if len(bonds) != pair_ptr[-1]:
         raise InputError("ZINC: a bond matrix does not have as many rows and columns as atoms")
     place = np.flatnonzero(bonds)
@@ -63,7 +64,7 @@ def _arrays(molecules: list[dict[str, Any]], split: NDArray[np.int8]) -> GraphAr
     atoms = np.concatenate([molecule["atom_type"] for molecule in molecules])
     target = np.concatenate([m["logP_SA_cycle_normalized"].reshape(1, 1) for m in molecules])
     return GraphArrays(
-        np.concatenate([[0], np.cumsum(sizes)]),
+        pointer(sizes),
         edge_ptr.astype(np.int64),
         np.stack([column, row]).astype(np.int32),
         Schema((ATOMS,), (BONDS,), "graph", "regression", 1),
