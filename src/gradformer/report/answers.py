@@ -35,12 +35,12 @@ def answers_section(histories: Sequence[History]) -> Markup:
             figures += [_parity(name, *one) for one in _by_target(history, kept)]
         elif schema.task != "multiclass":
             for k, (target, truth, answer) in enumerate(_by_target(history, kept)):
-                words = _class_names(history, k, 2)
+                words = history.run.labels.classes[k]
                 figures.append(_matrix(name + target, truth, answer > 0, words))
         elif schema.outputs <= _MOST_CLASSES:
             truth = np.concatenate([a.target for a in kept])
             answer = np.concatenate([a.prediction.argmax(axis=1) for a in kept])
-            words = _class_names(history, 0, schema.outputs)
+            (words,) = history.run.labels.classes
             figures.append(_matrix(f"{name}all classes", truth, answer, words))
         else:
             remarks.append(note(f"{history.label}: {schema.outputs} classes are too many to draw."))
@@ -52,7 +52,7 @@ def answers_section(histories: Sequence[History]) -> Markup:
 
 def _by_target(history: History, kept: Sequence[Answers]) -> list[tuple[str, Values, Values]]:
     """Name, true values and answers of the first targets, all trials end to end."""
-    names = enumerate(_target_names(history)[:_MOST_TARGETS])
+    names = enumerate(history.run.labels.targets[:_MOST_TARGETS])
     return [
         (
             name,
@@ -83,21 +83,6 @@ def _matrix(title: str, truth: Values, answer: Values, names: Sequence[str]) -> 
     right = np.trace(counts) / max(counts.sum(), 1.0)
     text = f": {counts.sum():,.0f} answers, {100 * right:.1f} % right. Shares are of each row."
     return figure(plot, join([tag("b", title), text]))
-
-
-def _target_names(history: History) -> list[str]:
-    reading = history.run.reading
-    if reading is not None and reading.labels.task != "multiclass":
-        return list(reading.labels.targets)
-    outputs = history.run.schema.outputs
-    return [f"target {k + 1}" for k in range(outputs)] if outputs > 1 else ["target"]
-
-
-def _class_names(history: History, target: int, classes: int) -> list[str]:
-    reading = history.run.reading
-    if reading is not None and target < len(reading.labels.classes):
-        return list(reading.labels.classes[target])
-    return [str(k) for k in range(classes)]
 
 
 def _evenly(length: int, most: int) -> NDArray[np.int64]:
