@@ -206,7 +206,8 @@ def load_plan(folder: str | Path) -> Plan:
 def _begin(plan: Plan, folder: Path) -> None:
     path = folder / "plan.json"
     if path.is_file():
-        if read_json(path) != json.loads(json.dumps(plan.to_dict())):
+        kept = load_plan(folder).to_dict()  # with the options that are newer than the search
+        if kept != json.loads(json.dumps(plan.to_dict())):
             raise InputError(
                 f"{folder}: holds a search with another plan; choose another folder, or continue "
                 f"that one: gradformer search --resume {folder}"
