@@ -17,7 +17,9 @@ from typing import Any
 import yaml
 
 from gradformer.errors import ConfigError, choice, suggest
-from gradformer.model.base import ModelConfig, model_class
+from gradformer.graphs.arrays import Schema
+from gradformer.model.base import GraphModel, ModelConfig, create_model, model_class
+from gradformer.structure.codebook import Codebook
 from gradformer.training.losses import CLASS_WEIGHTS, LOSSES
 from gradformer.training.optimizer import OPTIMIZERS
 from gradformer.training.options import build, convert, merge, setting
@@ -101,6 +103,13 @@ class ModelChoice:
 
     name: str
     config: ModelConfig
+
+    def make(self, schema: Schema, codebook: Codebook) -> GraphModel:
+        """The model, for data of that schema; what a byte of another index than hops means is
+        their codebook's to say."""
+        hops = self.config.needs().index in (None, "hops")
+        known = {} if hops else {"codebook": codebook}
+        return create_model(self.name, schema, config=self.config, **known)
 
 
 @dataclass(frozen=True)

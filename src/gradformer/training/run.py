@@ -21,7 +21,7 @@ from gradformer.graphs.store import Store, pack
 from gradformer.graphs.structures import Structure
 from gradformer.graphs.targets import TargetScale
 from gradformer.graphs.user_data import Kind, Reading, UserData
-from gradformer.model.base import GraphModel, model_class
+from gradformer.model.base import GraphModel
 from gradformer.structure.codebook import Codebook
 from gradformer.training.data import TrainingData, as_list, make_collator, user_data
 from gradformer.training.evaluation import predict
@@ -193,11 +193,7 @@ class Run:
                 f"{self.folder}: trial {trial} is not finished, or diverged; trials that ended "
                 f"well: {', '.join(map(str, usable))}"
             )
-        make: Any = model_class(self.recipe.model.name)
-        options = {}
-        if self.recipe.model.config.needs().index not in (None, "hops"):
-            options["codebook"] = torch.from_numpy(np.array(self.codebook.values))
-        model: GraphModel = make(self.schema, self.recipe.model.config, **options)
+        model = self.recipe.model.make(self.schema, self.codebook)
         try:
             model.load_state_dict(load_file(path))
         except (RuntimeError, SafetensorError) as error:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.portable import permutation
-from gradformer.model.base import GraphModel, ModelConfig, model_class
+from gradformer.model.base import GraphModel
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.data import Part, TrainingData
 from gradformer.training.evaluation import predict
@@ -25,7 +25,7 @@ from gradformer.training.losses import (
     loss_name,
 )
 from gradformer.training.metrics import better, check_metric, scores
-from gradformer.training.recipe import Recipe
+from gradformer.training.recipe import ModelChoice, Recipe
 from gradformer.training.schedule import Schedule
 from gradformer.training.step import Step
 from gradformer.training.weights import Weights
@@ -67,7 +67,7 @@ class Trial:
         self.metric = data.metric
         if recipe.train.select != "auto":
             self.metric = check_metric(recipe.train.select, data.schema.task, "train.select")
-        self.model = initial_model(recipe.model.name, recipe.model.config, data, self.seed)
+        self.model = initial_model(recipe.model, data, self.seed)
         self.model.to(collator.device)
         self.weights = Weights(self.model, recipe.train.decay_all)
         self.best = self.weights.vector.clone()
@@ -222,13 +222,8 @@ class Trial:
             self.weights.vector.copy_(kept)
 
 
-def initial_model(name: str, config: ModelConfig, data: TrainingData, seed: int) -> GraphModel:
+def initial_model(choice: ModelChoice, data: TrainingData, seed: int) -> GraphModel:
     """A model with the initial weights of a seed: drawn on the CPU, the same for every device."""
-    make: Any = model_class(name)
-    options = {}
-    if config.needs().index not in (None, "hops"):
-        options["codebook"] = torch.from_numpy(np.asarray(data.store.codebook.values))
     with torch.random.fork_rng(devices=[]):
         torch.default_generator.manual_seed(seed)
-        model: GraphModel = make(data.schema, config, **options)
-    return model
+        return choice.make(data.schema, data.store.codebook)
