@@ -54,7 +54,8 @@ def read_table(
     table = open_table(path)
     if like is not None:
         like.expect("smiles", str(path))
-        smiles = smiles or like.smiles
+        if smiles is None and like.smiles is not None:
+            smiles = _column_like(table, like.smiles)
         names = like.labels.targets
         target = names if set(names) <= set(table.header) else ()
     smiles_at = table.position(smiles or _smiles_column(table))
@@ -139,6 +140,17 @@ class Table:
         return self.header.index(name)
 
 
+def _column_like(table: Table, name: str) -> str:
+    """The column that had this name in the training data; other capitals will do."""
+    found = [given for given in table.header if given.lower() == name.lower()]
+    if not found:
+        raise InputError(
+            f"{table.path} has no column {name!r}, as the training data had; say which holds the "
+            f"SMILES (--smiles NAME, smiles=...); {table.columns()}"
+        )
+    return name if name in found else found[0]
+
+
 def _smiles_column(table: Table) -> str:
     """The column whose name says that it holds SMILES."""
     for fits in (
@@ -178,7 +190,7 @@ def open_table(path: Path) -> Table:
 def _separated(path: Path) -> Table:
     text = read_text(path)
     delimiter = "\t" if ".tsv" in path.suffixes[-2:] else ","
-    first_line = text.split("\n", 1)[0]
+    first_line = re.sub(r'"[^"]*"', "", text.split("\n", 1)[0])  # a quoted name may hold any
     if delimiter == "," and "," not in first_line and ";" in first_line:
         delimiter = ";"  # what a spreadsheet writes where the comma is the decimal mark
     decimal = _decimal_point if delimiter == ";" else str
