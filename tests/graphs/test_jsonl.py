@@ -85,12 +85,14 @@ def test_targets_of_nodes(tmp_path: Path) -> None:
     assert data.arrays.y.tolist() == [0, 1, -1, 2, 0]
     with pytest.raises(InputError, match=r"line 2: y has 2 values.*level='node'"):
         read_jsonl(write(tmp_path, one, two))
+    with pytest.raises(InputError, match=r"a value for each of its nodes; .*--level node"):
+        read_jsonl(write(tmp_path, one))
     with pytest.raises(ConfigError, match="level"):
         read_jsonl(write(tmp_path, one), level="edge")  # type: ignore[arg-type]
 
 
 BAD_LINES = [
-    ("{", "not valid JSON"),
+    ("{", "in double quotes at character 2"),
     ("[" * 100_000, "not valid JSON"),
     ("[1]", "expected an object, found a list"),
     ({"num_nodes": 3}, "the key 'edges' is missing"),

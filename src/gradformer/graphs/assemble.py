@@ -17,6 +17,7 @@ from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData
 from gradformer.structure.pointers import pointer
 
 _MOST_CATEGORIES = 100_000
+_LEVEL = "for one value a node, say --level node, level='node'"
 
 Vocabulary = tuple[int, ...] | int
 FeatureName = Literal["x", "edge_attr"]
@@ -171,7 +172,7 @@ def _settle_lengths_of_y(
 def _wrong_length(length: int, expected: int, graph: RawGraph, level: Level) -> str:
     if level == "node":
         return f"y has {length} values, expected one for each of the {expected} nodes"
-    hint = " (for one value a node, say level='node')" if length == graph.num_nodes else ""
+    hint = f" ({_LEVEL})" if length == graph.num_nodes else ""
     return f"y has {length} values, other graphs have {expected}{hint}"
 
 
@@ -185,6 +186,8 @@ def _columns(
     if level == "node":
         return {"y": [value for y in labelled for value in y]}
     width = len(labelled[0])
+    if len(graphs) == 1 and width == graphs[0].num_nodes > 1:
+        raise InputError(f"{where}: one graph, and y has a value for each of its nodes; {_LEVEL}")
     names = targets or (["y"] if width == 1 else [f"y[{t}]" for t in range(width)])
     return {name: [y[t] for y in labelled] for t, name in enumerate(names)}
 
