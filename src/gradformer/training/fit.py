@@ -164,7 +164,10 @@ def again(run: Run, mirror: str | Path | None = None, data: Any = None) -> Train
     reading = origin.get("options", {})
     material, _ = prepare(data, run.recipe, mirror or origin.get("mirror"), reading)
     if material.store.content != origin["content"]:
-        raise InputError(f"{run.folder}: the data are not those that the run began with")
+        raise InputError(
+            f"{run.folder}: the data are not those that the run began with; bring those back, or "
+            "train anew with these (evaluate scores a run on other data with --on FILE)"
+        )
     return material
 
 
