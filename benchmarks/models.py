@@ -18,14 +18,13 @@ import torch
 from common import forget, graphs, parameters, replay, training_data, write_record
 
 from gradformer.graphs.arrays import GraphArrays
-from gradformer.model.base import MODELS, model_class
+from gradformer.model.base import all_models
 from gradformer.training.capture import capture
 from gradformer.training.recipe import load_recipe
 from gradformer.training.trial import Trial
 
 DATASETS = ("zinc", "cluster")
-model_class("gradformer")  # registers all
-NAMES = ["gradformer", *sorted(MODELS.keys() - {"gradformer"})]
+NAMES = ["gradformer", *sorted(all_models().keys() - {"gradformer"})]
 
 
 def measure(dataset: str, model: str, arrays: GraphArrays, device: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 
-from gradformer.model.base import MODELS, model_class
+from gradformer.model.base import all_models
 from gradformer.training.capture import capture
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
 from gradformer.training.loop import Stop, train, train_epoch
@@ -17,10 +17,8 @@ from gradformer.training.recipe import Recipe
 from gradformer.training.trial import Trial
 from tests.training import toy
 
-model_class("gradformer")  # registers all
 
-
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(all_models()))
 def test_trains_and_continues(name: str, tmp_path: Path) -> None:
     recipe = toy_recipe(name)
     data = toy.data(recipe)
@@ -38,7 +36,7 @@ def test_trains_and_continues(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(all_models()))
 def test_captured_side_by_side_as_alone(name: str) -> None:
     recipe = toy_recipe(name)
     data = toy.data(recipe)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from gradformer import use_engine
-from gradformer.model.base import MODELS
+from gradformer.model.base import all_models
 from gradformer.training import capture, precompile
 from gradformer.training.precompile import Zeros, compile_kernels
 from gradformer.training.trial import Trial
@@ -100,7 +100,7 @@ def test_compiling_is_undone_before_the_run_that_warms_up(monkeypatch: pytest.Mo
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="kernels of the interpreter are left out")
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(all_models()))
 def test_a_step_without_its_kernels(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the plain code between kernels that do nothing looks up is there, in every model."""
     interpreter = pytest.importorskip("triton.runtime.interpreter")

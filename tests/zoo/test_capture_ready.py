@@ -8,20 +8,18 @@ import pytest
 import torch
 
 from gradformer.graphs.arrays import Level
-from gradformer.model.base import MODELS, create_model, model_class
+from gradformer.model.base import all_models, create_model
 from tests.zoo.toys import CAPACITIES, PADDED_IDS, check_padding, own_collator, toy_schema
-
-model_class("gradformer")  # registers all
 
 
 @pytest.mark.parametrize("level", ["graph", "node"])
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(all_models()))
 def test_padding_with_stored_structure(name: str, level: Level) -> None:
     check_padding(partial(create_model, name, toy_schema(level), layers=2), own_collator)
 
 
 @pytest.mark.parametrize("level", ["graph", "node"])
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(all_models()))
 def test_a_padded_step_reads_nothing_back(name: str, level: Level) -> None:
     """Meta tensors have no values: to read one, or to need one for a shape, is an error."""
     model = create_model(name, toy_schema(level), layers=2)

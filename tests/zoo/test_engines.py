@@ -17,12 +17,11 @@ import torch
 from torch import Tensor
 
 from gradformer.attention import use_engine
-from gradformer.model.base import MODELS, model_class
+from gradformer.model.base import all_models, model_class
 from gradformer.training.recipe import load_recipe
 from tests.zoo.toys import IDS, own_collator, toy_schema
 
 pytest.importorskip("triton")
-model_class("gradformer")  # registers all
 
 
 def _compare(name: str, dataset: str, device: str) -> None:
@@ -51,7 +50,7 @@ def _compare(name: str, dataset: str, device: str) -> None:
 
 @pytest.mark.gpu
 @pytest.mark.parametrize("dataset", ["zinc", "cluster"])
-@pytest.mark.parametrize("name", sorted(MODELS))
+@pytest.mark.parametrize("name", sorted(all_models()))
 def test_kernels_change_nothing_but_rounding(name: str, dataset: str, device: str) -> None:
     _compare(name, dataset, device)
 

@@ -27,15 +27,14 @@ def models(
 
     Example: [bold]gradformer models gradformer[/bold]
     """
-    from gradformer.model.base import MODELS, model_class
+    from gradformer.model.base import all_models
 
     if name is not None:
         _show_options(name)
         return
-    model_class("gradformer")  # fills the registry
     numbers = ("parameters", "layers", "width")
     table = plain_table("model", *numbers, "about; proven against", right=numbers)
-    for known in sorted(MODELS, key=lambda model: (model != "gradformer", model)):
+    for known in sorted(all_models(), key=lambda model: (model != "gradformer", model)):
         made = _made(known)
         sizes = f"{_size(made):,}", str(made.config.layers), str(made.config.width)
         table.add_row(known, *sizes, f"{_about(made)}; {made.reference}")

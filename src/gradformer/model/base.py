@@ -137,14 +137,20 @@ def register(name: str) -> Callable[[type[Model]], type[Model]]:
     return enter
 
 
-def model_class(name: str) -> type[GraphModel]:
-    """The class of a model by name."""
+def all_models() -> dict[str, type[GraphModel]]:
+    """The class of every model by name."""
     import gradformer.model.gradformer
     import gradformer.zoo  # noqa: F401
 
-    if name not in MODELS:
-        raise ConfigError(f"model: unknown name {name!r}; {suggest(name, MODELS)}")
-    return MODELS[name]
+    return MODELS
+
+
+def model_class(name: str) -> type[GraphModel]:
+    """The class of a model by name."""
+    known = all_models()
+    if name not in known:
+        raise ConfigError(f"model: unknown name {name!r}; {suggest(name, known)}")
+    return known[name]
 
 
 def create_model(name: str, schema: Schema, **options: Any) -> GraphModel:

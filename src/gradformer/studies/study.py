@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from gradformer.errors import ConfigError, suggest
-from gradformer.model.base import MODELS, model_class
+from gradformer.model.base import all_models
 from gradformer.report.history import History
 from gradformer.report.markup import Markup
 from gradformer.studies.rivals import RIVALS
@@ -152,10 +152,9 @@ class Plan:
     presets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        model_class("gradformer")  # fills the registry
         for option, names, known in (
             ("--dataset", self.datasets, recipe_names()),
-            ("--model", self.models, [*MODELS, *RIVALS]),
+            ("--model", self.models, [*all_models(), *RIVALS]),
         ):
             for name in names:
                 if name not in known:
