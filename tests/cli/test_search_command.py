@@ -60,7 +60,11 @@ def test_a_search_goes_on_without_doing_anything_twice(
     plan = json.loads((found / "plan.json").read_text())
     del plan["recipe"]["model"]["input_dropout"]  # as of before there was the option
     (found / "plan.json").write_text(json.dumps(plan))
-    program("search", "--resume", found)
+    told = program("search", "--resume", found).stdout
+    train = f"gradformer train {files / 'graphs.jsonl'} --recipe {found / 'best.yaml'}"
+    assert told.splitlines()[-1] == f"train    {train}"
+    without = program("train", "--recipe", found / "best.yaml", code=1)
+    assert "gradformer train FILE --recipe" in without.stderr
     assert (found / "record.jsonl").read_bytes() == kept
     assert {p: p.stat().st_mtime_ns for p in times} == times
     other = program(*_words(files, found)[:-2], "--seed", "1", "--out", found, code=1)

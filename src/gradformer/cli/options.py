@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -136,6 +137,19 @@ def reading_options(
         "skip_invalid": skip_invalid or None,
     }
     return {name: value for name, value in given.items() if value is not None}
+
+
+def reading_words(reading: Mapping[str, Any]) -> list[str]:
+    """:func:`reading_options` as words of a command line.
+
+    >>> reading_words({"smiles": "mol", "target": ["a", "b"], "skip_invalid": True})
+    ['--smiles', 'mol', '--target', 'a', '--target', 'b', '--skip-invalid']
+    """
+    words = []
+    for name, given in reading.items():
+        for value in given if isinstance(given, list) else [given]:
+            words += [f"--{name.replace('_', '-')}", *([] if value is True else [value])]
+    return words
 
 
 def smoke_settings() -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import time
 from pathlib import Path
 from typing import Annotated, Any
@@ -24,6 +25,7 @@ from gradformer.cli.options import (
     Target,
     Task,
     reading_options,
+    reading_words,
     smoke_settings,
     smoke_trials,
     use_mirror,
@@ -137,7 +139,10 @@ def search(
         typer.echo(str(stopped), err=True)
         return
     typer.echo(f"best     {' '.join(found.settings)}")
-    typer.echo(f"recipe   {found.folder / 'best.yaml'}")
+    best = str(found.folder / "best.yaml")
+    words = ["gradformer", "train", plan.data, *reading_words(plan.reading or {}), "--recipe", best]
+    typer.echo(f"recipe   {best}")
+    typer.echo(f"train    {shlex.join(words)}")
 
 
 def _plan(

@@ -100,6 +100,7 @@ def train(
 
     Example: [bold]gradformer train --resume runs/gin[/bold]
     """
+    from gradformer.graphs.cards import is_card
     from gradformer.training.fit import fit
     from gradformer.training.fit import resume as continue_run
     from gradformer.training.recipe import load_recipe
@@ -120,6 +121,11 @@ def train(
     changes += smoke_settings()
     if data is None and recipe is not None:
         data = load_recipe(str(recipe)).dataset
+        if not is_card(data):
+            raise ConfigError(
+                f"--recipe {recipe}: is for data of your own; name them too: gradformer train "
+                f"FILE --recipe {recipe} (and --target, as when it was made)"
+            )
     options = reading_options(smiles, target, task, level, split_column, skip_invalid)
     run = fit(
         data or SAMPLE,
