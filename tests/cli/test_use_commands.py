@@ -22,6 +22,12 @@ from gradformer import Run
 from tests.cli.conftest import Program
 
 
+def _renamed(table: Path, folder: Path) -> tuple[Path, str, str]:
+    """The table with another name for its SMILES, and the words that say so."""
+    (folder / "renamed.csv").write_text(table.read_text().replace("smiles", "mol"))
+    return folder / "renamed.csv", "--smiles", "mol"
+
+
 def _rows(text: str) -> list[dict[str, str]]:
     return list(csv.DictReader(io.StringIO(text)))
 
@@ -117,8 +123,8 @@ def test_a_file_without_targets_cannot_be_scored(
     program: Program, molecule_run: Path, files: Path, tmp_path: Path
 ) -> None:
     table = tmp_path / "bare.csv"
-    table.write_text("smiles\nCCO\n")
-    said = program("evaluate", molecule_run, "--on", table, code=1).stderr
+    table.write_text("mol\nCCO\n")
+    said = program("evaluate", molecule_run, "--on", table, "--smiles", "mol", code=1).stderr
     assert f"{table}: holds no targets to score against, which the run calls y; add them" in said
 
 
@@ -134,7 +140,8 @@ def test_embeddings_have_a_row_for_each_graph_and_node(
         assert found["rows"].tolist() == [2, 4]
         # The recipe pools by the mean.
         assert found["graphs"][0] == pytest.approx(found["nodes"][:3].mean(axis=0), abs=1e-5)
-    program(*words, "-o", tmp_path / "e.csv")
+    renamed = _renamed(files / "new.csv", tmp_path)
+    program("embed", molecule_run, *renamed, "--skip-invalid", "-o", tmp_path / "e.csv")
     assert [row["row"] for row in _rows((tmp_path / "e.csv").read_text())] == ["2", "4"]
     assert ".npz" in program(*words, "-o", tmp_path / "e.txt", code=1).stderr
 
@@ -143,7 +150,8 @@ def test_explain_writes_a_page_with_every_head(
     program: Program, molecule_run: Path, files: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "attention.html"
-    program("explain", molecule_run, files / "new.csv", "--skip-invalid", "-o", out)
+    renamed = _renamed(files / "new.csv", tmp_path)
+    program("explain", molecule_run, *renamed, "--skip-invalid", "-o", out)
     page = out.read_text()
     assert all(f"Score of head {head}" in page for head in (1, 2, 3, 4))
     assert "Line 2: CCO" in page

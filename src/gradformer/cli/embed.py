@@ -7,7 +7,17 @@ from typing import Annotated
 
 import typer
 
-from gradformer.cli.options import BatchSize, Device, Mirror, NewData, RunFolder, SkipInvalid
+from gradformer.cli.options import (
+    BatchSize,
+    Device,
+    Mirror,
+    NewData,
+    RunFolder,
+    SkipInvalid,
+    Smiles,
+    reading_options,
+)
+from gradformer.cli.tables import count
 
 
 def embed(
@@ -18,6 +28,7 @@ def embed(
         typer.Option("--out", "-o", help="File to write: .npz, or .csv for the graphs alone."),
     ] = Path("embeddings.npz"),
     trial: Annotated[int, typer.Option(min=0, help="Trial whose model is used.")] = 0,
+    smiles: Smiles = None,
     skip_invalid: SkipInvalid = False,
     batch_size: BatchSize = 64,
     mirror: Mirror = None,
@@ -27,7 +38,8 @@ def embed(
 
     The .npz has [bold]graphs[/bold] (graphs × width: what enters the model's last map),
     [bold]nodes[/bold] (nodes × width: final states), [bold]node_ptr[/bold] (where the nodes of each
-    graph begin) and [bold]rows[/bold] (the row of each graph in the file).
+    graph begin) and [bold]rows[/bold] (the line of each graph in the file, where a
+    header is line 1).
 
     Example: [bold]gradformer embed runs/mine new.csv -o embeddings.npz[/bold]
     """
@@ -48,10 +60,9 @@ def embed(
         mirror=mirror,
         device=find_device(device),
         batch_size=batch_size,
-        **({"skip_invalid": True} if skip_invalid else {}),
+        **reading_options(smiles, skip_invalid=skip_invalid),
     )
-    count = len(found.graphs)
-    rows = np.arange(count) if found.data is None else found.data.rows
+    rows = np.arange(len(found.graphs)) if found.data is None else found.data.rows
     if out.suffix == ".csv":
         names = [f"e{k}" for k in range(found.graphs.shape[1])]
         lines = [",".join(["row", *names])]
@@ -62,4 +73,5 @@ def embed(
         file = io.BytesIO()
         np.savez(file, graphs=found.graphs, nodes=found.nodes, node_ptr=found.node_ptr, rows=rows)
         replace_file(out, file.getvalue())
-    typer.echo(f"{count} graphs, {len(found.nodes)} nodes in {out}")
+    size = f"{count(len(found.graphs), 'graph')}, {count(len(found.nodes), 'node')}"
+    typer.echo(f"{size} in {out}")

@@ -9,7 +9,15 @@ from typing import Annotated
 import typer
 
 from gradformer.cli.complete import choices, data_names
-from gradformer.cli.options import BatchSize, Device, Mirror, RunFolder, SkipInvalid
+from gradformer.cli.options import (
+    BatchSize,
+    Device,
+    Mirror,
+    RunFolder,
+    SkipInvalid,
+    Smiles,
+    reading_options,
+)
 from gradformer.cli.tables import count, metric_label
 
 
@@ -30,6 +38,7 @@ def evaluate(
             autocompletion=choices("train", "val", "test"),
         ),
     ] = "test",
+    smiles: Smiles = None,
     skip_invalid: SkipInvalid = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a list of trials.")] = False,
     batch_size: BatchSize = 64,
@@ -57,7 +66,7 @@ def evaluate(
         mirror=mirror,
         device=find_device(device),
         batch_size=batch_size,
-        **({"skip_invalid": True} if skip_invalid else {}),
+        **reading_options(smiles, skip_invalid=skip_invalid),
     )
     if as_json:
         typer.echo(json.dumps(plain(found)))

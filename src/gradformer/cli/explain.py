@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gradformer.cli.complete import data_names
-from gradformer.cli.options import Mirror, RunFolder, SkipInvalid
+from gradformer.cli.options import Mirror, RunFolder, SkipInvalid, Smiles, reading_options
 
 
 def explain(
@@ -30,6 +30,7 @@ def explain(
         int | None, typer.Option(min=1, help="One layer (default: the mean over all).")
     ] = None,
     trial: Annotated[int, typer.Option(min=0, help="Trial whose model is shown.")] = 0,
+    smiles: Smiles = None,
     skip_invalid: SkipInvalid = False,
     mirror: Mirror = None,
 ) -> None:
@@ -49,7 +50,7 @@ def explain(
     if graphs is None:
         raise InputError(f"{folder}: kept no example graph; name a FILE with graphs to draw")
     out = out or folder / "attention.html"
-    reading = {"skip_invalid": True} if skip_invalid else {}
+    reading = reading_options(smiles, skip_invalid=skip_invalid)
     page = write_explanation(run, graphs, out, trial=trial, layer=layer, most=most, **reading)
     typer.echo(page)
 

@@ -120,12 +120,12 @@ RecipeFile = Annotated[
 
 
 def reading_options(
-    smiles: str | None,
-    target: list[str] | None,
-    task: str | None,
-    level: str | None,
-    split_column: str | None,
-    skip_invalid: bool,
+    smiles: str | None = None,
+    target: list[str] | None = None,
+    task: str | None = None,
+    level: str | None = None,
+    split_column: str | None = None,
+    skip_invalid: bool = False,
 ) -> dict[str, Any]:
     """What the user said of their data; what was left out is found by the reader."""
     given = {
