@@ -13,6 +13,7 @@ from gradformer.errors import InputError
 
 Level = Literal["graph", "node"]
 Task = Literal["regression", "binary", "multiclass", "multilabel"]
+Over = Literal["graphs", "nodes"]
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,11 @@ class Schema:
             for name, value in saved.items()
         }
         return cls(**plain)
+
+
+def split_over(level: Level, graphs: int) -> Over:
+    """What a split numbers: the graphs, or, of a single graph with labelled nodes, its nodes."""
+    return "nodes" if level == "node" and graphs == 1 else "graphs"
 
 
 @dataclass(frozen=True)

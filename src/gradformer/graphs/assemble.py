@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradformer.errors import InputError
-from gradformer.graphs.arrays import GraphArrays, Level
+from gradformer.graphs.arrays import GraphArrays, Level, split_over
 from gradformer.graphs.labels import Labels, find_labels
 from gradformer.graphs.raw_graphs import Features, RawGraph
 from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData
@@ -229,7 +229,7 @@ def _settle_lengths_of_split(
     graphs: list[RawGraph], rows: RowChecks, level: Level
 ) -> list[RawGraph]:
     """The graphs with one part each; a single graph with labelled nodes has one for each node."""
-    of_nodes = level == "node" and len(graphs) == 1
+    of_nodes = split_over(level, len(graphs)) == "nodes"
     kept = []
     for graph in graphs:
         expected = graph.num_nodes if of_nodes else 1
@@ -251,7 +251,7 @@ def _splits(graphs: list[RawGraph], level: Level) -> NDArray[np.int8] | None:
     """
     if all(graph.split is None for graph in graphs):
         return None
-    of_nodes = level == "node" and len(graphs) == 1
+    of_nodes = split_over(level, len(graphs)) == "nodes"
     parts: list[int] = []
     for graph in graphs:
         split = list(graph.split or (-1,))

@@ -6,13 +6,13 @@ import hashlib
 import json
 import os
 from dataclasses import dataclass, replace
-from typing import Any, Literal, get_args
+from typing import Any, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradformer.errors import ConfigError, InputError, choice
-from gradformer.graphs.arrays import GraphArrays
+from gradformer.graphs.arrays import GraphArrays, Over, split_over
 from gradformer.graphs.cards import Card, SplitKind, find_card
 from gradformer.graphs.mirror import RawFiles, cache_folder, raw_files
 from gradformer.graphs.sources.readers import READERS_VERSION, read_card
@@ -39,7 +39,7 @@ class Dataset:
     store: Store
     split: Split
     card: Card
-    over: Literal["graphs", "nodes"]
+    over: Over
 
 
 def load(
@@ -70,7 +70,7 @@ def load(
     store = open_card(card, data, structure, limit=limit)
     parts = split_of(card, store, seed=seed, split=split, fold=fold)
     parts = parts._replace(train=low_resource(parts.train, fraction, seed))
-    return Dataset(store, parts, card, "nodes" if _one_graph(card) else "graphs")
+    return Dataset(store, parts, card, split_over(card.level, card.graphs))
 
 
 def open_card(
@@ -138,8 +138,9 @@ def split_of(
             raise ConfigError(f"{card.name} has no published split; use random or stratified")
         return fixed_split(column[:, seed % column.shape[1]])
     if kind == "random" and not card.per_class:
-        size = len(store.arrays["y"])
-        return random_split(size if _one_graph(card) else store.num_graphs, seed)
+        over = split_over(card.level, card.graphs)
+        size = len(store.arrays["y"]) if over == "nodes" else store.num_graphs
+        return random_split(size, seed)
     classes = _classes(card, store)
     if kind == "random":
         return per_class_split(classes, seed, card.per_class, *card.sizes[1:])
@@ -148,13 +149,9 @@ def split_of(
     return kfold_split(classes, seed, fold)
 
 
-def _one_graph(card: Card) -> bool:
-    return card.level == "node" and card.graphs == 1
-
-
 def _classes(card: Card, store: Store) -> NDArray[np.int64]:
     """The class of each item that is split."""
-    of_items = card.level == "graph" or _one_graph(card)
+    of_items = card.level == "graph" or split_over(card.level, card.graphs) == "nodes"
     if card.task not in ("multiclass", "binary") or not of_items:
         raise ConfigError(f"{card.name} has no class to stratify by; use split fixed or random")
     return np.asarray(store.arrays["y"]).reshape(-1).astype(np.int64)

@@ -34,7 +34,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradformer.errors import ConfigError, GradformerError, InputError
-from gradformer.graphs.arrays import GraphArrays, Schema
+from gradformer.graphs.arrays import GraphArrays, Schema, split_over
 from gradformer.graphs.atomic import appearing, locked
 from gradformer.graphs.ordering import local_order, sort_by_target
 from gradformer.graphs.structures import Array, Kind, Structure, compute
@@ -162,12 +162,12 @@ def pack(
         "target": ("edge", target),
         "by_source": ("edge", local_order(source, arrays.node_ptr, arrays.edge_ptr)),
     }
-    single = arrays.schema.level == "node" and arrays.num_graphs == 1
+    over = split_over(arrays.schema.level, arrays.num_graphs)
     given = {
         "x": ("node", arrays.x),
         "edge_attr": ("edge", arrays.edge_attr),
         "y": (arrays.schema.level, arrays.y),
-        "split": ("node" if single else "graph", arrays.split),
+        "split": ("node" if over == "nodes" else "graph", arrays.split),
     }
     present = {name: (kind, value) for name, (kind, value) in given.items() if value is not None}
     computed, codebook = compute(arrays, structure, codebook)

@@ -15,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 
 from gradformer.errors import ConfigError, GradformerWarning, InputError, choice
-from gradformer.graphs.arrays import GraphArrays, Schema
+from gradformer.graphs.arrays import GraphArrays, Over, Schema, split_over
 from gradformer.graphs.cards import find_card
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.datasets import open_card, split_of
@@ -52,7 +52,7 @@ class TrainingData:
     store: Store
     split: Callable[[int], Split]
     metric: str
-    over: Literal["graphs", "nodes"] = "graphs"
+    over: Over = "graphs"
     scaled: bool = False
     about: dict[str, Any] = field(default_factory=dict)
 
@@ -131,7 +131,7 @@ def benchmark(recipe: Recipe, mirror: str | os.PathLike[str] | None = None) -> T
         store,
         split,
         check_metric(card.metric, card.task),
-        "nodes" if card.level == "node" and card.graphs == 1 else "graphs",
+        split_over(card.level, card.graphs),
         about={"name": card.name, "protocol": card.protocol, "exactness": card.exactness},
     )
 
@@ -189,7 +189,7 @@ def own_data(recipe: Recipe, user: UserData) -> TrainingData:
         store,
         split,
         default_metric(task),
-        "nodes" if _one_graph(arrays) else "graphs",
+        split_over(arrays.schema.level, arrays.num_graphs),
         scaled=task == "regression",
         about={"name": recipe.dataset, "reading": user.reading.to_dict()},
     )
@@ -239,8 +239,7 @@ def _own_split(kind: str, user: UserData, arrays: GraphArrays) -> Callable[[int]
             raise ConfigError("data.split: scaffold needs molecules; use random")
         smiles = [user.smiles[graph] for graph in labelled]
         return lambda seed: _numbered(fixed_split(scaffold_split(smiles, seed=seed)), labelled)
-    whole_graphs = arrays.schema.level == "graph" or _one_graph(arrays)
-    has_classes = whole_graphs and arrays.schema.task in ("multiclass", "binary")
+    has_classes = not _many_nodes(arrays) and arrays.schema.task in ("multiclass", "binary")
     if kind == "stratified" or (kind == "auto" and has_classes):
         if not has_classes:
             raise ConfigError("data.split: stratified needs one class for each item; use random")
@@ -250,15 +249,17 @@ def _own_split(kind: str, user: UserData, arrays: GraphArrays) -> Callable[[int]
     return lambda seed: _numbered(random_split(len(labelled), seed), labelled)
 
 
-def _one_graph(arrays: GraphArrays) -> bool:
-    return arrays.schema.level == "node" and arrays.num_graphs == 1
+def _many_nodes(arrays: GraphArrays) -> bool:
+    """Whether an item of a split has many labels: it is a graph whose nodes have them."""
+    level = arrays.schema.level
+    return level == "node" and split_over(level, arrays.num_graphs) == "graphs"
 
 
 def _labelled_items(arrays: GraphArrays) -> NDArray[np.int64]:
     """Graphs that have a label, or nodes where there is one graph."""
     assert arrays.y is not None
     known = is_labelled(arrays.y).reshape(len(arrays.y), -1).any(axis=1)
-    if arrays.schema.level == "node" and not _one_graph(arrays):
+    if _many_nodes(arrays):
         count = pointer(known)
         known = np.diff(count[arrays.node_ptr]) > 0
     return np.flatnonzero(known)
