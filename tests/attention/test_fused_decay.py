@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gradformer.attention import Decay, use_engine
-from gradformer.attention.decay import Table
+from gradformer.attention.tables import Table
 from gradformer.errors import ConfigError
 
 pytest.importorskip("triton")

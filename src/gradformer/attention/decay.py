@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
 
 import numpy as np
 import torch
@@ -11,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, logsigmoid
 
 from gradformer.attention.availability import runs_kernels
+from gradformer.attention.tables import Shares, Table, Tables
 from gradformer.errors import ConfigError, choice
 from gradformer.structure.codebook import HOPS, Codebook
 
@@ -18,56 +18,6 @@ SHAPES = ("exponential", "linear", "free")
 TARGETS = ("logit", "weight")
 UNREACHABLE = ("far", "full", "blocked")
 LEAST_WIDTH = 1e-2  # from start to end of the linear shape
-
-
-@dataclass(frozen=True, eq=False)
-class Shares:
-    """Parameters of the tables of all layers, [layers, heads, p], for gradients in many summands.
-
-    An engine whose programs have a summand each gives them as they are; those of all layers are
-    added at once.
-    """
-
-    parameters: Tensor
-    _made: dict[int, tuple[Tensor, ...]] = field(default_factory=dict)
-
-    def of(self, layer: int, count: int) -> Tensor:
-        """One layer's, as often as there will be summands: [heads, p, count]."""
-        if count not in self._made:
-            spread = self.parameters[..., None].expand(*self.parameters.shape, count)
-            self._made[count] = spread.unbind()
-        return self._made[count][layer]
-
-
-@dataclass(frozen=True, eq=False)
-class Table:
-    """A table [heads, 256], and, if it has few parameters, how it changes with each of them.
-
-    Shapes: value [heads, 256]; parameters [heads, p]; jacobian [p, heads, 256] without a graph.
-    An engine may send the gradient through ``value``, or contract it with ``jacobian`` and send
-    the result to ``parameters``, or its summands to :meth:`spread`: all are the same derivative.
-    """
-
-    value: Tensor
-    parameters: Tensor | None = None
-    jacobian: Tensor | None = None
-    shares: Shares | None = None
-    layer: int = 0
-
-    def spread(self, count: int) -> Tensor:
-        """The parameters for a gradient of ``count`` summands, [heads, p, count]."""
-        assert self.parameters is not None
-        if self.shares is None or count == 1:
-            return self.parameters[..., None].expand(*self.parameters.shape, count)
-        return self.shares.of(self.layer, count)
-
-
-@dataclass(frozen=True, eq=False)
-class Tables:
-    """score ← score · mul[h, byte] + add[h, byte]; an absent table is 1 or 0 everywhere."""
-
-    mul: Table | None
-    add: Table | None
 
 
 class Decay(nn.Module):
@@ -124,26 +74,11 @@ class Decay(nn.Module):
         for name, value in numbers.items():
             if not math.isfinite(value):
                 raise ConfigError(f"{name}: got {value}, expected a finite number")
-        if not 0.0 <= decay <= 1.0:
-            raise ConfigError(f"decay: λ must lie in [0, 1], got {decay}")
-        if slope and shape == "linear":
-            raise ConfigError("slope: the linear decay has none; leave it at 0")
-        if slope and decay == 0.0:
-            raise ConfigError("slope: must be 0 at λ = 0, or M below the start is infinite")
-        if learn_decay and (decay in (0.0, 1.0) or shape != "exponential"):
-            raise ConfigError("learn_decay: needs the exponential shape and 0 < λ < 1 at first")
-        if shape == "free" and on == "weight" and decay == 0.0:
-            raise ConfigError("decay: a free profile on the weight cannot begin at λ = 0 (log 0)")
         if shape == "linear" and end <= start + spread:
             raise ConfigError(f"end: must lie beyond the start points, got {end}")
+        _check_rate(decay, shape, on, slope, learn_decay)
         self.heads, self.sets, self.decay, self.slope = heads, sets, decay, slope
-        if isinstance(codebook, str):
-            raise ConfigError(f"codebook: got {codebook!r}, expected a Codebook or 256 values")
-        values = np.array(codebook.values) if isinstance(codebook, Codebook) else codebook
-        psi = torch.as_tensor(values, dtype=torch.float32)
-        if psi.shape != (256,) or not bool(psi.isfinite().all()):
-            raise ConfigError(f"codebook: expected 256 finite values, got shape {list(psi.shape)}")
-        self.register_buffer("psi", psi, persistent=False)
+        self.register_buffer("psi", _psi(codebook), persistent=False)
         self.psi: Tensor
 
         offsets = torch.linspace(-spread, spread, heads) if heads > 1 else torch.zeros(1)
@@ -293,6 +228,31 @@ class Decay(nn.Module):
             return mul, Table(zero.masked_fill(last, -math.inf), torch.empty(0), torch.empty(0))
         jacobian = None if add.jacobian is None else _without_last(add.jacobian)
         return mul, Table(add.value.masked_fill(last, -math.inf), add.parameters, jacobian)
+
+
+def _check_rate(decay: float, shape: str, on: str, slope: float, learn_decay: bool) -> None:
+    """Raise a :class:`ConfigError` unless λ suits the shape."""
+    if not 0.0 <= decay <= 1.0:
+        raise ConfigError(f"decay: λ must lie in [0, 1], got {decay}")
+    if slope and shape == "linear":
+        raise ConfigError("slope: the linear decay has none; leave it at 0")
+    if slope and decay == 0.0:
+        raise ConfigError("slope: must be 0 at λ = 0, or M below the start is infinite")
+    if learn_decay and (decay in (0.0, 1.0) or shape != "exponential"):
+        raise ConfigError("learn_decay: needs the exponential shape and 0 < λ < 1 at first")
+    if shape == "free" and on == "weight" and decay == 0.0:
+        raise ConfigError("decay: a free profile on the weight cannot begin at λ = 0 (log 0)")
+
+
+def _psi(codebook: Codebook | Tensor) -> Tensor:
+    """ψ of each byte, [256] float32."""
+    if isinstance(codebook, str):
+        raise ConfigError(f"codebook: got {codebook!r}, expected a Codebook or 256 values")
+    values = np.array(codebook.values) if isinstance(codebook, Codebook) else codebook
+    psi = torch.as_tensor(values, dtype=torch.float32)
+    if psi.shape != (256,) or not bool(psi.isfinite().all()):
+        raise ConfigError(f"codebook: expected 256 finite values, got shape {list(psi.shape)}")
+    return psi
 
 
 def _without_last(x: Tensor) -> Tensor:

@@ -16,9 +16,9 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention import launch
-from gradformer.attention.decay import Table
 from gradformer.attention.launch import WHOLE
 from gradformer.attention.layout import Layout
+from gradformer.attention.tables import Table
 from gradformer.errors import ConfigError
 
 

@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
 from gradformer.attention.availability import current_engine, why_no_triton
-from gradformer.attention.decay import Table
 from gradformer.attention.draws import share
 from gradformer.attention.layout import Layout
 from gradformer.attention.reference import reference_attention
+from gradformer.attention.tables import Table
 from gradformer.errors import ConfigError, InputError
 
 MOST_NODES = 46_336

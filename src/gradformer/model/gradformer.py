@@ -138,21 +138,7 @@ class Gradformer(GraphModel):
         )
         if c.position_gate and (self.position is None or c.local != "gatedgcn"):
             raise ConfigError("position_gate: needs local=gatedgcn and a positional encoding")
-        self.decay = Decay(
-            c.heads,
-            decay=c.decay,
-            start=c.start,
-            spread=c.spread,
-            sets=c.layers if c.per_layer else 1,
-            shape=c.decay_shape,
-            on=c.decay_on,
-            slope=c.slope,
-            unreachable=c.unreachable,
-            learn_decay=c.learn_decay,
-            profile=c.profile,
-            end=c.decay_end,
-            codebook=FIXED[c.index] if codebook is None else codebook,
-        )
+        self.decay = self._decay(FIXED[c.index] if codebook is None else codebook)
         locals_ = [self._local(number) for number in range(c.layers)]
         uses_edges = any(getattr(module, "uses_edges", False) for module in locals_)
         self.edge = EdgeEncoder(schema.edge, c.width) if uses_edges else None
@@ -173,6 +159,24 @@ class Gradformer(GraphModel):
                 _copy_projection(layer.attention)  # type: ignore[arg-type]
         self.head = Head(c.width, schema.outputs, schema.level, c.head, c.pool)
         self.finish()
+
+    def _decay(self, codebook: Codebook | Tensor) -> Decay:
+        c = self.config
+        return Decay(
+            c.heads,
+            decay=c.decay,
+            start=c.start,
+            spread=c.spread,
+            sets=c.layers if c.per_layer else 1,
+            shape=c.decay_shape,
+            on=c.decay_on,
+            slope=c.slope,
+            unreachable=c.unreachable,
+            learn_decay=c.learn_decay,
+            profile=c.profile,
+            end=c.decay_end,
+            codebook=codebook,
+        )
 
     def _local(self, number: int) -> nn.Module | None:
         c = self.config
