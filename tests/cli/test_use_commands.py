@@ -119,6 +119,24 @@ def test_a_score_that_is_not_defined_is_left_open(
     assert found["auroc"] is None
 
 
+def test_every_target_is_scored_by_itself(program: Program, files: Path, tmp_path: Path) -> None:
+    lines = (files / "molecules.csv").read_text().splitlines()
+    values = [line.split(",")[2] for line in lines[1:]]
+    table = tmp_path / "several.csv"
+    table.write_text("\n".join([lines[0] + ",z", *map(",".join, zip(lines[1:], values))]))
+    program(
+        *("train", table, "--target", "y", "--target", "z", "-o", tmp_path / "run", "-q"),
+        *("--set", "train.epochs=1", "--set", "model.layers=1", "--no-report", "--no-tensorboard"),
+    )
+    new = tmp_path / "new.csv"
+    new.write_text("smiles,y,z\nCCO,1.5,\nCCC,2.5,\n")
+    words = ("evaluate", tmp_path / "run", "--on", new)
+    (whole,) = json.loads(program(*words, "--json").stdout)
+    found = json.loads(program(*words, "--by-target", "--json").stdout)
+    assert found == {"y": [whole], "z": [{"mae": None, "rmse": None}]}
+    assert re.search(r"z +│ +– │ +– │", program(*words, "--by-target").stdout)
+
+
 def test_a_file_without_targets_cannot_be_scored(
     program: Program, molecule_run: Path, files: Path, tmp_path: Path
 ) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
 
 from gradformer.cli.complete import choices, data_names
 from gradformer.cli.options import (
@@ -40,7 +43,10 @@ def evaluate(
     ] = "test",
     smiles: Smiles = None,
     skip_invalid: SkipInvalid = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, a list of trials.")] = False,
+    by_target: Annotated[
+        bool, typer.Option("--by-target", help="Score every target by itself.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: a list of trials.")] = False,
     batch_size: BatchSize = 64,
     mirror: Mirror = None,
     device: Device = "auto",
@@ -49,18 +55,15 @@ def evaluate(
 
     Example: [bold]gradformer evaluate runs/mine[/bold]
 
-    Example: [bold]gradformer evaluate runs/mine --on new.csv[/bold]
+    Example: [bold]gradformer evaluate runs/mine --on new.csv --by-target[/bold]
     """
-    from rich.console import Console
-    from rich.table import Table
-
-    from gradformer.report.scales import spread
     from gradformer.training.distributed import find_device
     from gradformer.training.files import plain
     from gradformer.training.run import Run
 
     run = Run.load(folder)
-    found = run.evaluate(
+    score = run.evaluate_targets if by_target else run.evaluate
+    found: Any = score(
         on,
         part=part,
         mirror=mirror,
@@ -72,12 +75,32 @@ def evaluate(
         typer.echo(json.dumps(plain(found)))
         return
     whole = on is not None and Path(on).exists()
-    where = on if whole else f"{part} part of {on or run.recipe.dataset}"
-    table = Table()
-    table.add_column("metric")
-    table.add_column(count(len(found), "trial"), justify="right")
-    for name in found[0]:
-        table.add_row(metric_label(name), spread([trial[name] for trial in found]))
+    where = f"{on}" if whole else f"{part} part of {on or run.recipe.dataset}"
     console = Console()
-    console.print(f"[bold]{folder}[/] on [bold]{where}[/]", highlight=False, soft_wrap=True)
-    console.print(table)
+    title = f"[bold]{escape(str(folder))}[/] on [bold]{escape(where)}[/]"
+    console.print(title, highlight=False, soft_wrap=True)
+    console.print(_targets(found) if by_target else _metrics(found))
+
+
+def _metrics(trials: list[dict[str, float]]) -> Table:
+    """A row for each metric."""
+    from gradformer.report.scales import spread
+
+    table = Table("metric")
+    table.add_column(count(len(trials), "trial"), justify="right")
+    for name in trials[0]:
+        table.add_row(metric_label(name), spread([trial[name] for trial in trials]))
+    return table
+
+
+def _targets(found: dict[str, list[dict[str, float]]]) -> Table:
+    """A row for each target."""
+    from gradformer.report.scales import spread
+
+    (first, *_) = found.values()
+    table = Table("target")
+    for name in first[0]:
+        table.add_column(metric_label(name), justify="right")
+    for target, trials in found.items():
+        table.add_row(escape(target), *(spread([one[name] for one in trials]) for name in first[0]))
+    return table

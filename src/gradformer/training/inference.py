@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -64,11 +65,45 @@ def evaluate(
 
     New data (a path, or objects as :meth:`Run.predict` takes them) are scored whole.
     """
+    found = _answers(run, on, part, mirror, device, batch_size, reading)
+    return [scores(rows, y, run.schema.task) for rows, y in found]
+
+
+def evaluate_targets(
+    run: Run,
+    on: Any = None,
+    part: Part = "test",
+    *,
+    mirror: str | Path | None = None,
+    device: str | torch.device = "cpu",
+    batch_size: int = 64,
+    **reading: Any,
+) -> dict[str, list[dict[str, float]]]:
+    """:func:`evaluate` for every target by itself; NaN where no row has a label of it."""
+    names, task = run.labels.targets, run.schema.task
+    found = list(_answers(run, on, part, mirror, device, batch_size, reading))
+    if len(names) == 1:
+        return {names[0]: [scores(rows, y, task) for rows, y in found]}
+    return {
+        name: [scores(rows[:, [k]], y[:, [k]], task, missing=True) for rows, y in found]
+        for k, name in enumerate(names)
+    }
+
+
+def _answers(
+    run: Run,
+    on: Any,
+    part: Part,
+    mirror: str | Path | None,
+    device: str | torch.device,
+    batch_size: int,
+    reading: dict[str, Any],
+) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
+    """What each trial answers, in the user's units, and what is right."""
     choice("part", part, get_args(Part))
     trials = run.usable()
     data = _labelled(run, on, part, mirror, reading)
     collator = data.collator(device)
-    found = []
     for trial in trials:
         items = getattr(data.split(run.recipe.seed + trial), part)
         model = run.model(trial).to(device)
@@ -76,9 +111,7 @@ def evaluate(
         rows = predict(model, collator, graphs, batch_size, run.recipe.train.precision)
         rows = rows[items] if data.over == "nodes" else rows
         scale = run.scale(trial)
-        rows = rows if scale is None else scale.invert(rows)
-        found.append(scores(rows, data.labels(items), run.schema.task))
-    return found
+        yield (rows if scale is None else scale.invert(rows)), data.labels(items)
 
 
 @torch.no_grad()

@@ -103,15 +103,16 @@ def default_metric(task: Task) -> str:
     return _OF_TASK[task][0]
 
 
-def scores(prediction: Array, y: Array, task: Task) -> dict[str, float]:
+def scores(prediction: Array, y: Array, task: Task, missing: bool = False) -> dict[str, float]:
     """Every metric of the task by name; NaN for one that the labels do not allow.
 
-    All are NaN where an answer to a label is not finite: no order of such answers means anything.
+    All are NaN where an answer to a label is not finite: no order of such answers means anything;
+    and where there is no label, if ``missing`` allows it.
     """
     known = is_labelled(y)
-    if not known.any():
+    if not known.any() and not missing:
         raise InputError("there is no label to score against; give a split with labels")
-    if not np.isfinite(prediction[known]).all():
+    if not (known.any() and np.isfinite(prediction[known]).all()):
         return dict.fromkeys(_OF_TASK[task], math.nan)
     return {name: METRICS[name](prediction, y) for name in _OF_TASK[task]}
 

@@ -231,6 +231,12 @@ class Run:
 
         return evaluate(self, on, **options)
 
+    def evaluate_targets(self, on: Any = None, **options: Any) -> dict[str, list[dict[str, float]]]:
+        """By target, see :func:`gradformer.training.inference.evaluate_targets`."""
+        from gradformer.training.inference import evaluate_targets
+
+        return evaluate_targets(self, on, **options)
+
     def embed(self, data: Any, **options: Any) -> Embeddings:
         """Embeddings of graphs and nodes, see :func:`gradformer.training.inference.embed`."""
         from gradformer.training.inference import embed
