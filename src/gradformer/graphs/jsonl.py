@@ -13,7 +13,6 @@ in a file with a single graph and level "node", a list with one of these, or nul
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -46,19 +45,9 @@ def read_jsonl(
     path = Path(path)
     choice("level", level, ("graph", "node"))
     rows = RowChecks(str(path), "line", skip_invalid)
-
-    def graphs() -> Iterator[RawGraph]:
-        for line, text in enumerate(read_text(path).split("\n"), start=1):
-            if not text.strip():
-                continue
-            try:
-                graph = _graph(line, text)
-            except InputError as error:
-                rows.reject(line, str(error))
-            else:
-                yield graph
-
-    return assemble(graphs(), rows, kind="graphs", level=level, task=task, like=like)
+    lines = enumerate(read_text(path).split("\n"), start=1)
+    graphs = rows.graphs([(line, text) for line, text in lines if text.strip()], _graph)
+    return assemble(graphs, rows, kind="graphs", level=level, task=task, like=like)
 
 
 def _graph(line: int, text: str) -> RawGraph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,6 @@ from gradformer.graphs.molecules import (
 from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
 from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData
 from gradformer.graphs.user_splits import PARTS
-from gradformer.progress import bar
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
@@ -159,19 +158,8 @@ def _collect(
 ) -> UserData:
     """Convert each object under the checks that all readers share; rows count from 0."""
     rows = RowChecks("the list", "position", skip_invalid)
-
-    def graphs() -> Iterator[RawGraph]:
-        with bar("graphs", len(objects)) as advance:
-            for row, value in enumerate(objects):
-                advance(1)
-                try:
-                    graph = convert(row, value)
-                except InputError as error:
-                    rows.reject(row, str(error))
-                else:
-                    yield graph
-
-    return assemble(graphs(), rows, kind=kind, **options)
+    graphs = rows.graphs(list(enumerate(objects)), convert)
+    return assemble(graphs, rows, kind=kind, **options)
 
 
 def _attribute(items: list[dict[str, Any]], name: str) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -25,7 +25,6 @@ from gradformer.graphs.molecules import (
 from gradformer.graphs.raw_graphs import RawGraph
 from gradformer.graphs.user_data import Reading, RowChecks, UserData, read_text
 from gradformer.graphs.user_splits import part_number
-from gradformer.progress import bar
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 
@@ -77,22 +76,11 @@ def read_table(
         x, edge_index, edge_attr = _from_cell(cells[smiles_at], table.header[smiles_at], to_graph)
         y = [_present(cells[at]) for at in targets_at] if targets else None
         split = None if split_at is None else [part_number(cells[split_at])]
+        words[row] = cells[smiles_at].strip()
         return RawGraph(row, len(x), edge_index, x, edge_attr, y, split)
 
-    def molecules() -> Iterator[RawGraph]:
-        with bar("molecules", len(table.rows)) as advance:
-            for row, cells in table.rows:
-                advance(1)
-                try:
-                    graph = molecule(row, cells)
-                except InputError as error:
-                    rows.reject(row, str(error))
-                else:
-                    words[row] = cells[smiles_at].strip()
-                    yield graph
-
     data = assemble(
-        molecules(),
+        rows.graphs(table.rows, molecule, "molecules"),
         rows,
         kind="smiles",
         task=task,

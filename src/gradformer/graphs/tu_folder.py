@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -54,14 +53,11 @@ def read_tu_folder(
     arrays = replace(arrays, x=x, edge_attr=edge_attr)
     rows = RowChecks(str(folder), "graph", skip_invalid)
 
-    def graphs() -> Iterator[RawGraph]:
-        for g in range(arrays.num_graphs):
-            try:
-                yield _graph(arrays, g, None if targets is None else targets[g])
-            except InputError as error:
-                rows.reject(g + 1, str(error))
+    def graph(row: int, g: int) -> RawGraph:
+        return _graph(arrays, g, None if targets is None else targets[g])
 
-    return assemble(graphs(), rows, kind="tu", task=task or usual_task, like=like)
+    graphs = rows.graphs([(g + 1, g) for g in range(arrays.num_graphs)], graph)
+    return assemble(graphs, rows, kind="tu", task=task or usual_task, like=like)
 
 
 def _open_folder(folder: Path) -> tuple[str, Read]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import gzip
 import inspect
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, TypeVar, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,8 +16,11 @@ from numpy.typing import NDArray
 from gradformer.errors import ConfigError, InputError, suggest
 from gradformer.graphs.arrays import GraphArrays, Level, Schema
 from gradformer.graphs.labels import Labels
+from gradformer.graphs.raw_graphs import RawGraph
+from gradformer.progress import bar
 
 Kind = Literal["smiles", "graphs", "tu"]
+Item = TypeVar("Item")
 
 
 class Skipped(NamedTuple):
@@ -103,6 +106,23 @@ class RowChecks:
     unit: str
     skip_invalid: bool
     skipped: list[Skipped] = field(default_factory=list)
+
+    def graphs(
+        self,
+        items: Sequence[tuple[int, Item]],
+        convert: Callable[[int, Item], RawGraph],
+        label: str = "graphs",
+    ) -> Iterator[RawGraph]:
+        """The graph that ``convert`` makes of each (row, item); an :class:`InputError` rejects."""
+        with bar(label, len(items)) as advance:
+            for row, item in items:
+                advance(1)
+                try:
+                    graph = convert(row, item)
+                except InputError as error:
+                    self.reject(row, str(error))
+                else:
+                    yield graph
 
     def reject(self, row: int, reason: str) -> None:
         if not self.skip_invalid:
