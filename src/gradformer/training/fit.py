@@ -76,9 +76,10 @@ def fit(
         recipe = recipe.change(*settings)
     if trials is not None:
         recipe = replace(recipe, trials=trials)
-    if isinstance(data, str | Path) and not (_is_benchmark(data) and not is_card(str(data))):
-        name = find_card(str(data)).name if _is_benchmark(data) else str(data)
-        recipe = replace(recipe, dataset=name)
+    if isinstance(data, str | Path) and not _is_benchmark(data):
+        recipe = replace(recipe, dataset=str(data))
+    elif isinstance(data, str | Path) and is_card(str(data)):  # else a recipe, which names its own
+        recipe = replace(recipe, dataset=find_card(str(data)).name)
     where = find_device(device)
     with joined(where), _precision(recipe.train.precision):
         folder = Path(from_first(_new_name(recipe, out)))
