@@ -42,6 +42,14 @@ def test_the_level_of_pyg_graphs_is_seen_from_y() -> None:
     np.testing.assert_array_equal(graphs.arrays.y[0], np.float32([1, 0, np.nan]))
 
 
+@pytest.mark.parametrize(
+    ("dtype", "task"), [(torch.int64, "multiclass"), (torch.float, "regression")]
+)
+def test_whole_numbers_of_pyg_are_what_their_type_says(dtype: torch.dtype, task: str) -> None:
+    data = from_pyg([path(y=torch.tensor([k % 3], dtype=dtype)) for k in range(6)])
+    assert data.reading.labels.task == task
+
+
 def test_masks_split_the_nodes_of_a_single_graph() -> None:
     y = torch.tensor([0, 1, 0])
     train, val = torch.tensor([True, False, False]), torch.tensor([False, False, True])

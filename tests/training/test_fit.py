@@ -8,6 +8,7 @@ from pathlib import Path
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from rich.console import Console
@@ -117,6 +118,8 @@ def test_wrong_names_and_options_are_named(tmp_path: Path) -> None:
         fit([3.0], out=tmp_path / "run")
     with pytest.raises(InputError, match="data: got NoneType, expected a path"):
         fit(None, out=tmp_path / "run")
+    with pytest.raises(InputError, match="data: got DataFrame, expected a path"):
+        fit(pd.DataFrame({"smiles": ["CCO"]}), out=tmp_path / "run")
     with pytest.raises(InputError, match=r"nothing\.csv does not exist"):
         fit(Path("nothing.csv"), out=tmp_path / "run")
     with pytest.raises(ConfigError, match="modle: no option for these graphs"):

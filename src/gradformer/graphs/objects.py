@@ -39,8 +39,9 @@ def from_pyg(
 ) -> UserData:
     """Take PyG ``Data``: edge_index as it stands (an undirected edge twice), x, edge_attr, y.
 
-    Integer features are categories, floats are quantities. y has shape [] or [1] (one target),
-    [1, targets], or with level "node" [nodes]; the level is seen from these shapes if not stated.
+    Integers are categories, floats are quantities (of y, unless all are 0 or 1). y has shape [] or
+    [1] (one target), [1, targets], or with level "node" [nodes]; the level is seen from these
+    shapes if not stated.
     A single graph with labelled nodes may bring train_mask, val_mask and test_mask.
     """
     from torch_geometric.data import Data  # importing PyG takes seconds
@@ -49,6 +50,8 @@ def from_pyg(
     if level is None:
         level = like.level if like is not None else _level_of_pyg(graphs)
     choice("level", level, ("graph", "node"))
+    if task is None and like is None and _has_quantities(graphs):
+        task = "regression"
 
     def convert(row: int, data: Data) -> RawGraph:
         if not isinstance(data, Data):
@@ -191,6 +194,13 @@ def _level_of_pyg(graphs: list[Data]) -> Level:
     if shapes and all(rows == nodes for rows, nodes in shapes) and any(n > 1 for _, n in shapes):
         return "node"
     return "graph"
+
+
+def _has_quantities(graphs: list[Data]) -> bool:
+    """Whether some y is a float other than 0, 1 and NaN: 2.0 is a class in a table, not here."""
+    given = [getattr(data, "y", None) for data in graphs]
+    floats = [y for y in given if isinstance(y, torch.Tensor) and y.is_floating_point()]
+    return any(bool(((y != 0) & (y != 1) & ~y.isnan()).any()) for y in floats)
 
 
 def _pyg_targets(data: Data, level: Level) -> list[str | None] | None:

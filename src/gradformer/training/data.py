@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import torch
 from numpy.typing import NDArray
 
@@ -142,7 +143,7 @@ def as_list(objects: Any) -> list[Any]:
 
     if isinstance(objects, Data | nx.Graph):
         return [objects]
-    if not isinstance(objects, Iterable):
+    if isinstance(objects, pd.DataFrame) or not isinstance(objects, Iterable):
         raise InputError(
             f"data: got {type(objects).__name__}, expected a path, or a list of PyG Data, NetworkX "
             "graphs or SMILES"
