@@ -230,7 +230,6 @@ def _split(history: History) -> str:
         if kind in ("auto", card.split):
             way = "by the benchmark" if card.split == "fixed" else f"{card.split} by seed"
             return f"{way}: {' / '.join(f'{size:,}' for size in card.sizes)}"
-    elif kind == "auto":
-        classes = history.run.schema.task in ("binary", "multiclass")
-        return f"the data's own column, else {'stratified' if classes else 'random'} by seed"
-    return kind
+        return kind
+    way = str(history.run.origin.get("split", kind))
+    return "the data's own column" if way == "column" else f"{way} by seed"

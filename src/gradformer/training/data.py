@@ -177,7 +177,8 @@ def own_data(recipe: Recipe, user: UserData) -> TrainingData:
         raise InputError("the data have no targets to learn from; name the target column")
     arrays = user.arrays
     store = pack(arrays, structure_for(recipe.model.config.needs()))
-    find = _own_split(recipe.data.split, user, arrays)
+    way = _own_way(recipe.data.split, arrays)
+    find = _own_split(way, user, arrays)
 
     def split(seed: int) -> Split:
         parts = find(seed)
@@ -192,7 +193,7 @@ def own_data(recipe: Recipe, user: UserData) -> TrainingData:
         default_metric(task),
         split_over(arrays.schema.level, arrays.num_graphs),
         scaled=task == "regression",
-        about={"name": recipe.dataset, "reading": user.reading.to_dict()},
+        about={"name": recipe.dataset, "split": way, "reading": user.reading.to_dict()},
     )
     for trial in range(recipe.trials):
         _check_parts(data, split(recipe.seed + trial))
@@ -221,33 +222,45 @@ def _check_parts(data: TrainingData, split: Split) -> None:
             )
 
 
-def _own_split(kind: str, user: UserData, arrays: GraphArrays) -> Callable[[int], Split]:
-    """Seed → split of a user's graphs; ``auto`` is the column where there is one, else stratified
-    where there are classes, else random.
+def _own_way(kind: str, arrays: GraphArrays) -> str:
+    """How a user's graphs are split: as said; ``auto`` is the column where there is one, else
+    stratified where there are classes, else random."""
+    if choice("data.split", kind, OWN_SPLITS) != "auto":
+        return kind
+    if arrays.split is not None:
+        return "column"
+    return "stratified" if _has_classes(arrays) else "random"
+
+
+def _own_split(way: str, user: UserData, arrays: GraphArrays) -> Callable[[int], Split]:
+    """Seed → split of a user's graphs.
 
     A single graph with labels for its nodes is split by nodes. What has no label takes no part.
     """
-    choice("data.split", kind, OWN_SPLITS)
     given = arrays.split
-    if kind == "column" or (kind == "auto" and given is not None):
+    if way == "column":
         if given is None:
             raise ConfigError("data.split: the data name no parts; add a split column, or random")
         column = given[:, 0]
         return lambda seed: fixed_split(column)
     labelled = _labelled_items(arrays)
-    if kind == "scaffold":
+    if way == "scaffold":
         if user.smiles is None:
             raise ConfigError("data.split: scaffold needs molecules; use random")
         smiles = [user.smiles[graph] for graph in labelled]
         return lambda seed: _numbered(fixed_split(scaffold_split(smiles, seed=seed)), labelled)
-    has_classes = not _many_nodes(arrays) and arrays.schema.task in ("multiclass", "binary")
-    if kind == "stratified" or (kind == "auto" and has_classes):
-        if not has_classes:
+    if way == "stratified":
+        if not _has_classes(arrays):
             raise ConfigError("data.split: stratified needs one class for each item; use random")
         assert arrays.y is not None
         classes = arrays.y.reshape(len(arrays.y), -1)[labelled, 0].astype(np.int64)
         return lambda seed: _numbered(stratified(classes, seed), labelled)
     return lambda seed: _numbered(random_split(len(labelled), seed), labelled)
+
+
+def _has_classes(arrays: GraphArrays) -> bool:
+    """Whether every item of a split has one class."""
+    return not _many_nodes(arrays) and arrays.schema.task in ("multiclass", "binary")
 
 
 def _many_nodes(arrays: GraphArrays) -> bool:
