@@ -107,6 +107,7 @@ def test_every_option_is_documented_and_every_verb_has_an_example() -> None:
     assert len(verbs) >= 15
     for name, verb in verbs.items():
         assert "Example:" in (verb.help or ""), name
+        assert all("\n" not in part for part in (verb.help or "").split("\n\n")), name
         for option in verb.params:
             assert getattr(option, "help", None), f"{name}: {option.name}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import sys
 import warnings
@@ -117,6 +118,9 @@ for verb in (train, evaluate, predict, embed, explain, report, search, models, d
     app.command()(verb)
 app.command()(reproduce)
 app.add_typer(data_app, name="data")
+for command in [*app.registered_commands, *data_app.registered_commands]:
+    text = inspect.getdoc(command.callback) or ""  # whose lines are not those of a terminal
+    command.help = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
 def _say(text: str, before: str = "") -> None:
