@@ -205,6 +205,7 @@ def test_an_exported_model_predicts_the_same_elsewhere(
         "trials/0/result.json",
     ]
     assert str(files) not in (out / "data.json").read_text() + (out / "recipe.yaml").read_text()
+    assert "MIT" not in (out / "README.md").read_text()  # whose data they are, theirs are the terms
     assert "exists already" in program("export", molecule_run, "-o", out, code=1).stderr
 
 

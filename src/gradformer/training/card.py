@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from shlex import quote
 from typing import Any
 
 from gradformer.graphs.cards import find_card, is_card
@@ -15,17 +16,19 @@ def model_card(run: Run, trial: int, name: str) -> str:
     title = find_card(dataset).title if is_card(dataset) else dataset
     rows = [*_data(run, dataset), *_scores(run, trial), *_origin(run)]
     table = "\n".join(["| | |", "|---|---|", *(f"| {what} | {value} |" for what, value in rows)])
-    return (
-        f"# {run.recipe.model.name} trained on {title}\n\n"
-        f"{_use(run, name)}\n\n{table}\n\n{_licence(dataset)}\n"
-    )
+    parts = [f"# {run.recipe.model.name} trained on {title}", _use(run, name), table]
+    if is_card(dataset):
+        parts.append(_licence(dataset))
+    return "\n\n".join(parts) + "\n"
 
 
 def _use(run: Run, name: str) -> str:
     """The command that predicts, and what it must be given."""
     kind = "smiles" if smiles_reader(run.schema.node, run.schema.edge) else "graphs"
-    kind = kind if run.reading is None else run.reading.kind
-    file = {"smiles": "molecules.csv --smiles smiles", "graphs": "graphs.jsonl", "tu": "FOLDER"}
+    column = "smiles"
+    if run.reading is not None:
+        kind, column = run.reading.kind, quote(run.reading.smiles or column)
+    file = {"smiles": f"molecules.csv --smiles {column}", "graphs": "graphs.jsonl", "tu": "FOLDER"}
     text = f"```console\n$ gradformer predict {name} {file[kind]}\n```"
     if kind == "graphs" and run.reading is None:
         text += "\n\nCategories of nodes and edges have the numbers of the benchmark's store."
@@ -67,7 +70,8 @@ def _origin(run: Run) -> list[tuple[str, str]]:
 
 
 def _licence(dataset: str) -> str:
-    text = "The weights have the licence of the package (MIT)."
-    if is_card(dataset):
-        text += f" The data have terms of their own; cite {find_card(dataset).citation}."
-    return text
+    """For a benchmark; of models of their own data users decide themselves."""
+    return (
+        "The weights have the licence of the package (MIT). "
+        f"The data have terms of their own; cite {find_card(dataset).citation}."
+    )
