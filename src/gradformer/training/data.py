@@ -240,7 +240,10 @@ def _own_split(way: str, user: UserData, arrays: GraphArrays) -> Callable[[int],
     given = arrays.split
     if way == "column":
         if given is None:
-            raise ConfigError("data.split: the data name no parts; add a split column, or random")
+            raise ConfigError(
+                "data.split: the data name no parts; name a column that does (--split-column NAME, "
+                "split_column=...), or use random"
+            )
         column = given[:, 0]
         return lambda seed: fixed_split(column)
     labelled = _labelled_items(arrays)
