@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.autograd.forward_ad import unpack_dual
 
 from gradformer.attention.availability import current_engine, why_no_triton
+from gradformer.attention.compiling import constant_when_compiled
 from gradformer.attention.draws import share
 from gradformer.attention.layout import Layout
 from gradformer.attention.reference import reference_attention
@@ -171,9 +172,14 @@ def joint_attention(
 
 def _without_autocast(device: str) -> AbstractContextManager[None]:
     """The type of q decides how an engine computes, whatever torch would take for products."""
-    if torch.amp.is_autocast_available(device) and torch.is_autocast_enabled(device):
+    if _knows_autocast(device) and torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)
     return nullcontext()
+
+
+@constant_when_compiled
+def _knows_autocast(device: str) -> bool:
+    return torch.amp.is_autocast_available(device)
 
 
 def _takes_fused(

@@ -101,7 +101,7 @@ class BatchNorm(nn.BatchNorm1d):
         return torch.where(mask, y, 0.0).to(x.dtype)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Draw:
     """A dropout at work: share ``p``, the rows that key it, seed (trial seed, step, site) [3]."""
 
