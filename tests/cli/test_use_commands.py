@@ -146,6 +146,23 @@ def test_a_file_without_targets_cannot_be_scored(
     assert f"{table}: holds no targets to score against, which the run calls y; add them" in said
 
 
+@pytest.mark.parametrize(
+    ("words", "what"),
+    [
+        (("evaluate",), "the run's own data"),
+        (("evaluate", "--on", "zinc"), "the benchmark zinc"),
+        (("predict", "zinc"), "the benchmark zinc"),
+        (("explain",), "graphs that have been read"),
+    ],
+)
+def test_what_is_read_already_takes_no_option(
+    program: Program, molecule_run: Path, words: tuple[str, ...], what: str
+) -> None:
+    verb, *rest = words
+    said = program(verb, molecule_run, *rest, "--smiles", "mol", code=1).stderr
+    assert f"smiles: not an option of {what}; it says how new data are read" in said
+
+
 def test_embeddings_have_a_row_for_each_graph_and_node(
     program: Program, molecule_run: Path, files: Path, tmp_path: Path
 ) -> None:

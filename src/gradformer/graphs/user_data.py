@@ -153,6 +153,12 @@ def check_options(reader: Callable[..., UserData], options: Iterable[str], where
             raise ConfigError(f"{name}: no option for {where}; {suggest(name, known)}")
 
 
+def refuse_options(options: Iterable[str], where: str) -> None:
+    """Raise if there is an option of reading, where nothing is read."""
+    for name in options:
+        raise ConfigError(f"{name}: not an option of {where}; it says how new data are read")
+
+
 def read_text(path: Path) -> str:
     """The text of a UTF-8 file, unpacked if its name ends in .gz."""
     try:

@@ -15,7 +15,7 @@ from gradformer.attention.launch import precision
 from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.cards import find_card, is_card
 from gradformer.graphs.own import read
-from gradformer.graphs.user_data import UserData
+from gradformer.graphs.user_data import UserData, refuse_options
 from gradformer.training.data import TrainingData, benchmark, own_data, user_data
 from gradformer.training.distributed import by_first, find_device, from_first, joined
 from gradformer.training.files import RESUMABLE, replace_file, replace_json
@@ -202,8 +202,7 @@ def prepare(
     if isinstance(data, TrainingData):
         return data, {"kind": "objects"}
     if _is_benchmark(data):
-        for option in reading:
-            raise ConfigError(f"{option}: not an option of the benchmark {recipe.dataset}")
+        refuse_options(reading, f"the benchmark {recipe.dataset}")
         return benchmark(recipe, mirror), {
             "kind": "benchmark",
             "mirror": None if mirror is None else str(Path(mirror).absolute()),

@@ -16,7 +16,7 @@ from gradformer.graphs.cards import find_card, is_card
 from gradformer.graphs.datasets import open_card
 from gradformer.graphs.splits import Split
 from gradformer.graphs.store import Store
-from gradformer.graphs.user_data import UserData
+from gradformer.graphs.user_data import UserData, refuse_options
 from gradformer.training.data import Part, TrainingData, benchmark, make_collator
 from gradformer.training.evaluation import predict
 from gradformer.training.metrics import default_metric, scores
@@ -45,6 +45,7 @@ def open_data(
     A file goes before a benchmark of the same name.
     """
     if isinstance(data, str) and is_card(data) and not Path(data).exists():
+        refuse_options(reading, f"the benchmark {data}")
         store = open_card(find_card(data), mirror, run.structure)
         run.expect(store.schema, data)
         return store, None
@@ -152,8 +153,10 @@ def _labelled(
     from gradformer.training.fit import again
 
     if on is None:
+        refuse_options(reading, "the run's own data")
         return again(run, mirror)
     if isinstance(on, str) and is_card(on) and not Path(on).exists():
+        refuse_options(reading, f"the benchmark {on}")
         data = benchmark(replace(run.recipe, dataset=find_card(on).name), mirror)
         run.expect(data.schema, on)
         return data

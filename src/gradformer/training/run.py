@@ -20,7 +20,7 @@ from gradformer.graphs.own import kind_of, read
 from gradformer.graphs.store import Store, pack
 from gradformer.graphs.structures import Structure
 from gradformer.graphs.targets import TargetScale
-from gradformer.graphs.user_data import Kind, Reading, UserData
+from gradformer.graphs.user_data import Kind, Reading, UserData, refuse_options
 from gradformer.model.base import GraphModel
 from gradformer.structure.codebook import Codebook
 from gradformer.training.data import TrainingData, as_list, make_collator, user_data
@@ -79,10 +79,11 @@ class Run:
 
     @classmethod
     def load(cls, folder: str | Path) -> Run:
-        """Open a run, finished or not; or, where there is no such folder, a model that comes with
-        the package under this name."""
-        known = published()
-        folder = Path(folder) if Path(folder).exists() else known.get(str(folder), Path(folder))
+        """Open a run, finished or not; or, where there is no run, a model that comes with the
+        package under this name."""
+        known, folder = published(), Path(folder)
+        if not (folder / "recipe.yaml").is_file():
+            folder = known.get(str(folder), folder)
         if not (folder / "recipe.yaml").is_file():
             models = f", nor one of the package's models: {', '.join(known)}" if known else ""
             raise InputError(
@@ -207,6 +208,7 @@ class Run:
     def pack(self, data: Any, **reading: Any) -> tuple[Store, UserData | None]:
         """Graphs as the model takes them: a path, objects, :class:`UserData` or a store."""
         if isinstance(data, Store):
+            refuse_options(reading, "graphs that have been read")
             return data, None
         if isinstance(data, str | Path):
             data = read(data, like=self.like(kind_of(Path(data)), str(data)), **reading)
