@@ -94,6 +94,15 @@ def test_a_model_of_a_benchmark_is_scored_on_its_own_split(program: Program) -> 
     assert score["accuracy"] == pytest.approx(recorded["accuracy"])
 
 
+def test_a_folder_of_the_same_name_hides_a_model_only_if_it_is_a_run(
+    program: Program, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    program("report", "mutag")
+    assert Path("mutag/report.html").is_file()
+    assert Run.load("mutag").folder == weights / "mutag"
+
+
 def test_they_are_listed(program: Program) -> None:
     text = program("models").stdout
     assert "trained" in text
