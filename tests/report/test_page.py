@@ -109,6 +109,7 @@ def test_comparison(variants, tmp_path):
     assert order == sorted(order)
     assert "Not shown for gin" in page
     assert page.count('<table class="facts"><caption>Protocol') == 1, "a shared protocol, once"
+    assert "own column, else by seed" in page, "of data whose split is not recorded"
 
 
 @pytest.mark.parametrize("task", ["binary", "multilabel"])

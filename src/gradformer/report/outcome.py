@@ -232,4 +232,6 @@ def _split(history: History) -> str:
             return f"{way}: {' / '.join(f'{size:,}' for size in card.sizes)}"
         return kind
     way = str(history.run.origin.get("split", kind))
-    return "the data's own column" if way == "column" else f"{way} by seed"
+    column = "the data's own column"
+    known = {"column": column, "auto": f"{column}, else by seed"}  # auto: the run is older
+    return known.get(way, f"{way} by seed")
