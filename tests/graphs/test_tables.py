@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -93,6 +94,7 @@ def test_missing_classes_and_the_way_back_to_words(tmp_path: Path) -> None:
         ("smiles,y,y\nC,1,2\n", {"target": "y"}, "more than one column 'y'"),
         ("smiles,y\nC,\nC,NA\n", {}, "column 'y' has no values"),
         ("smiles,y\nC,a\nC,a\n", {}, "column 'y' has one class only, 'a'"),
+        ("smiles,y,z\nCC,a,b\n", {"target": ["y", "z"]}, "y (classes), z (classes)"),
         ("smiles,y\n", {}, "holds no data"),
         ("", {}, "is empty"),
         ('smiles,y\nC,"1\n', {}, "line 2: not a well-formed table"),
@@ -100,7 +102,7 @@ def test_missing_classes_and_the_way_back_to_words(tmp_path: Path) -> None:
     ],
 )
 def test_errors_name_file_line_column_and_reason(
-    tmp_path: Path, text: str, options: dict[str, str], message: str
+    tmp_path: Path, text: str, options: dict[str, Any], message: str
 ) -> None:
     path = write(tmp_path, text)
     with pytest.raises(InputError) as caught:

@@ -186,7 +186,7 @@ def _columns(
     if level == "node":
         return {"y": [value for y in labelled for value in y]}
     width = len(labelled[0])
-    if len(graphs) == 1 and width == graphs[0].num_nodes > 1:
+    if targets is None and len(graphs) == 1 and width == graphs[0].num_nodes > 1:
         raise InputError(f"{where}: one graph, and y has a value for each of its nodes; {_LEVEL}")
     names = targets or (["y"] if width == 1 else [f"y[{t}]" for t in range(width)])
     return {name: [y[t] for y in labelled] for t, name in enumerate(names)}
