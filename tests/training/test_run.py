@@ -62,7 +62,7 @@ def test_a_run_holds_its_recipe_record_and_results(whole: Path) -> None:
     assert kinds.count("epoch") == 8
     assert kinds.count("result") == 2
     environment = run.record[0]["environment"]
-    assert environment["versions"]["torch"] == torch.__version__
+    assert environment["versions"]["torch"].split("+")[0] == torch.__version__.split("+")[0]
     epoch = next(entry for entry in run.record if entry["kind"] == "epoch")
     assert np.shape(epoch["starts"]) == (1, 2)
     values = [result["test"]["accuracy"] for result in run.results["trials"]]
