@@ -130,6 +130,7 @@ def machines(measured: Sequence[Measured]) -> list[str]:
 
 
 def _shared(said: Iterable[tuple[Cell, str]]) -> list[str]:
+    """Each text once, after the cells it holds for; of cells without one nothing is said."""
     by_text: dict[str, list[Cell]] = {}
     for cell, text in said:
         by_text.setdefault(text, []).append(cell)
@@ -139,7 +140,8 @@ def _shared(said: Iterable[tuple[Cell, str]]) -> list[str]:
     for text, cells in by_text.items():
         others = {cell.column for other in by_text.values() if other is not cells for cell in other}
         names = (f"{c.row} on {c.column}" if c.column in others else c.column for c in cells)
-        found.append(f"{'; '.join(dict.fromkeys(names))}: {text}")
+        if text:
+            found.append(f"{'; '.join(dict.fromkeys(names))}: {text}")
     return found
 
 
