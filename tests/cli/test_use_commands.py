@@ -143,7 +143,8 @@ def test_a_file_without_targets_cannot_be_scored(
     table = tmp_path / "bare.csv"
     table.write_text("mol\nCCO\n")
     said = program("evaluate", molecule_run, "--on", table, "--smiles", "mol", code=1).stderr
-    assert f"{table}: holds no targets to score against, which the run calls y; add them" in said
+    assert f"{table}: does not hold every target to score against" in said
+    assert "which the run calls y; add them" in said
 
 
 @pytest.mark.parametrize(

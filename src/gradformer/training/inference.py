@@ -167,8 +167,8 @@ def _labelled(
         where = on if isinstance(on, str | Path) else "the data"
         wanted = ", ".join(run.labels.targets)
         raise InputError(
-            f"{where}: holds no targets to score against, which the run calls {wanted}; add them, "
-            "or ask for predictions, which need none"
+            f"{where}: does not hold every target to score against, which the run calls {wanted}; "
+            "add them, or ask for predictions, which need none"
         )
     everything = np.arange(store.num_graphs)
     none = np.zeros(0, np.int64)
