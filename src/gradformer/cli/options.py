@@ -144,11 +144,14 @@ def reading_words(reading: Mapping[str, Any]) -> list[str]:
 
     >>> reading_words({"smiles": "mol", "target": ["a", "b"], "skip_invalid": True})
     ['--smiles', 'mol', '--target', 'a', '--target', 'b', '--skip-invalid']
+    >>> reading_words({"skip_invalid": False})
+    []
     """
     words = []
     for name, given in reading.items():
         for value in given if isinstance(given, list) else [given]:
-            words += [f"--{name.replace('_', '-')}", *([] if value is True else [value])]
+            if value is not False:
+                words += [f"--{name.replace('_', '-')}", *([] if value is True else [value])]
     return words
 
 
