@@ -92,7 +92,8 @@ def test_targets_of_nodes(tmp_path: Path) -> None:
 
 
 BAD_LINES = [
-    ("{", "in double quotes at character 2"),
+    ("{", "not valid JSON: character 2: Expecting property name enclosed in double quotes"),
+    ('{"edg', "not valid JSON: character 2: Unterminated string starting at"),
     ("[" * 100_000, "not valid JSON"),
     ("[1]", "expected an object, found a list"),
     ({"num_nodes": 3}, "the key 'edges' is missing"),
