@@ -12,10 +12,9 @@ STUDY = Study(
     "stated 200 epochs at rate 1e-4 are then 200 small steps, and the public splits of Cora and "
     "Citeseer have 140 and 120 labels to learn from: by `authors` and `paper` Gradformer learns "
     "these labels by heart and stays far below the paper's numbers, whose split is not stated. "
-    "`tuned` is found by validation score, where there is one; its search on Cora and Citeseer had "
-    "no dropout on the words. GraphGPS, and GCN, which is not in "
+    "`tuned` is found by validation score, where there is one. GraphGPS, and GCN, which is not in "
     "the paper's table, have recipes for few labels on Cora and Citeseer: rate 0.01, L2, and "
-    "dropout on the words too. On Actor they are trained as stated.",
+    "dropout on the words too, without a search. On Actor they are trained as stated.",
     datasets=("cora", "citeseer", "actor"),
     models=("gradformer", "graphgps", "gcn"),
     cells=cells,
