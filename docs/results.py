@@ -1,23 +1,58 @@
 """Write docs/results.md, its figures, and the pages of the studies from the records in
-``results/studies/``: ``python docs/results.py``."""
+``results/``: ``python docs/results.py``."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+from gradformer.report.levers import Lever, levers
 from gradformer.report.markup import Markup
 from gradformer.studies import STUDIES
 from gradformer.studies.page import results_page, write_markdown
 from gradformer.studies.runner import kept_plan, look
+from gradformer.studies.tables import markdown_table, shown
+from gradformer.training.metrics import LOWER_IS_BETTER
+from gradformer.training.search import load_attempts
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results.md"
 STUDIED = ROOT / "results" / "studies"
+SEARCHED = ROOT / "results" / "search"
+CLEAR = 3.0
+SEARCHES = (
+    "## The searches behind `tuned`\n\nThe candidates of a search are drawn at random from the "
+    "ranges of the recipe; the first rung trains all of them (how many and how long: in brackets). "
+    "Below is, for each setting, the value whose candidates have the best mean validation score, "
+    "and by how many points that mean is better than the mean of the other candidates, ± the "
+    "standard error of this difference. More than three errors are bold; all else can be chance, "
+    "for the best of several values is shown, and there are many rows."
+)
 
 
 def made() -> tuple[str, dict[str, Markup]]:
     """The page, and its figures by their paths beside it."""
-    return results_page(list(STUDIES.values()), STUDIED)
+    text, figures = results_page(list(STUDIES.values()), STUDIED)
+    return f"{text}\n{searches()}", figures
+
+
+def searches() -> str:
+    """What the candidates of the recorded searches say about each setting."""
+    found = {place.name: load_attempts(place) for place in sorted(SEARCHED.iterdir())}
+    gains = {name: {one.name: one for one in levers(some)} for name, some in found.items()}
+    head, rows = ["setting"], [[name] for name in sorted(set[str]().union(*gains.values()))]
+    for name, attempts in found.items():
+        first = [one for one in attempts if one.rung == 0]
+        head.append(f"{name} ({len(first)}, {first[0].epochs} epochs)")
+        factor, places = shown({"lower_is_better": first[0].metric in LOWER_IS_BETTER})
+        for row in rows:
+            one = gains[name].get(row[0])
+            row.append("–" if one is None else _gain(one, factor, places))
+    return f"{SEARCHES}\n\n{markdown_table((head, rows))}\n"
+
+
+def _gain(one: Lever, factor: float, places: int) -> str:
+    text = f"{one.value}: {factor * one.gain:.{places}f} ± {factor * one.error:.{places}f}"
+    return f"**{text}**" if one.strength > CLEAR else text
 
 
 if __name__ == "__main__":

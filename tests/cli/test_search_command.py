@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import yaml
 
+from gradformer.report.levers import levers
 from gradformer.training.recipe import load_recipe
-from gradformer.training.search import Plan
+from gradformer.training.search import Plan, load_attempts
 from tests.cli.conftest import Program
 
 SPACE = ("--range", "model.decay=0.4,0.8", "--range", "train.lr=1e-3,1e-2")
@@ -63,6 +64,8 @@ def test_a_search_goes_on_without_doing_anything_twice(
     told = program("search", "--resume", found).stdout
     train = f"gradformer train {files / 'graphs.jsonl'} --recipe {found / 'best.yaml'}"
     assert told.splitlines()[-1] == f"train    {train}"
+    assert "over the others after 1 epoch" in told
+    assert {one.name for one in levers(load_attempts(found))} == {"model.decay", "train.lr"}
     without = program("train", "--recipe", found / "best.yaml", code=1)
     assert "gradformer train FILE --recipe" in without.stderr
     assert (found / "record.jsonl").read_bytes() == kept

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
@@ -30,8 +31,11 @@ from gradformer.cli.options import (
     smoke_trials,
     use_mirror,
 )
-from gradformer.cli.tables import count, metric_label
+from gradformer.cli.tables import count, metric_label, plain_table, show
 from gradformer.errors import ConfigError
+
+if TYPE_CHECKING:
+    from gradformer.training.search import Attempt
 
 
 def search(
@@ -100,7 +104,7 @@ def search(
     import signal
 
     from gradformer.training.loop import StoppedError
-    from gradformer.training.search import Attempt, load_plan
+    from gradformer.training.search import load_plan
     from gradformer.training.search import search as carry_out
 
     began = time.monotonic()
@@ -138,11 +142,25 @@ def search(
             raise
         typer.echo(str(stopped), err=True)
         return
+    _show_levers(found.attempts)
     typer.echo(f"best     {' '.join(found.settings)}")
     best = str(found.folder / "best.yaml")
     words = ["gradformer", "train", plan.data, *reading_words(plan.reading or {}), "--recipe", best]
     typer.echo(f"recipe   {best}")
     typer.echo(f"train    {shlex.join(words)}")
+
+
+def _show_levers(attempts: Sequence[Attempt]) -> None:
+    """How much the best value of each setting gained over the others."""
+    from gradformer.report.levers import levers
+
+    if found := levers(attempts):
+        metric, epochs = metric_label(attempts[0].metric), count(attempts[0].epochs, "epoch")
+        gain = f"gain in {metric} over the others after {epochs}"
+        table = plain_table("setting", "best value", gain)
+        for one in found:
+            table.add_row(one.name, one.value, f"{one.gain:.4f} ± {one.error:.4f}")
+        show(table)
 
 
 def _plan(

@@ -28,7 +28,7 @@ from gradformer.training.files import read_json, replace_file, replace_json, wri
 from gradformer.training.fit import Job, fit_together, prepare
 from gradformer.training.loop import StoppedError
 from gradformer.training.recipe import Recipe
-from gradformer.training.records import environment
+from gradformer.training.records import environment, read_record
 from gradformer.training.run import Run
 
 METHODS = ("halving", "random")
@@ -201,6 +201,12 @@ def load_plan(folder: str | Path) -> Plan:
     if not path.is_file():
         raise InputError(f"{folder}: not a search (there is no plan.json)")
     return Plan.from_dict(read_json(path))
+
+
+def load_attempts(folder: str | Path) -> list[Attempt]:
+    """The attempts that a search has recorded, in order."""
+    lines = [x for x in read_record(Path(folder) / "record.jsonl") if x.pop("kind") == "attempt"]
+    return [Attempt(**{**line, "settings": tuple(line["settings"])}) for line in lines]
 
 
 def _begin(plan: Plan, folder: Path) -> None:
