@@ -15,6 +15,8 @@ from gradformer.errors import InputError
 from gradformer.studies import STUDIES, runner
 from gradformer.studies.runner import begin, carry_out, look
 from gradformer.studies.study import Cell, Plan
+from gradformer.studies.tables import machines
+from gradformer.training.card import model_card
 from gradformer.training.files import read_json
 from gradformer.training.loop import Stop, StoppedError
 from gradformer.training.run import Run
@@ -54,6 +56,7 @@ def test_a_study_that_is_stopped_ends_in_the_same_bits(
 ) -> None:
     with monkeypatch.context() as patch:
         stop_after(8, patch)
+        patch.setenv("GRADFORMER_COMMIT", "a1")
         with pytest.raises(StoppedError, match="reproduce table1 --resume") as stopped:
             train(tmp_path / "stopped")
     assert stopped.value.signal == signal.SIGALRM
@@ -61,6 +64,7 @@ def test_a_study_that_is_stopped_ends_in_the_same_bits(
     assert not (first / "results.json").exists()
     half = look(TABLE1, CELLS, PLAN, tmp_path / "stopped")
     assert [one.missing for one in half] == ["0 of 2 seeds are done", "not begun"]
+    monkeypatch.setenv("GRADFORMER_COMMIT", "b2")
     for name in ("stopped", "whole"):
         assert train(tmp_path / name) == {}
     for cell in CELLS:
@@ -71,6 +75,10 @@ def test_a_study_that_is_stopped_ends_in_the_same_bits(
             weights = [load_file(run / "trials" / trial / "model.safetensors") for run in runs]
             assert all((weights[0][key] == weights[1][key]).all() for key in weights[1])
     assert [line["kind"] for line in Run.load(first).record].count("resume") == 1
+    assert "| commit | a1 then b2 |" in model_card(Run.load(first), 0, "mine")
+    began, other = machines(look(TABLE1, CELLS, PLAN, tmp_path / "stopped"))
+    assert "commit a1 then b2" in began
+    assert "commit b2" in other
 
 
 def test_seeds_are_added_and_the_old_ones_kept(tmp_path: Path) -> None:

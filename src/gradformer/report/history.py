@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gradformer.graphs.cards import find_card
 from gradformer.training.metrics import LOWER_IS_BETTER, default_metric
+from gradformer.training.records import header
 from gradformer.training.run import Run
 from gradformer.training.trials import summary
 
@@ -47,9 +48,9 @@ class History:
         return self.run.record
 
     @cached_property
-    def header(self) -> dict[str, Any]:
+    def header(self) -> Mapping[str, Any]:
         """The line that began the record: recipe, data, environment, time."""
-        return next((line for line in self.record if line["kind"] == "run"), {})
+        return header(self.record)
 
     @cached_property
     def results(self) -> list[dict[str, Any]]:

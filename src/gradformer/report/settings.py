@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gradformer.report.history import History
 from gradformer.report.markup import Content, Markup, facts, fold, join, table, tag
+from gradformer.training.records import environments
 
 
 def settings_section(histories: Sequence[History]) -> Markup:
@@ -47,23 +48,32 @@ def surroundings_of(history: History) -> dict[str, str]:
     """Device, versions, commit and data of a run, as names and values."""
     found = {
         "began": history.header.get("time"),
-        **machine(history.header.get("environment", {})),
+        **machine(environments(history.record)),
         "data content": str(history.run.origin.get("content", ""))[:16],
         "resumed": sum(line["kind"] == "resume" for line in history.record) or None,
     }
     return {name: str(value) for name, value in found.items() if value not in (None, "")}
 
 
-def machine(environment: Mapping[str, Any]) -> dict[str, str]:
-    """Device, versions and commit of a record's environment, as names and values."""
-    device = (environment.get(name) for name in ("device", "device_name"))
-    found = {
-        "device": " · ".join(str(name) for name in device if name),
-        **{name: environment.get(name) for name in ("processes", "threads", "python")},
-        **environment.get("versions", {}),
-        "commit": (environment.get("commit") or "")[:12],
-    }
-    return {name: str(value) for name, value in found.items() if value not in (None, "")}
+def machine(places: Iterable[Mapping[str, Any]]) -> dict[str, str]:
+    """Device, versions and commit, as names and values; where a run was continued, of all places.
+
+    >>> machine([{"python": "3.12", "commit": "3d2890b"}, {"python": "3.12", "commit": "c97c117"}])
+    {'python': '3.12', 'commit': '3d2890b then c97c117'}
+    """
+    found: dict[str, list[str]] = {}
+    for around in places:
+        device = (around.get(name) for name in ("device", "device_name"))
+        known = {
+            "device": " · ".join(str(name) for name in device if name),
+            **{name: around.get(name) for name in ("processes", "threads", "python")},
+            **around.get("versions", {}),
+            "commit": (around.get("commit") or "")[:12],
+        }
+        for name, value in known.items():
+            if value not in (None, "") and str(value) not in found.setdefault(name, []):
+                found[name].append(str(value))
+    return {name: " then ".join(values) for name, values in found.items() if values}
 
 
 def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, str]:

@@ -14,6 +14,7 @@ from gradformer.report.settings import machine
 from gradformer.studies.paper import printed
 from gradformer.studies.study import Cell, Measured, Rows, Study
 from gradformer.training.metrics import metric_name
+from gradformer.training.records import environments
 
 _SHOWN = ("device", "threads", "python", "torch", "triton", "gradformer", "commit")
 
@@ -121,9 +122,11 @@ def machines(measured: Sequence[Measured]) -> list[str]:
     """Devices, versions and commits, said once for all cells that share them."""
     found = []
     for one in measured:
-        source = one.outcome or {} if one.history is None else one.history.header
-        if source:
-            around = machine(source["environment"])
+        if one.history is not None:
+            around = machine(environments(one.history.record))
+        else:
+            around = machine([one.outcome["environment"]] if one.outcome else [])
+        if around:
             words = (f"{name} {around[name]}" for name in _SHOWN if name in around)
             found.append((one.cell, ", ".join(words)))
     return _shared(found)

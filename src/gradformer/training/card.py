@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from shlex import quote
-from typing import Any
 
 from gradformer.graphs.cards import find_card, is_card
 from gradformer.graphs.molecules import smiles_reader
+from gradformer.training.records import environments, header
 from gradformer.training.run import Run
 
 
@@ -60,13 +60,15 @@ def _scores(run: Run, trial: int) -> list[tuple[str, str]]:
 
 
 def _origin(run: Run) -> list[tuple[str, str]]:
-    header: dict[str, Any] = next((line for line in run.record if line["kind"] == "run"), {})
-    if not header:
+    record = run.record
+    began = header(record)
+    if not began:
         return []
-    around = header["environment"]
+    around = began["environment"]
     versions = ", ".join(f"{n} {v}" for n, v in around["versions"].items() if v is not None)
-    found = [("trained", f"{header['time']} on {around['device_name']}"), ("versions", versions)]
-    return found + ([("commit", around["commit"])] if around["commit"] else [])
+    found = [("trained", f"{began['time']} on {around['device_name']}"), ("versions", versions)]
+    commits = dict.fromkeys(one["commit"] for one in environments(record) if one["commit"])
+    return [*found, ("commit", " then ".join(commits))] if commits else found
 
 
 def _licence(dataset: str) -> str:

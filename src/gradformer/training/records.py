@@ -7,7 +7,7 @@ import os
 import platform
 import subprocess
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -103,6 +103,16 @@ def read_record(path: Path) -> list[dict[str, Any]]:
         if isinstance(entry, dict) and "kind" in entry:
             entries.append(entry)
     return entries
+
+
+def header(record: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The line that began a run: recipe, data, environment, time; empty if it is not there."""
+    return next((line for line in record if line["kind"] == "run"), {})
+
+
+def environments(record: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Where a run began, and then where it was continued, each as :func:`environment` gave it."""
+    return [line["environment"] for line in record if line["kind"] in ("run", "resume")]
 
 
 def environment(device: torch.device) -> dict[str, Any]:

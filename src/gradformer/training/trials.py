@@ -24,7 +24,7 @@ from gradformer.training.loop import Stop, StoppedError, train
 from gradformer.training.metrics import LOWER_IS_BETTER, scores
 from gradformer.training.progress import Display
 from gradformer.training.recipe import Recipe
-from gradformer.training.records import Recorder, environment, read_record, truncate
+from gradformer.training.records import Recorder, environment, header, read_record, truncate
 from gradformer.training.trial import Trial
 
 _DECISIVE = ("versions", "device_name", "threads", "processes")
@@ -109,6 +109,10 @@ class Trials:
         results: list[dict[str, Any]] = from_first(written)
         return results
 
+    @property
+    def _record_path(self) -> Path:
+        return self.folder / "record.jsonl"
+
     def _of(self, trial: Trial) -> Path:
         return self.folder / "trials" / str(trial.number)
 
@@ -126,32 +130,28 @@ class Trials:
 
     def _changes(self) -> str:
         """What a resumed run finds different from where it began, as far as it may change bits."""
-        before, now = self._began().get("environment"), environment(self.device)
+        before = header(read_record(self._record_path)).get("environment")
+        now = environment(self.device)
         if before is None:
             return ""
         return ", ".join(name for name in _DECISIVE if before.get(name) != now[name])
 
-    def _began(self) -> dict[str, Any]:
-        """The line of the record that begins the run; empty if it was never written."""
-        lines = read_record(self.folder / "record.jsonl")
-        return next((line for line in lines if line["kind"] == "run"), {})
-
     def _open_record(self) -> Recorder | None:
         if not self.writes:
             return None
-        path = self.folder / "record.jsonl"
-        begins = not self._began()
+        path = self._record_path
+        begins = not header(read_record(path))
         truncate(path, {trial.number: self._epochs(trial) for trial in self.trials})
         recorder = Recorder(path, self.tensorboard)
         about = self.trials[0].data.about
-        header = {
+        around = {
             "environment": environment(self.device),
             "time": time.strftime("%FT%TZ", time.gmtime()),
         }
         if begins:
-            recorder.write("run", recipe=self.recipe.to_dict(), data=about, **header)
+            recorder.write("run", recipe=self.recipe.to_dict(), data=about, **around)
         else:
-            recorder.write("resume", **header)
+            recorder.write("resume", **around)
         for trial in self.trials:
             if self._result_path(trial).exists():
                 recorder.write("result", **read_json(self._result_path(trial)))
