@@ -30,6 +30,19 @@ def values(**options: Any) -> Tensor:
     return found.value.detach()
 
 
+def test_it_shows_its_options_and_what_it_has_learned() -> None:
+    rest = "sets=1, shape=exponential, on=logit, slope=0.0, unreachable=far"
+    decay = Decay(4)
+    assert repr(decay) == f"Decay(heads=4, decay=0.6, start=2.0, {rest})"
+    with torch.no_grad():
+        decay.start[0, 3] = 3.5  # type: ignore[index]
+    assert "start=2.0…3.5," in repr(decay)
+    assert "decay=0.7, start=2.0, end=9.0," in repr(Decay(1, decay=0.7, shape="linear", end=9.0))
+    assert "decay=0.7, start=2.0," in repr(Decay(1, decay=0.7, learn_decay=True))
+    assert "start" not in repr(Decay(1, shape="free"))
+    assert "start=?," in repr(Decay(2).to("meta"))
+
+
 def test_the_exponential_is_the_papers() -> None:
     found = values(heads=3, decay=0.7, start=2.5, spread=1.5)
     starts = torch.tensor([1.0, 2.5, 4.0], dtype=torch.float64)

@@ -107,6 +107,23 @@ class Decay(nn.Module):
         """All parameters: a start point has no reason to be drawn to 0."""
         return list(self.parameters())
 
+    def extra_repr(self) -> str:
+        """The options; of start points, end points and a learned λ the values of now."""
+        rate = None if self.raw_decay is None else self.raw_decay.sigmoid()
+        said = {
+            "heads": self.heads,
+            "decay": self.decay if rate is None else _range(rate),
+            "start": None if self.start is None else _range(self.start),
+            "end": None if self.end is None else _range(self.end),
+            "sets": self.sets,
+            "shape": self.shape,
+            "on": self.on,
+            "slope": self.slope,
+            "unreachable": self.unreachable,
+            "profile": None if self.profile is None else True,
+        }
+        return ", ".join(f"{name}={value}" for name, value in said.items() if value is not None)
+
     def _ramp(self, start: Tensor) -> Tensor:
         """f(ψ − sp), [..., 256]; 0 for unreachable pairs unless they are ``far``."""
         t = self.psi.to(start.dtype) - start[..., None]
@@ -253,6 +270,14 @@ def _psi(codebook: Codebook | Tensor) -> Tensor:
     if psi.shape != (256,) or not bool(psi.isfinite().all()):
         raise ConfigError(f"codebook: expected 256 finite values, got shape {list(psi.shape)}")
     return psi
+
+
+def _range(x: Tensor) -> str:
+    """The least and the largest number, or the one that all are."""
+    if x.is_meta:
+        return "?"
+    low, high = (round(float(end), 4) for end in x.detach().aminmax())
+    return f"{low}" if low == high else f"{low}…{high}"
 
 
 def _without_last(x: Tensor) -> Tensor:

@@ -2,7 +2,7 @@
 
 Saved for the backward pass: q, k, v, out and one float for each row and head. The gradient of a
 decay that has few parameters is contracted with their jacobian inside the kernel, and the sum over
-its programs may be left for later: see :class:`~gradformer.attention.decay.Shares`; a free table
+its programs may be left for later: see :class:`~gradformer.attention.tables.Shares`; a free table
 gets its full [heads, 256] gradient. dq, dk and dv are written side by side, [nodes, 3 · heads, d]:
 if q, k and v came as such a tensor, that is its gradient, and nothing has to be copied together.
 """

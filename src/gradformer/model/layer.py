@@ -73,6 +73,9 @@ class Attention(Site):
         )
         return linear(y.flatten(1), self.out)
 
+    def extra_repr(self) -> str:
+        return f"heads={self.heads}, dropout={self.dropout}"
+
 
 class FeedForward(nn.Module):
     """Linear(inner) – ReLU – dropout – Linear(c) – dropout; ``inner`` is 2c if not given."""
@@ -100,16 +103,16 @@ class GradformerLayer(nn.Module):
         s = \operatorname{BN}(\text{local}(x, e) + x) + \operatorname{BN}(\text{attention}(x) + x),
         \qquad x' = \operatorname{BN}(s + \text{FFN}(s))
 
-    A local module that carries its own residual (GatedGCN) is not given a second one unless
-    ``double_residual`` asks for the authors' behaviour.
+    A local module that carries its own residual (GatedGCN) is given no second one, unless
+    ``double_residual`` asks for it, as the authors' code does.
 
     Args:
         width, heads: channels and attention heads.
         local: a module ``(x, e, batch) -> (x, e)``, or None.
-        attention: leave out the global half if False.
         dropout: after the local module, after the attention and in the feed-forward block.
         attention_dropout: on the attention weights.
         drop_path: stochastic depth on the two branches and the feed-forward block.
+        double_residual: add x to the local half also where that has added it.
     """
 
     def __init__(
