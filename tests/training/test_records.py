@@ -57,6 +57,16 @@ def test_curves_that_cannot_be_written_are_given_up(tmp_path: Path) -> None:
     assert [entry["epoch"] for entry in read_record(tmp_path / "record.jsonl")] == [1, 2, 3]
 
 
+def test_an_epoch_keeps_the_digits_that_float32_has(tmp_path: Path) -> None:
+    starts = torch.rand(4, 50, generator=torch.Generator().manual_seed(0)) * 10
+    recorder = Recorder(tmp_path / "record.jsonl")
+    recorder.epoch(0, {"epoch": 1, "starts": starts.tolist(), "loss": 0.1 + 0.2})
+    recorder.close()
+    (line,) = read_record(tmp_path / "record.jsonl")
+    assert torch.equal(torch.tensor(line["starts"]), starts)
+    assert line["loss"] == 0.3  # not 0.30000000000000004
+
+
 def test_a_record_without_its_first_line_gets_it(tmp_path: Path) -> None:
     recipe = SMALL.change("train.epochs=1")
     run = fit(toy.data(recipe), recipe=recipe, out=tmp_path / "run", **toy.QUIET)

@@ -78,12 +78,20 @@ def read_json(path: Path) -> Any:
         ) from None
 
 
-def plain(value: Any) -> Any:
-    """``value`` with None in the place of every number that is not finite."""
+def plain(value: Any, digits: int | None = None) -> Any:
+    """``value`` with None in the place of every number that is not finite.
+
+    Others keep all their digits, or so many:
+
+    >>> plain({"loss": 1.382678254699707, "lr": float("nan")}, digits=9)
+    {'loss': 1.38267825, 'lr': None}
+    """
     if isinstance(value, dict):
-        return {key: plain(item) for key, item in value.items()}
+        return {key: plain(item, digits) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not -float("inf") < value < float("inf"):
+        return [plain(item, digits) for item in value]
+    if not isinstance(value, float):
+        return value
+    if not -float("inf") < value < float("inf"):
         return None
-    return value
+    return value if digits is None else float(f"{value:.{digits}g}")

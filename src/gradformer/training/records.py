@@ -20,6 +20,7 @@ from gradformer.training.curves import Curves
 from gradformer.training.files import RESUMABLE, append, plain, replace_file, writing
 
 _LIBRARIES = ("gradformer", "torch", "torch_geometric", "triton", "numpy", "numba", "safetensors")
+_DIGITS = 9  # tell any two float32 numbers apart
 
 
 class Recorder:
@@ -39,7 +40,7 @@ class Recorder:
 
     def epoch(self, trial: int, record: Mapping[str, Any]) -> None:
         """The values of one epoch of a trial."""
-        self.write("epoch", trial=trial, **record)
+        self.write("epoch", trial=trial, **plain(dict(record), _DIGITS))
         if self._tensorboard:
             try:
                 self._curves_of(trial, int(record["epoch"])).add(record)
