@@ -72,6 +72,8 @@ def test_a_search_goes_on_without_doing_anything_twice(
     assert {p: p.stat().st_mtime_ns for p in times} == times
     other = program(*_words(files, found)[:-2], "--seed", "1", "--out", found, code=1)
     assert "another plan" in other.stderr
+    refused = program("search", "--resume", found, *SPACE, code=1)
+    assert "error: --range: cannot go with --resume" in refused.stderr
 
 
 def test_random_search_trains_all_in_full() -> None:

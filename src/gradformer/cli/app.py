@@ -20,6 +20,7 @@ from gradformer.cli.embed import embed
 from gradformer.cli.evaluate import evaluate
 from gradformer.cli.explain import explain
 from gradformer.cli.export import export
+from gradformer.cli.groups import grouped
 from gradformer.cli.models import models
 from gradformer.cli.predict import predict
 from gradformer.cli.report import report
@@ -115,8 +116,8 @@ def program(
 
 
 for verb in (train, evaluate, predict, embed, explain, report, search, models, doctor, export):
-    app.command()(verb)
-app.command()(reproduce)
+    app.command()(grouped(verb))
+app.command()(grouped(reproduce))
 app.add_typer(data_app, name="data")
 for command in [*app.registered_commands, *data_app.registered_commands]:
     text = inspect.getdoc(command.callback) or ""  # whose lines are not those of a terminal

@@ -7,32 +7,21 @@ from typing import Annotated
 
 import typer
 
-from gradformer.cli.options import (
-    BatchSize,
-    Device,
-    Mirror,
-    NewData,
-    RunFolder,
-    SkipInvalid,
-    Smiles,
-    reading_options,
-)
+from gradformer.cli.options import Inference, NewData, NewFile, RunFolder, Trial
 from gradformer.cli.tables import count
 
 
 def embed(
     folder: RunFolder,
     data: NewData,
+    *,
     out: Annotated[
         Path,
         typer.Option("--out", "-o", help="File to write: .npz, or .csv for the graphs alone."),
     ] = Path("embeddings.npz"),
-    trial: Annotated[int, typer.Option(min=0, help="Trial whose model is used.")] = 0,
-    smiles: Smiles = None,
-    skip_invalid: SkipInvalid = False,
-    batch_size: BatchSize = 64,
-    mirror: Mirror = None,
-    device: Device = "auto",
+    trial: Trial = 0,
+    read: NewFile,
+    use: Inference,
 ) -> None:
     """Write embeddings of graphs and of nodes.
 
@@ -48,20 +37,12 @@ def embed(
     import numpy as np
 
     from gradformer.errors import ConfigError
-    from gradformer.training.distributed import find_device
     from gradformer.training.files import replace_file
     from gradformer.training.run import Run
 
     if out.suffix not in (".npz", ".csv"):
         raise ConfigError(f"--out {out}: expected a name that ends in .npz or .csv")
-    found = Run.load(folder).embed(
-        data,
-        trial=trial,
-        mirror=mirror,
-        device=find_device(device),
-        batch_size=batch_size,
-        **reading_options(smiles, skip_invalid=skip_invalid),
-    )
+    found = Run.load(folder).embed(data, trial=trial, **use.options(), **read.options())
     rows = np.arange(len(found.graphs)) if found.data is None else found.data.rows
     if out.suffix == ".csv":
         names = [f"e{k}" for k in range(found.graphs.shape[1])]

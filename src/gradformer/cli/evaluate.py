@@ -12,20 +12,13 @@ from rich.markup import escape
 from rich.table import Table
 
 from gradformer.cli.complete import choices, data_names
-from gradformer.cli.options import (
-    BatchSize,
-    Device,
-    Mirror,
-    RunFolder,
-    SkipInvalid,
-    Smiles,
-    reading_options,
-)
+from gradformer.cli.options import Inference, NewFile, RunFolder
 from gradformer.cli.tables import count, metric_label
 
 
 def evaluate(
     folder: RunFolder,
+    *,
     on: Annotated[
         str | None,
         typer.Option(
@@ -41,15 +34,12 @@ def evaluate(
             autocompletion=choices("train", "val", "test"),
         ),
     ] = "test",
-    smiles: Smiles = None,
-    skip_invalid: SkipInvalid = False,
+    read: NewFile,
     by_target: Annotated[
         bool, typer.Option("--by-target", help="Score every target by itself.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON: a list of trials.")] = False,
-    batch_size: BatchSize = 64,
-    mirror: Mirror = None,
-    device: Device = "auto",
+    use: Inference,
 ) -> None:
     """Score a run: every metric of its task, mean ± standard deviation over its trials.
 
@@ -57,20 +47,12 @@ def evaluate(
 
     Example: [bold]gradformer evaluate runs/mine --on new.csv --by-target[/bold]
     """
-    from gradformer.training.distributed import find_device
     from gradformer.training.files import plain
     from gradformer.training.run import Run
 
     run = Run.load(folder)
     score = run.evaluate_targets if by_target else run.evaluate
-    found: Any = score(
-        on,
-        part=part,
-        mirror=mirror,
-        device=find_device(device),
-        batch_size=batch_size,
-        **reading_options(smiles, skip_invalid=skip_invalid),
-    )
+    found: Any = score(on, part=part, **use.options(), **read.options())
     if as_json:
         typer.echo(json.dumps(plain(found)))
         return

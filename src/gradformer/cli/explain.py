@@ -8,11 +8,12 @@ from typing import Annotated, Any
 import typer
 
 from gradformer.cli.complete import data_names
-from gradformer.cli.options import Mirror, RunFolder, SkipInvalid, Smiles, reading_options
+from gradformer.cli.options import Mirror, NewFile, RunFolder, Trial
 
 
 def explain(
     folder: RunFolder,
+    *,
     data: Annotated[
         str | None,
         typer.Argument(
@@ -29,9 +30,8 @@ def explain(
     layer: Annotated[
         int | None, typer.Option(min=1, help="One layer (default: the mean over all).")
     ] = None,
-    trial: Annotated[int, typer.Option(min=0, help="Trial whose model is shown.")] = 0,
-    smiles: Smiles = None,
-    skip_invalid: SkipInvalid = False,
+    trial: Trial = 0,
+    read: NewFile,
     mirror: Mirror = None,
 ) -> None:
     """Draw the attention of every head on the graph: score, decay, and the weight that results.
@@ -50,8 +50,8 @@ def explain(
     if graphs is None:
         raise InputError(f"{folder}: kept no example graph; name a FILE with graphs to draw")
     out = out or folder / "attention.html"
-    reading = reading_options(smiles, skip_invalid=skip_invalid)
-    page = write_explanation(run, graphs, out, trial=trial, layer=layer, most=most, **reading)
+    options = {"trial": trial, "layer": layer, "most": most, **read.options()}
+    page = write_explanation(run, graphs, out, **options)
     typer.echo(page)
 
 

@@ -1,9 +1,8 @@
-"""Options that several verbs share, and the smoke switch."""
+"""Options that several verbs share, one by one and in groups (see :mod:`gradformer.cli.groups`)."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,15 +19,6 @@ NewData = Annotated[
         autocompletion=data_names,
     ),
 ]
-Device = Annotated[
-    str,
-    typer.Option(
-        "--device",
-        help="auto, cpu, cuda or cuda:1.",
-        rich_help_panel="Machine",
-        autocompletion=choices("auto", "cpu", "cuda"),
-    ),
-]
 Mirror = Annotated[
     Path | None,
     typer.Option(
@@ -38,45 +28,10 @@ Mirror = Annotated[
         rich_help_panel="Machine",
     ),
 ]
-BatchSize = Annotated[
-    int, typer.Option("--batch-size", min=1, help="Graphs at once.", rich_help_panel="Machine")
-]
 Smiles = Annotated[
     str | None,
     typer.Option(
         help="Column of the SMILES (default: found by its name).", rich_help_panel="Your own data"
-    ),
-]
-Target = Annotated[
-    list[str] | None,
-    typer.Option(
-        help="Column to learn; repeat it for several.",
-        rich_help_panel="Your own data",
-    ),
-]
-Task = Annotated[
-    str | None,
-    typer.Option(
-        help="regression, binary, multiclass, multilabel or classification (default: found).",
-        autocompletion=choices(
-            "regression", "binary", "multiclass", "multilabel", "classification"
-        ),
-        rich_help_panel="Your own data",
-    ),
-]
-Level = Annotated[
-    str | None,
-    typer.Option(
-        help="graph or node: what is predicted.",
-        rich_help_panel="Your own data",
-        autocompletion=choices("graph", "node"),
-    ),
-]
-SplitColumn = Annotated[
-    str | None,
-    typer.Option(
-        help="Column that says train, val or test; with --split column.",
-        rich_help_panel="Your own data",
     ),
 ]
 SkipInvalid = Annotated[
@@ -117,62 +72,93 @@ RecipeFile = Annotated[
     Path | None,
     typer.Option("--recipe", help="YAML file to use in place of the package's recipe."),
 ]
+Trial = Annotated[int, typer.Option(min=0, help="Trial whose model is used.")]
+Quiet = Annotated[
+    bool,
+    typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel="Machine"),
+]
 
 
-def reading_options(
-    smiles: str | None = None,
-    target: list[str] | None = None,
-    task: str | None = None,
-    level: str | None = None,
-    split_column: str | None = None,
-    skip_invalid: bool = False,
-) -> dict[str, Any]:
-    """What the user said of their data; what was left out is found by the reader."""
-    given = {
-        "smiles": smiles,
-        "target": list(target) if target else None,
-        "task": task,
-        "level": level,
-        "split_column": split_column,
-        "skip_invalid": skip_invalid or None,
-    }
-    return {name: value for name, value in given.items() if value is not None}
+@dataclass(frozen=True)
+class Machine:
+    """Where the work is done, and with which raw files."""
+
+    mirror: Mirror = None
+    device: Annotated[
+        str,
+        typer.Option(
+            "--device",
+            help="auto, cpu, cuda or cuda:1.",
+            rich_help_panel="Machine",
+            autocompletion=choices("auto", "cpu", "cuda"),
+        ),
+    ] = "auto"
 
 
-def reading_words(reading: Mapping[str, Any]) -> list[str]:
-    """:func:`reading_options` as words of a command line.
+@dataclass(frozen=True)
+class Inference(Machine):
+    """How a trained model is used."""
 
-    >>> reading_words({"smiles": "mol", "target": ["a", "b"], "skip_invalid": True})
-    ['--smiles', 'mol', '--target', 'a', '--target', 'b', '--skip-invalid']
-    >>> reading_words({"skip_invalid": False})
-    []
-    """
-    words = []
-    for name, given in reading.items():
-        for value in given if isinstance(given, list) else [given]:
-            if value is not False:
-                words += [f"--{name.replace('_', '-')}", *([] if value is True else [value])]
-    return words
+    batch_size: Annotated[
+        int, typer.Option("--batch-size", min=1, help="Graphs at once.", rich_help_panel="Machine")
+    ] = 64
 
+    def options(self) -> dict[str, Any]:
+        """As the methods of a run take them."""
+        from gradformer.training.distributed import find_device
 
-def smoke_settings() -> list[str]:
-    """Settings that make any training short, where :func:`smoking` says so."""
-    if not smoking():
-        return []
-    return ["train.epochs=1", "data.fraction=0.1", "model.layers=1", "train.batch_size=8"]
+        return {**vars(self), "device": find_device(self.device)}
 
 
-def use_mirror(folder: Path | None) -> None:
-    """Take raw files from a folder by the environment alone: records name no folder of it."""
-    if folder is not None:
-        os.environ["GRADFORMER_DATA"] = str(folder)
+class _Reading:
+    def options(self) -> dict[str, Any]:
+        """What the user said of their file; what was left out is found by the reader."""
+        return {name: value for name, value in vars(self).items() if value not in (None, False, [])}
 
 
-def smoke_trials(trials: int | None) -> int | None:
-    """At most two trials, where :func:`smoking` says so."""
-    return min(trials or 2, 2) if smoking() else trials
+@dataclass(frozen=True)
+class NewFile(_Reading):
+    """How graphs are read that a trained model is used on."""
+
+    smiles: Smiles = None
+    skip_invalid: SkipInvalid = False
 
 
-def smoking() -> bool:
-    """Whether GRADFORMER_SMOKE=1: every command does all it does, on little, for tests."""
-    return os.environ.get("GRADFORMER_SMOKE") == "1"
+@dataclass(frozen=True)
+class TrainingFile(_Reading):
+    """How graphs are read that a model is trained on."""
+
+    smiles: Smiles = None
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Column to learn; repeat it for several.",
+            rich_help_panel="Your own data",
+        ),
+    ] = None
+    task: Annotated[
+        str | None,
+        typer.Option(
+            help="regression, binary, multiclass, multilabel or classification (default: found).",
+            autocompletion=choices(
+                "regression", "binary", "multiclass", "multilabel", "classification"
+            ),
+            rich_help_panel="Your own data",
+        ),
+    ] = None
+    level: Annotated[
+        str | None,
+        typer.Option(
+            help="graph or node: what is predicted.",
+            rich_help_panel="Your own data",
+            autocompletion=choices("graph", "node"),
+        ),
+    ] = None
+    split_column: Annotated[
+        str | None,
+        typer.Option(
+            help="Column that says train, val or test; with --split column.",
+            rich_help_panel="Your own data",
+        ),
+    ] = None
+    skip_invalid: SkipInvalid = False

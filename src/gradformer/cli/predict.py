@@ -10,20 +10,19 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from gradformer.cli.options import BatchSize, Device, Mirror, NewData, RunFolder, Smiles
+from gradformer.cli.options import Inference, NewData, RunFolder, Smiles
 from gradformer.cli.tables import count
 
 
 def predict(
     folder: RunFolder,
     data: NewData,
+    *,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="CSV to write (default: standard output).")
     ] = None,
     smiles: Smiles = None,
-    batch_size: BatchSize = 64,
-    mirror: Mirror = None,
-    device: Device = "auto",
+    use: Inference,
 ) -> None:
     """Predict: one row for each row of the file, in its order, with the file's own columns.
 
@@ -34,15 +33,15 @@ def predict(
 
     A trained model that comes with the package goes by its name; gradformer models lists them.
     """
-    from gradformer.training.distributed import find_device
     from gradformer.training.files import replace_file
     from gradformer.training.inference import open_data
     from gradformer.training.run import Run
     from gradformer.training.wording import columns
 
     run = Run.load(folder)
-    store, user = open_data(run, data, mirror, **_tolerant(data, smiles))
-    predictions = run.predict(store, device=find_device(device), batch_size=batch_size)
+    options = use.options()
+    store, user = open_data(run, data, options.pop("mirror"), **_tolerant(data, smiles))
+    predictions = run.predict(store, **options)
     by_column = columns(run, predictions)
     answers = list(zip(*(map(_text, values) for values in by_column.values())))
     rows = user.rows.tolist() if user is not None else list(range(store.num_graphs))

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gradformer.cli.complete import choices, model_names, preset_names, recipe_names
-from gradformer.cli.options import (
-    Device,
-    Mirror,
-    Settings,
+from gradformer.cli.options import Machine, Quiet, Settings
+from gradformer.cli.training import (
+    end_of,
     smoke_settings,
     smoke_trials,
+    stopping_in_time,
     use_mirror,
 )
+
+if TYPE_CHECKING:
+    from gradformer.studies.study import Cell, Plan, Study
 
 ROOT = Path("results/studies")
 NAMES = (
@@ -34,6 +36,7 @@ def reproduce(
             autocompletion=choices(*NAMES),
         ),
     ],
+    *,
     trials: Annotated[
         int | None,
         typer.Option("--trials", "-n", min=1, help="Seeds of each cell (default: the recipe's)."),
@@ -75,11 +78,8 @@ def reproduce(
     out: Annotated[
         Path, typer.Option("--out", "-o", help="Folder of the studies: cells are in OUT/NAME.")
     ] = ROOT,
-    mirror: Mirror = None,
-    device: Device = "auto",
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel="Machine")
-    ] = False,
+    machine: Machine,
+    quiet: Quiet = False,
 ) -> None:
     """Measure a table or figure of the paper, cell after cell, and write its page.
 
@@ -91,21 +91,18 @@ def reproduce(
 
     Example: [bold]gradformer reproduce table1 --resume --budget 25[/bold]
     """
-    import signal
-
     from gradformer.studies import find_study
-    from gradformer.studies.page import write_pages
-    from gradformer.studies.runner import begin, carry_out, kept_plan, look
+    from gradformer.studies.runner import begin, carry_out, kept_plan
     from gradformer.studies.study import Plan, chosen_cells
-    from gradformer.training.loop import StoppedError
 
-    began = time.monotonic()
-    use_mirror(mirror)
+    until = end_of(budget)
+    use_mirror(machine.mirror)
     study = find_study(name)
     begun = kept_plan(study, out) if resume else None
     kept = begun or Plan(study.datasets, study.models)
+    chosen = {"--dataset": dataset, "-m": model, "--preset": preset}
     seeds = smoke_trials(trials)
-    of_some = begun is not None and bool(dataset or model or preset)
+    of_some = begun is not None and any(chosen.values())
     asked = Plan(
         tuple(dataset or kept.datasets),
         tuple(model or kept.models),
@@ -115,38 +112,35 @@ def reproduce(
     )
     cells = chosen_cells(study, asked, model or (), preset or ())
     whole = begin(study, asked, out, resume)
+    words = [f"{option} {value}" for option, values in chosen.items() for value in values or ()]
     failed = {}
     try:
-        failed = carry_out(
-            study,
-            cells,
-            whole,
-            out,
-            until=None if budget is None else began + 60 * budget,
-            device=device,
-            quiet=quiet,
-            tell=lambda text: typer.echo(text, err=True),
-            only=[
-                f"{option} {value}"
-                for option, values in (
-                    ("--dataset", dataset),
-                    ("-m", model),
-                    ("--preset", preset),
-                    ("--trials", [trials] if trials else None),
-                )
-                for value in values or ()
-            ],
-            seeds=seeds,
-        )
-    except StoppedError as stopped:
-        if stopped.signal != signal.SIGALRM:
-            raise
-        typer.echo(str(stopped), err=True)
+        with stopping_in_time():
+            failed = carry_out(
+                study,
+                cells,
+                whole,
+                out,
+                until=until,
+                device=machine.device,
+                quiet=quiet,
+                tell=lambda text: typer.echo(text, err=True),
+                only=[*words, f"--trials {trials}"] if trials else words,
+                seeds=seeds,
+            )
     finally:
-        measured = look(study, study.cells(whole.datasets, whole.models), whole, out)
-        page = write_pages(study, whole, measured, out, failed)
-        done = sum(one.outcome is not None and not one.missing for one in measured)
-        typer.echo(f"measured {done} of {len(measured)} cells")
-        typer.echo(f"page     {page}")
+        _write(study, whole, out, failed)
     if failed:
         raise typer.Exit(1)
+
+
+def _write(study: Study, plan: Plan, root: Path, failed: dict[Cell, str]) -> None:
+    """The pages, of whatever there is."""
+    from gradformer.studies.page import write_pages
+    from gradformer.studies.runner import look
+
+    measured = look(study, study.cells(plan.datasets, plan.models), plan, root)
+    page = write_pages(study, plan, measured, root, failed)
+    done = sum(one.outcome is not None and not one.missing for one in measured)
+    typer.echo(f"measured {done} of {len(measured)} cells")
+    typer.echo(f"page     {page}")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,33 +13,25 @@ import typer
 from rich.console import Console
 
 from gradformer.cli.complete import choices, data_names
-from gradformer.cli.options import (
-    Device,
-    Level,
-    Mirror,
-    Model,
-    RecipeFile,
-    Settings,
-    SkipInvalid,
-    Smiles,
-    Split,
-    SplitColumn,
-    Target,
-    Task,
-    reading_options,
+from gradformer.cli.options import Machine, Model, RecipeFile, Settings, Split, TrainingFile
+from gradformer.cli.tables import count, metric_label, plain_table, show
+from gradformer.cli.training import (
+    end_of,
     reading_words,
-    smoke_settings,
+    recipe_changes,
+    refuse_others,
     smoke_trials,
+    stopping_in_time,
     use_mirror,
 )
-from gradformer.cli.tables import count, metric_label, plain_table, show
 from gradformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from gradformer.training.search import Attempt
+    from gradformer.training.search import Attempt, Plan
 
 
 def search(
+    ctx: typer.Context,
     data: Annotated[
         str | None,
         typer.Argument(
@@ -47,6 +40,7 @@ def search(
             autocompletion=data_names,
         ),
     ] = None,
+    *,
     samples: Annotated[int, typer.Option(min=1, help="Candidates to begin with.")] = 9,
     method: Annotated[
         str,
@@ -79,15 +73,9 @@ def search(
         typer.Option(min=0.0, metavar="MINUTES", help="Stop and save after so long."),
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 0,
-    smiles: Smiles = None,
-    target: Target = None,
-    task: Task = None,
-    level: Level = None,
     split: Split = None,
-    split_column: SplitColumn = None,
-    skip_invalid: SkipInvalid = False,
-    mirror: Mirror = None,
-    device: Device = "auto",
+    read: TrainingFile,
+    machine: Machine,
 ) -> None:
     """Search the ranges of a recipe by validation score; the test part stays closed.
 
@@ -101,53 +89,45 @@ def search(
 
     Example: [bold]gradformer train mutag --recipe runs/search-mutag/best.yaml --trials 10[/bold]
     """
-    import signal
-
-    from gradformer.training.loop import StoppedError
     from gradformer.training.search import load_plan
     from gradformer.training.search import search as carry_out
 
-    began = time.monotonic()
-    use_mirror(mirror)
-    console = Console(stderr=True)
-
-    def tell(attempt: Attempt) -> None:
-        name = metric_label(attempt.metric)
-        value = "diverged" if attempt.val is None else f"{name} {attempt.val:.4f}"
-        drawn = [s for s in attempt.settings if len(plan.space[s.partition("=")[0]]) > 1]
-        console.print(
-            f"rung {attempt.rung}  {count(attempt.epochs, 'epoch')}  validation {value}  "
-            f"{' '.join(drawn)}",
-            highlight=False,
-            soft_wrap=True,
-        )
-
+    until = end_of(budget)
+    use_mirror(machine.mirror)
     if resume is not None:
+        refuse_others(ctx, "a search", {"resume", "budget", "mirror", "device"})
         folder, plan = resume, load_plan(resume)
     elif data is None:
         raise ConfigError("DATASET|FILE: say what to search on, as in gradformer search mutag")
     else:
-        changes = [*(settings or []), f"trials={smoke_trials(trials)}", *smoke_settings()]
-        changes += [] if split is None else [f"data.split={split}"]
-        reading = reading_options(smiles, target, task, level, split_column, skip_invalid)
+        changes = [*recipe_changes(settings, split), f"trials={smoke_trials(trials)}"]
         options = {"samples": samples, "method": method, "finalists": finalists, "seed": seed}
-        plan = _plan(data, recipe, model, changes, ranges, options, reading)
+        plan = _plan(data, recipe, model, changes, ranges, reading=read.options(), **options)
         stamp = time.strftime("%Y%m%d-%H%M%S")
         folder = out or Path("runs") / f"search-{Path(data).name.split('.')[0]}-{stamp}"
-    until = None if budget is None else began + 60 * budget
-    try:
-        found = carry_out(plan, folder, device=device, until=until, tell=tell)
-    except StoppedError as stopped:
-        if stopped.signal != signal.SIGALRM:
-            raise
-        typer.echo(str(stopped), err=True)
-        return
-    _show_levers(found.attempts)
-    typer.echo(f"best     {' '.join(found.settings)}")
-    best = str(found.folder / "best.yaml")
-    words = ["gradformer", "train", plan.data, *reading_words(plan.reading or {}), "--recipe", best]
-    typer.echo(f"recipe   {best}")
-    typer.echo(f"train    {shlex.join(words)}")
+    with stopping_in_time():
+        tell = partial(_tell, plan)
+        found = carry_out(plan, folder, device=machine.device, until=until, tell=tell)
+        _show_levers(found.attempts)
+        best = str(found.folder / "best.yaml")
+        reading = reading_words(plan.reading or {})
+        words = ["gradformer", "train", plan.data, *reading, "--recipe", best]
+        typer.echo(f"best     {' '.join(found.settings)}")
+        typer.echo(f"recipe   {best}")
+        typer.echo(f"train    {shlex.join(words)}")
+
+
+def _tell(plan: Plan, attempt: Attempt) -> None:
+    """An attempt that has ended, with the settings in which candidates differ."""
+    name = metric_label(attempt.metric)
+    value = "diverged" if attempt.val is None else f"{name} {attempt.val:.4f}"
+    drawn = [s for s in attempt.settings if len(plan.space[s.partition("=")[0]]) > 1]
+    Console(stderr=True).print(
+        f"rung {attempt.rung}  {count(attempt.epochs, 'epoch')}  validation {value}  "
+        f"{' '.join(drawn)}",
+        highlight=False,
+        soft_wrap=True,
+    )
 
 
 def _show_levers(attempts: Sequence[Attempt]) -> None:
@@ -169,22 +149,15 @@ def _plan(
     model: str | None,
     changes: list[str],
     ranges: list[str] | None,
-    options: dict[str, Any],
-    reading: dict[str, Any],
-) -> Any:
+    **options: Any,
+) -> Plan:
     from gradformer.training.fit import recipe_name
     from gradformer.training.recipe import load_recipe, search_space
     from gradformer.training.search import Plan
 
     name = str(recipe) if recipe is not None else recipe_name(data)
     space = dict([_range(text) for text in ranges]) if ranges else search_space(name)
-    return Plan(
-        data,
-        load_recipe(name, model=model, settings=changes),
-        space,
-        **options,
-        reading=reading,
-    )
+    return Plan(data, load_recipe(name, model=model, settings=changes), space, **options)
 
 
 def _range(text: str) -> tuple[str, list[str]]:

@@ -8,23 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from gradformer.cli.complete import data_names, preset_names
-from gradformer.cli.options import (
-    Device,
-    Level,
-    Mirror,
-    Model,
-    RecipeFile,
-    Settings,
-    SkipInvalid,
-    Smiles,
-    Split,
-    SplitColumn,
-    Target,
-    Task,
-    reading_options,
-    smoke_settings,
-    smoke_trials,
-)
+from gradformer.cli.options import Machine, Model, Quiet, RecipeFile, Settings, Split, TrainingFile
+from gradformer.cli.training import recipe_changes, refuse_others, smoke_trials
 from gradformer.errors import ConfigError, InputError
 
 SAMPLE = "pattern-sample"
@@ -41,6 +26,7 @@ def train(
             autocompletion=data_names,
         ),
     ] = None,
+    *,
     model: Model = None,
     trials: Annotated[
         int | None,
@@ -70,22 +56,14 @@ def train(
     resume: Annotated[
         Path | None, typer.Option(metavar="RUN", help="Continue a run that was stopped.")
     ] = None,
-    smiles: Smiles = None,
-    target: Target = None,
-    task: Task = None,
-    level: Level = None,
     split: Split = None,
-    split_column: SplitColumn = None,
-    skip_invalid: SkipInvalid = False,
-    mirror: Mirror = None,
-    device: Device = "auto",
+    read: TrainingFile,
+    machine: Machine,
     tensorboard: Annotated[
         bool, typer.Option(help="Write curves for TensorBoard too.", rich_help_panel="Machine")
     ] = True,
     report: Annotated[bool, typer.Option(help="Write report.html at the end.")] = True,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="Show the result only.", rich_help_panel="Machine")
-    ] = False,
+    quiet: Quiet = False,
 ) -> None:
     """Train a model; print the result and where the report is.
 
@@ -105,20 +83,11 @@ def train(
     from gradformer.training.fit import resume as continue_run
     from gradformer.training.recipe import load_recipe
 
-    common: dict[str, Any] = {
-        "mirror": mirror,
-        "device": device,
-        "tensorboard": tensorboard,
-        "quiet": quiet,
-    }
+    common: dict[str, Any] = {**vars(machine), "tensorboard": tensorboard, "quiet": quiet}
     if resume is not None:
-        _refuse_others(ctx)
+        refuse_others(ctx, "a run", {"resume", "report", *common})
         _finish(continue_run(resume, **common), report)
         return
-    changes = list(settings or [])
-    changes += [] if split is None else [f"data.split={split}"]
-    changes += [] if seed is None else [f"seed={seed}"]
-    changes += smoke_settings()
     if data is None and recipe is not None:
         data = load_recipe(str(recipe)).dataset
         if not is_card(data):
@@ -126,18 +95,18 @@ def train(
                 f"--recipe {recipe}: is for data of your own; name them too: gradformer train "
                 f"FILE --recipe {recipe} (and --target, as when it was made)"
             )
-    options = reading_options(smiles, target, task, level, split_column, skip_invalid)
+    first = [] if seed is None else [f"seed={seed}"]
     run = fit(
         data or SAMPLE,
         recipe=recipe,
         model=model,
         preset=preset,
-        settings=changes,
+        settings=[*recipe_changes(settings, split), *first],
         trials=smoke_trials(trials),
         out=out,
         overwrite=overwrite,
         **common,
-        **options,
+        **read.options(),
     )
     _finish(run, report)
 
@@ -160,18 +129,3 @@ def _finish(run: Any, report: bool) -> None:
             f"{run.folder}: no trial has a test score, so there is no model; where all diverged, "
             "train anew with a lower train.lr"
         )
-
-
-def _refuse_others(ctx: typer.Context) -> None:
-    """A run continues as it was begun: only options of the machine go with ``--resume``."""
-    allowed = {"resume", "mirror", "device", "tensorboard", "report", "quiet"}
-    for name in ctx.params.keys() - allowed:
-        source = ctx.get_parameter_source(name)
-        if source is not None and source.name == "COMMANDLINE":
-            option = {"data": "DATASET", "settings": "--set"}.get(
-                name, f"--{name.replace('_', '-')}"
-            )
-            raise ConfigError(
-                f"{option}: cannot go with --resume, which continues a run as it was begun; "
-                "leave it out, or train anew with another --out"
-            )

@@ -1,0 +1,91 @@
+"""What the verbs that train do alike: recipes, ``--resume``, budgets, and the smoke switch."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from gradformer.errors import ConfigError
+
+
+def recipe_changes(settings: list[str] | None, split: str | None) -> list[str]:
+    """What the user changes in a recipe, and last what :func:`smoking` does."""
+    said = [] if split is None else [f"data.split={split}"]
+    return [*(settings or []), *said, *smoke_settings()]
+
+
+def reading_words(reading: Mapping[str, Any]) -> list[str]:
+    """Options of reading, as :class:`TrainingFile` gives them, as words of a command line.
+
+    >>> reading_words({"smiles": "mol", "target": ["a", "b"], "skip_invalid": True})
+    ['--smiles', 'mol', '--target', 'a', '--target', 'b', '--skip-invalid']
+    >>> reading_words({"skip_invalid": False})
+    []
+    """
+    words = []
+    for name, given in reading.items():
+        for value in given if isinstance(given, list) else [given]:
+            if value is not False:
+                words += [f"--{name.replace('_', '-')}", *([] if value is True else [value])]
+    return words
+
+
+def refuse_others(ctx: typer.Context, what: str, allowed: Collection[str]) -> None:
+    """With ``--resume`` go only the parameters ``allowed``: the rest is as it was begun."""
+    words = {"data": "DATASET", "settings": "--set", "ranges": "--range"}
+    for name in ctx.params:
+        source = ctx.get_parameter_source(name)
+        if name not in allowed and source is not None and source.name == "COMMANDLINE":
+            option = words.get(name, f"--{name.replace('_', '-')}")
+            raise ConfigError(
+                f"{option}: cannot go with --resume, which continues {what} as it was begun; leave "
+                "it out, or begin anew with another --out"
+            )
+
+
+def use_mirror(folder: Path | None) -> None:
+    """Take raw files from a folder by the environment alone: records name no folder of it."""
+    if folder is not None:
+        os.environ["GRADFORMER_DATA"] = str(folder)
+
+
+def end_of(budget: float | None) -> float | None:
+    """When so many minutes are over, on the monotonic clock."""
+    return None if budget is None else time.monotonic() + 60 * budget
+
+
+@contextmanager
+def stopping_in_time() -> Iterator[None]:
+    """Inside, the end of a budget is no error: it is said, and what follows is left out."""
+    from gradformer.training.loop import StoppedError
+
+    try:
+        yield
+    except StoppedError as stopped:
+        if stopped.signal != signal.SIGALRM:
+            raise
+        typer.echo(str(stopped), err=True)
+
+
+def smoke_settings() -> list[str]:
+    """Settings that make any training short, where :func:`smoking` says so."""
+    if not smoking():
+        return []
+    return ["train.epochs=1", "data.fraction=0.1", "model.layers=1", "train.batch_size=8"]
+
+
+def smoke_trials(trials: int | None) -> int | None:
+    """At most two trials, where :func:`smoking` says so."""
+    return min(trials or 2, 2) if smoking() else trials
+
+
+def smoking() -> bool:
+    """Whether GRADFORMER_SMOKE=1: every command does all it does, on little, for tests."""
+    return os.environ.get("GRADFORMER_SMOKE") == "1"
