@@ -55,6 +55,9 @@ def test_a_single_point_is_a_dot():
     (dot,) = paths(picture, "dots")
     assert len(points(dot)) == 1
     assert not paths(line_plot("t", [Line("a", [1, 2], [0.5, 0.6])], AXES), "dots")
+    alone = Line("a", [1], [82.0], low=[81.0], high=[83.0])
+    (reach,) = paths(line_plot("t", [alone], Axes("x", "y")), "range")
+    assert reach == "M221 200.2V37.8", "a stroke over nearly the whole height"
 
 
 def test_band_and_legend():

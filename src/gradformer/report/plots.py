@@ -43,7 +43,8 @@ class Picture(Markup):
 
 @dataclass(frozen=True)
 class Line:
-    """A curve; ``low`` and ``high`` are the edges of its band, ``faint`` other curves behind it.
+    """A curve; ``low`` and ``high`` are the edges of its band (of one point the ends of a stroke),
+    ``faint`` other curves behind it.
 
     ``colour`` numbers the palette; the ninth curve begins it again with dashes. ``dash`` tells
     curves apart that may lie on each other.
@@ -84,7 +85,11 @@ def line_plot(title: str, lines: Sequence[Line], axes: Axes) -> Picture:
     bands, behind, front = [], [], []
     for line in lines:
         style = _style(line.colour)
-        if len(line.low):
+        if len(line.low) == 1:
+            ends = f"M{place(x_scale(line.x[0]))} {place(y_scale(line.low[0]))}"
+            reach = f"{ends}V{place(y_scale(line.high[0]))}"
+            behind.append(tag("path", d=reach, class_=f"range {style}"))
+        elif len(line.low):
             edge = [*zip(line.x, line.high), *reversed([*zip(line.x, line.low)])]
             shape = _path(edge, x_scale, y_scale) + "Z"
             bands.append(tag("path", d=shape, class_=f"band {style}"))

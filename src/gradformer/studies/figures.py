@@ -53,7 +53,8 @@ def curves(
         if drawn:
             axes = Axes(x, score_name(members[0]), x_range)
             plot = line_plot(f"Score over {x} on {column}", drawn, axes)
-            panels.append(Panel(column, [plot]))
+            alone = f", {drawn[0].name}" if len(drawn) == 1 else ""  # which has no legend
+            panels.append(Panel(column + alone, [plot]))
     return in_rows(f"Score over {x}", panels)
 
 
@@ -76,5 +77,5 @@ def _line(number: int, name: str, points: list[tuple[float, float, float]]) -> L
     points = sorted(points)
     x, y, std = zip(*points)
     low, high = [m - s for _, m, s in points], [m + s for _, m, s in points]
-    banded = len(points) > 1 and any(std)
+    banded = any(std)
     return Line(name, x, y, number, low if banded else [], high if banded else [], dots=True)

@@ -20,8 +20,11 @@ from gradformer.training.files import replace_file
 NOTHING = "Nothing is measured yet."
 CAPTION = (
     "Ours: test at the first epoch of the best validation value, mean ± sample standard deviation "
-    "over seeds. Difference: paired over equal seeds and splits, to the row above that says so."
+    "over seeds. Difference: paired over equal seeds and splits, to the row that says so."
 )
+
+BEHIND = ("Protocol", "Machines")
+"""Lists that markdown folds: their lines are many."""
 
 Lists = list[tuple[str, list[str]]]
 """Titles, and the lines under each."""
@@ -71,10 +74,17 @@ def markdown(
         parts.append(f"![{study.title}]({picture})")
     if study.more is not None and (more := study.more(measured))[1]:
         parts.append(tables.markdown_table(more))
-    for title, lines in lists:
-        if lines:
-            parts.append("\n".join([f"{title}:\n", *(f"- {line}" for line in lines)]))
+    said = {title: _listed(title, lines) for title, lines in lists if lines}
+    behind = [said.pop(title) for title in BEHIND if title in said]
+    parts += said.values()
+    if behind:
+        title = " and ".join(BEHIND).capitalize()
+        parts += [f'<details markdown="1"><summary>{title}</summary>', *behind, "</details>"]
     return "\n\n".join(parts) + "\n"
+
+
+def _listed(title: str, lines: Sequence[str]) -> str:
+    return "\n".join([f"{title}:\n", *(f"- {line}" for line in lines)])
 
 
 def html(
@@ -100,7 +110,12 @@ def html(
         if lines:
             items = (tag("li", line) for line in lines)
             sections.append((slug(title), title, tag("ul", *items)))
-    return page(study.title, f"Study {study.name}", note(study.text), sections)
+    return page(study.title, f"Study {study.name}", note(_prose(study.text)), sections)
+
+
+def _prose(text: str) -> Markup:
+    """Text with `code` in it."""
+    return join(tag("code", piece) if k % 2 else piece for k, piece in enumerate(text.split("`")))
 
 
 def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, Markup]]:

@@ -5,6 +5,8 @@ Every number comes from the files of the cells or from ``paper.yaml``.
 
 from __future__ import annotations
 
+import re
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -39,14 +41,15 @@ def value(outcome: dict[str, Any]) -> str:
 def results(study: Study, measured: Sequence[Measured]) -> Rows:
     """One row for each cell that has a result."""
     head = ["data", "model", "metric", "ours", "paper", "seeds", "difference (95 % interval)"]
+    scored = [(one, one.outcome) for one in measured if one.outcome and not one.cell.cost]
+    together = Counter((one.cell.column, one.cell.group) for one, _ in scored)
     rows, leaders = [], dict[tuple[str, str], Measured]()
-    for one in measured:
-        if one.outcome is None or one.cell.cost:
-            continue
-        cell, outcome = one.cell, one.outcome
-        if one.history is not None:
-            leaders.setdefault((cell.column, cell.group), one)
-        first = leaders.get((cell.column, cell.group))
+    for one, outcome in scored:
+        cell = one.cell
+        group = (cell.column, cell.group)
+        if one.history is not None and together[group] > 1:
+            leaders.setdefault(group, one)
+        first = leaders.get(group)
         rows.append(
             [
                 cell.column,
@@ -149,6 +152,16 @@ def _shared(said: Iterable[tuple[Cell, str]]) -> list[str]:
 
 
 def markdown_table(rows: Rows) -> str:
+    """The spaces inside of a value do not break, so that it stays on one line of its cell."""
     head, body = rows
-    lines = [head, ["---"] * len(head), *body]
+    lines = [head, ["---"] * len(head), *([unbroken(cell) for cell in line] for line in body)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def unbroken(text: str) -> str:
+    """Signs between numbers, and arrows, tied to what they belong to.
+
+    >>> unbroken("accuracy ↑"), unbroken("−0.44 (−1.72 … +0.85)")
+    ('accuracy\\xa0↑', '−0.44 (−1.72\\xa0…\\xa0+0.85)')
+    """
+    return re.sub(r" (?=[±…−↑↓](?: |$))|(?<= [±…−]) ", "\N{NO-BREAK SPACE}", text)
