@@ -212,7 +212,6 @@ def test_sums_and_gathers(few: bool) -> None:
         with use_engine(engine):
             outputs = [
                 segments.sum_to_target(values, batch.edges),
-                segments.sum_to_source(values, batch.edges),
                 segments.sum_to_target(segments.from_source(nodes, batch.edges), batch.edges),
                 segments.sum_of_sources(nodes, batch.edges),
                 segments.pool(nodes, ptr, "add"),

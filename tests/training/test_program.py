@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from gradformer import ConfigError, Run, fit
-from gradformer.training.program import export_program, graph_inputs
+from gradformer.graphs.store import Store
+from gradformer.training.program import export_program
 
 GRAPHS = [nx.cycle_graph(n) for n in range(4, 14)] + [nx.star_graph(n) for n in range(3, 13)]
 NEW = [nx.cycle_graph(3), nx.path_graph(30), nx.disjoint_union(nx.path_graph(4), nx.cycle_graph(5))]
@@ -21,6 +22,25 @@ def _run(folder: Path, *settings: str, y: object = None, model: str | None = Non
     targets = [0.5 * len(graph) for graph in GRAPHS] if y is None else y
     options = {"out": folder / "run", "quiet": True, "tensorboard": False}
     return fit(GRAPHS, y=targets, model=model, settings=settings, **options)
+
+
+def graph_inputs(store: Store, graph: int) -> dict[str, torch.Tensor]:
+    """One graph of a store as the tensors that a program takes."""
+    arrays = store.arrays
+    rows = {
+        kind: slice(*(int(arrays[f"{kind}_ptr"][graph + k]) for k in (0, 1)))
+        for kind in ("node", "edge", "pair")
+    }
+    n = int(store.sizes[graph])
+    found = {
+        "distance": arrays["distance"][rows["pair"]].reshape(n, n),
+        "edge_index": np.stack([arrays[end][rows["edge"]] for end in ("source", "target")]),
+    }
+    for name, kind in (("x", "node"), ("edge_attr", "edge"), ("rwse", "node"), ("lap", "node")):
+        if name in arrays:
+            found[name] = arrays[name][rows[kind]]
+    tensors = {name: torch.from_numpy(np.array(value)) for name, value in found.items()}
+    return {**tensors, "edge_index": tensors["edge_index"].long()}
 
 
 @pytest.mark.slow

@@ -45,10 +45,6 @@ class TargetScale:
         constant = std <= 1e-7 * np.abs(mean)
         return cls(tuple(mean.tolist()), tuple(np.where(constant, 1.0, std).tolist()))
 
-    def apply(self, y: NDArray[np.float32]) -> NDArray[np.float32]:
-        """y → z; NaN stays NaN."""
-        return ((y.astype(np.float64) - self.mean) / self.std).astype(np.float32)
-
     def invert(self, z: NDArray[Any]) -> NDArray[Any]:
         """z → y, in the user's units and as precise as z."""
         return (z.astype(np.float64) * self.std + self.mean).astype(z.dtype)

@@ -124,11 +124,6 @@ def sum_of_sources(x: Tensor, edges: Edges) -> Tensor:
     return _Neighbours.apply(x, edges.source, edges.target_ptr, leaving, edges.source_ptr)
 
 
-def sum_to_source(values: Tensor, edges: Edges) -> Tensor:
-    """Sums of ``values`` [edges, c] over the edges that leave each node, [nodes, c]."""
-    return _Sum.apply(values, edges.source, edges.source_ptr, edges.by_source)
-
-
 def softmax_to_target(score: Tensor, edges: Edges) -> Tensor:
     """Softmax of ``score`` [edges, c] over the edges that enter each node."""
     size = (edges.target_ptr.numel() - 1, score.shape[1])

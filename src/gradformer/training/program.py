@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stderr
 from pathlib import Path
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.export import Dim, ExportedProgram
@@ -17,7 +16,6 @@ from gradformer.attention import use_engine
 from gradformer.attention.layout import Group, Layout, Rows
 from gradformer.errors import ConfigError
 from gradformer.graphs.batch import Batch, Edges
-from gradformer.graphs.store import Store
 from gradformer.model.base import GraphModel
 from gradformer.training.files import writing
 from gradformer.training.run import Run
@@ -120,25 +118,6 @@ def _silent() -> Iterator[None]:
             yield
     finally:
         logging.disable(before)
-
-
-def graph_inputs(store: Store, graph: int) -> dict[str, Tensor]:
-    """One graph of a store as the tensors that a program takes."""
-    arrays = store.arrays
-    rows = {
-        kind: slice(*(int(arrays[f"{kind}_ptr"][graph + k]) for k in (0, 1)))
-        for kind in ("node", "edge", "pair")
-    }
-    n = int(store.sizes[graph])
-    found = {
-        "distance": arrays["distance"][rows["pair"]].reshape(n, n),
-        "edge_index": np.stack([arrays[end][rows["edge"]] for end in ("source", "target")]),
-    }
-    for name, kind in (("x", "node"), ("edge_attr", "edge"), ("rwse", "node"), ("lap", "node")):
-        if name in arrays:
-            found[name] = arrays[name][rows[kind]]
-    tensors = {name: torch.from_numpy(np.array(value)) for name, value in found.items()}
-    return {**tensors, "edge_index": tensors["edge_index"].long()}
 
 
 def example_inputs(run: Run) -> dict[str, Tensor]:
