@@ -72,6 +72,7 @@ def test_per_class_split() -> None:
     assert [len(part) for part in split] == [140, 500, 1000]
     assert np.bincount(classes[split.train]).tolist() == [20] * 7
     assert len(np.unique(np.concatenate(split))) == 1640
+    assert len(splits.per_class_split(np.arange(1640) % 7, seed=1).test) == 1000, "none to spare"
     with pytest.raises(InputError, match="1360 items are left for 1000 validation"):
         splits.per_class_split(np.arange(1500) % 7, seed=1, val=1000)
 
@@ -98,5 +99,10 @@ def test_impossible_fractions_are_refused(fraction: float) -> None:
 def test_impossible_shares_and_folds_are_refused() -> None:
     with pytest.raises(ConfigError, match="sum to 1"):
         splits.random_split(10, 0, (0.8, 0.1, 0.2))
-    with pytest.raises(ConfigError, match="10 of 10"):
-        splits.kfold_split(np.zeros(20), 0, 10)
+    with pytest.raises(ConfigError, match="sum to 1"):
+        splits.stratified_split(np.zeros(10), 0, (0.8, 0.1, 0.2))
+    assert len(splits.random_split(10, 0, (0.8, 0.2, 0.0)).test) == 0
+    for fold, folds in ((10, 10), (0, 2)):
+        with pytest.raises(ConfigError, match=f"{fold} of {folds}"):
+            splits.kfold_split(np.zeros(20), 0, fold, folds)
+    assert len(splits.kfold_split(np.zeros(9), 0, 2, folds=3).train) == 3

@@ -63,7 +63,14 @@ def test_a_target_of_one_class_has_no_ranking() -> None:
     prediction = np.array([[0.1, 0.2], [0.3, 0.1]])
     y = np.array([[1.0, 0.0], [1.0, 1.0]])
     assert METRICS["auroc"](prediction, y) == 0.0  # the second target only
-    assert math.isnan(METRICS["auroc"](prediction[:, :1], y[:, :1]))
+    for name in ("auroc", "average_precision"):
+        assert math.isnan(METRICS[name](prediction[:, :1], y[:, :1]))
+    assert METRICS["accuracy"](prediction, y) == 0.75  # of both: right and wrong need no ranking
+
+
+def test_a_class_that_does_not_occur_has_no_recall() -> None:
+    answers = np.eye(3)[[0, 2, 2, 1]]
+    assert METRICS["mean_recall"](answers, np.array([0, 2, 2, 0])) == 0.75
 
 
 def test_answers_that_are_not_finite_have_no_score() -> None:
@@ -76,6 +83,7 @@ def test_better_is_strict_and_never_nan() -> None:
     assert better("mae", 0.1, 0.2)
     assert not better("mae", 0.2, 0.2)
     assert better("accuracy", 0.2, 0.1)
+    assert not better("accuracy", 0.2, 0.2)
     assert better("accuracy", 0.0, None)
     assert not better("accuracy", math.nan, None)
 
