@@ -67,9 +67,12 @@ def test_binary_and_regression_mask_missing_labels() -> None:
 
 def test_balanced_weights() -> None:
     y = torch.tensor([0, 0, 0, 1, -1])
-    torch.testing.assert_close(balanced_weights(y, "multiclass", 2), torch.tensor([4 / 6, 2.0]))
-    targets = torch.tensor([[1.0], [0.0], [0.0], [math.nan]])
-    torch.testing.assert_close(balanced_weights(targets, "binary", 1), torch.tensor([2.0]))
+    weights = torch.tensor([4 / 9, 4 / 3, 0.0])  # the last class has no label
+    torch.testing.assert_close(balanced_weights(y, "multiclass", 3), weights)
+    targets = torch.tensor([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [math.nan, 0.0], [1.0, math.nan]])
+    targets = torch.cat([targets, torch.zeros(1, 2)])
+    got = balanced_weights(targets, "multilabel", 2)
+    torch.testing.assert_close(got, torch.tensor([3 / 2, 1.0]))  # without a positive: as it is
 
 
 @pytest.mark.parametrize(
@@ -80,6 +83,12 @@ def test_class_weights_without_effect_are_refused(name: str, task: Task) -> None
     assert check_class_weights("balanced", "multilabel") == "balanced"
     with pytest.raises(ConfigError, match=f"train.class_weights: '{name}' has no meaning"):
         check_class_weights(name, task)
+
+
+def test_targets_are_learned_on_their_scale() -> None:
+    prediction, y = rows(5, 1), 3.0 + 4.0 * rows(5, 1).flip(0)
+    got = Objective("l1", "regression", 1, scale=torch.tensor([3.0, 4.0]))(prediction, y)
+    torch.testing.assert_close(got, F.l1_loss(prediction, (y - 3.0) / 4.0))
 
 
 def test_auto_follows_the_metric() -> None:
