@@ -61,7 +61,7 @@ def test_structure_is_computed_on_the_sorted_graphs() -> None:
     store = pack(arrays, Structure(rwse=5, lap=3))
     assert (store.arrays["distance"] == hop_distances(*graphs)).all()
     assert (store.arrays["rwse"] == random_walk(*graphs, 5)).all()
-    vectors, values = laplacian(*graphs, 3, with_values=True)
+    vectors, values = laplacian(*graphs, 3)
     assert (store.arrays["lap"] == vectors).all()
     assert (store.arrays["lap_values"] == values).all()
     assert store.kinds["lap_values"] == "graph"

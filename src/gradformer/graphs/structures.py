@@ -121,7 +121,7 @@ def compute(
             found["rwse"] = ("node", random_walk(*graphs, structure.rwse, progress=advance))
     if structure.lap:
         with bar("eigenvectors", arrays.num_graphs) as advance:
-            vectors, values = laplacian(*graphs, structure.lap, with_values=True, progress=advance)
+            vectors, values = laplacian(*graphs, structure.lap, progress=advance)
         found["lap"], found["lap_values"] = ("node", vectors), ("graph", values)
     for extra in structure.extras:
         name, options = _parse(extra)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, Literal, overload
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -122,36 +122,6 @@ def _walk_numpy(
 Normalization = Literal["sym", "none"]
 
 
-@overload
-def laplacian(
-    node_ptr: NDArray[Any],
-    edge_ptr: NDArray[Any],
-    edge_index: NDArray[Any],
-    k: int,
-    *,
-    normalization: Normalization = ...,
-    skip_first: bool = ...,
-    isolated: float = ...,
-    with_values: Literal[False] = ...,
-    progress: Progress | None = ...,
-) -> NDArray[np.float32]: ...
-
-
-@overload
-def laplacian(
-    node_ptr: NDArray[Any],
-    edge_ptr: NDArray[Any],
-    edge_index: NDArray[Any],
-    k: int,
-    *,
-    normalization: Normalization = ...,
-    skip_first: bool = ...,
-    isolated: float = ...,
-    with_values: Literal[True],
-    progress: Progress | None = ...,
-) -> tuple[NDArray[np.float32], NDArray[np.float32]]: ...
-
-
 def laplacian(
     node_ptr: NDArray[Any],
     edge_ptr: NDArray[Any],
@@ -161,10 +131,9 @@ def laplacian(
     normalization: Normalization = "sym",
     skip_first: bool = True,
     isolated: float = 1.0,
-    with_values: bool = False,
     progress: Progress | None = None,
-) -> NDArray[np.float32] | tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """The k eigenvectors of the graph Laplacian with the smallest eigenvalues: [nodes, k].
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """The k smallest eigenpairs of the graph Laplacian: vectors [nodes, k], values [graphs, k].
 
     L = I − D^(−½) A D^(−½) (``"sym"``) or D − A (``"none"``), of the simple undirected graph: both
     directions, no self-loops, no edge twice. Columns follow the rising eigenvalues and have unit
@@ -174,7 +143,6 @@ def laplacian(
     Args:
         skip_first: leave out the very first eigenvector.
         isolated: diagonal of L at a node without edges; codes differ between 1 and 0 ("sym").
-        with_values: return also the eigenvalues, [graphs, k], zero where there is none.
         progress: called with the number of graphs that became ready.
     """
     if k < 1:
@@ -202,7 +170,7 @@ def laplacian(
             vectors[low:high, :kept] = fix_signs(basis)
 
     over_slices(work, sizes.astype(np.int64) ** 3 + 200_000, progress=progress, lapack=True)
-    return (vectors, values) if with_values else vectors
+    return vectors, values
 
 
 def _laplacian_matrix(

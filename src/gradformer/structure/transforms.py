@@ -92,7 +92,7 @@ class AddLaplacian(BaseTransform):
         self.isolated = isolated
 
     def forward(self, data: Data) -> Data:
-        vectors = laplacian(
+        vectors, _ = laplacian(
             *_arrays(data),
             self.k,
             normalization=self.normalization,

@@ -66,23 +66,17 @@ def evaluate(
 
     New data (a path, or objects as :meth:`Run.predict` takes them) are scored whole.
     """
-    found = _answers(run, on, part, mirror, device, batch_size, reading)
+    found = _answers(run, on, part, mirror, device, batch_size, **reading)
     return [scores(rows, y, run.schema.task) for rows, y in found]
 
 
 def evaluate_targets(
-    run: Run,
-    on: Any = None,
-    part: Part = "test",
-    *,
-    mirror: str | Path | None = None,
-    device: str | torch.device = "cpu",
-    batch_size: int = 64,
-    **reading: Any,
+    run: Run, on: Any = None, part: Part = "test", **options: Any
 ) -> dict[str, list[dict[str, float]]]:
-    """:func:`evaluate` for every target by itself; NaN where no row has a label of it."""
+    """:func:`evaluate`, with its options, for every target by itself; NaN where no row has a label
+    of it."""
     names, task = run.labels.targets, run.schema.task
-    found = list(_answers(run, on, part, mirror, device, batch_size, reading))
+    found = list(_answers(run, on, part, **options))
     if len(names) == 1:
         return {names[0]: [scores(rows, y, task) for rows, y in found]}
     return {
@@ -95,10 +89,10 @@ def _answers(
     run: Run,
     on: Any,
     part: Part,
-    mirror: str | Path | None,
-    device: str | torch.device,
-    batch_size: int,
-    reading: dict[str, Any],
+    mirror: str | Path | None = None,
+    device: str | torch.device = "cpu",
+    batch_size: int = 64,
+    **reading: Any,
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """What each trial answers, in the user's units, and what is right."""
     choice("part", part, get_args(Part))

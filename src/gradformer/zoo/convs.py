@@ -17,6 +17,7 @@ from gradformer.model.segments import (
     from_target,
     in_degree,
     out_degree,
+    sum_of_sources,
     sum_to_target,
 )
 
@@ -57,7 +58,7 @@ class GraphConv(nn.Module):
         self.neighbours = nn.Linear(width, width)
 
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
-        total = sum_to_target(from_source(x, batch.edges), batch.edges)
+        total = sum_of_sources(x, batch.edges)
         if self.mean:
             total = total / in_degree(batch.edges, x.dtype).clamp(min=1.0)[:, None]
         return self.own(x) + self.neighbours(total), e

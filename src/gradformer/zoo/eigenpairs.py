@@ -35,7 +35,6 @@ def eigenpairs(
         count,
         normalization=normalization,
         skip_first=False,
-        with_values=True,
         progress=progress,
     )
     return np.stack([vectors, np.abs(values).repeat(np.diff(node_ptr), axis=0)], axis=2)
