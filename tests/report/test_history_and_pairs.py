@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -14,6 +15,7 @@ from gradformer.report.pairs import comparable, paired_difference
 
 def history(record, label="a", content="x", split="auto", trials=2) -> History:
     run = SimpleNamespace(
+        folder=Path("nowhere"),
         record=record,
         origin={"content": content},
         recipe=SimpleNamespace(data=SimpleNamespace(split=split), trials=trials),
@@ -68,6 +70,15 @@ def test_paired_difference_is_student_s():
     assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
     assert found.better == int((two < one).sum()), "a smaller error is better"
     assert found.better + found.worse == 6
+
+
+def test_a_tie_is_neither_better_nor_worse_and_two_seeds_have_an_interval():
+    one, two = history(results([0.3, 0.4])), history(results([0.3, 0.2]))
+    found = paired_difference(one.outcome, two.outcome)
+    assert found is not None
+    assert (found.better, found.worse) == (1, 0)
+    interval = stats.ttest_rel([0.3, 0.2], [0.3, 0.4]).confidence_interval()
+    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
 
 
 def test_only_equal_seeds_are_paired():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 from pathlib import Path
@@ -230,6 +231,31 @@ def test_a_damaged_cell_hides_no_other(tmp_path: Path) -> None:
     assert "mutag-gcn/results.json: cannot be read" in damaged.missing
     assert "move the run away" in damaged.missing
     assert other.missing == "not begun"
+    (place / "recipe.yaml").write_text('{"a')
+    damaged, other = look(TABLE1, CELLS, PLAN, tmp_path)
+    assert "mutag-gcn/recipe.yaml: not a readable recipe: while" in damaged.missing
+    assert "train again" in damaged.missing
+    assert other.missing == "not begun"
+
+
+def test_damaged_weights_and_a_short_record_take_no_number_away(
+    tmp_path: Path, reproduce: Reproduce
+) -> None:
+    words = ("table1", "--dataset", "mutag", "--model", "gcn", "--trials", "1", "--out", tmp_path)
+    reproduce(*words)
+    place = tmp_path / "table1" / "mutag-gcn"
+    page = place.parent / "README.md"
+    before = page.read_text()
+    record = (place / "record.jsonl").read_text()
+    (place / "record.jsonl").write_text(record[:-50])
+    page.unlink()
+    reproduce(*words, "--resume")
+    assert page.read_text() == before
+    (place / "trials" / "0" / "model.safetensors").write_text("no weights")
+    page.unlink()
+    said = reproduce(*words, "--resume").output
+    assert re.search(r"page of mutag is left as it is: .*not the weights of this gcn", said)
+    assert page.read_text() == before
 
 
 def test_a_plan_is_kept_and_grows(tmp_path: Path) -> None:

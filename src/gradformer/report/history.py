@@ -54,8 +54,13 @@ class History:
 
     @cached_property
     def results(self) -> list[dict[str, Any]]:
-        """One for each trial that has ended, in the order of the trials."""
+        """One for each trial that has ended, in the order of the trials.
+
+        Those that the record has lost, as a machine does that goes down, are in ``results.json``.
+        """
         found = {line["trial"]: line for line in self.record if line["kind"] == "result"}
+        if (self.run.folder / "results.json").is_file():
+            found = {line["trial"]: line for line in self.run.results["trials"]} | found
         return [found[trial] for trial in sorted(found)]
 
     @cached_property

@@ -5,10 +5,13 @@ A figure is a file beside the page. One that can no longer be drawn stays as it 
 
 from __future__ import annotations
 
+import warnings
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
+from gradformer.errors import GradformerWarning, InputError
 from gradformer.report.history import History
 from gradformer.report.markup import Content, Markup, join, note, table, tag
 from gradformer.report.page import page, report_page
@@ -38,9 +41,10 @@ def write_pages(
     folder = root / study.name
     links = []
     for column, histories in _columns(measured).items():
-        name = f"{slug(column)}.html"
-        replace_file(folder / name, report_page(histories))
-        links.append((column, name))
+        with _damage_is_said(f"the page of {column}"):
+            name = f"{slug(column)}.html"
+            replace_file(folder / name, report_page(histories))
+            links.append((column, name))
     index = folder / "index.html"
     replace_file(index, html(study, measured, _lists(plan, measured, failed), links, picture))
     return index
@@ -52,12 +56,22 @@ def write_markdown(
     """Write what a repository keeps, the page in markdown and its figure; gives the latter."""
     folder = root / study.name
     picture = folder / "figure.svg"
-    if (drawn := figure_of(study, measured)) is not None:
-        replace_file(picture, drawn)
+    with _damage_is_said("the figure"):
+        if (drawn := figure_of(study, measured)) is not None:
+            replace_file(picture, drawn)
     shown = picture.name if picture.is_file() else None
     text = markdown(study, measured, _lists(plan, measured, failed), shown)
     replace_file(folder / "README.md", f"# {study.title}\n\n{text}")
     return picture if shown else None
+
+
+@contextmanager
+def _damage_is_said(what: str) -> Iterator[None]:
+    """A run whose weights are damaged takes its drawings away, not the numbers that are known."""
+    try:
+        yield
+    except InputError as error:
+        warnings.warn(f"{what} is left as it is: {error}", GradformerWarning, stacklevel=3)
 
 
 def figure_of(study: Study, measured: Sequence[Measured]) -> Markup | None:

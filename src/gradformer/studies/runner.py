@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from gradformer.errors import GradformerError, InputError
+from gradformer.errors import ConfigError, GradformerError, InputError
 from gradformer.report.history import History
 from gradformer.studies.rivals import RIVALS
 from gradformer.studies.study import Cell, Measured, Plan, Study, place_of
@@ -139,7 +139,17 @@ def find(
         return place if (place / "results.json").is_file() else None
     paths = dict.fromkeys([place / "recipe.yaml", *sorted(root.glob("*/*/recipe.yaml"))])
     exact = cell.trials is not None
-    runs = [path.parent for path in paths if path.is_file() and _fits(path, recipe, exact)]
+    runs = []
+    for path in paths:
+        try:
+            if path.is_file() and _fits(path, recipe, exact):
+                runs.append(path.parent)
+        except ConfigError as error:
+            if path.parent == place:  # of another cell it is said there
+                raise InputError(
+                    f"{error}; the run is damaged: restore this file, or move {place} away and "
+                    "train again"
+                ) from None
     mine = None
     for run in runs:
         beside = run.parent == place.parent and _fits(run / "recipe.yaml", recipe, exact=True)

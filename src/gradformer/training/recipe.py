@@ -263,7 +263,7 @@ def _read(text: Any, where: str) -> dict[str, Any]:
     try:
         values = yaml.safe_load(text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = str(getattr(error, "strerror", None) or error).replace("\n", " ")
+        reason = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise ConfigError(f"{where}: not a readable recipe: {reason}") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{where}: expected sections such as model: and train:")
