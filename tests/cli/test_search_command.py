@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -54,8 +55,9 @@ def test_no_candidate_sees_the_test_part(found: Path) -> None:
 
 
 def test_a_search_goes_on_without_doing_anything_twice(
-    program: Program, files: Path, found: Path
+    program: Program, files: Path, found: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("GRADFORMER_COMMIT", "another")
     kept = (found / "record.jsonl").read_bytes()
     times = {p: p.stat().st_mtime_ns for p in (found / "attempts").glob("*/results.json")}
     plan = json.loads((found / "plan.json").read_text())
@@ -74,6 +76,21 @@ def test_a_search_goes_on_without_doing_anything_twice(
     assert "another plan" in other.stderr
     refused = program("search", "--resume", found, *SPACE, code=1)
     assert "error: --range: cannot go with --resume" in refused.stderr
+
+
+def test_every_place_of_a_search_is_recorded(
+    program: Program, found: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "search"
+    shutil.copytree(found, folder)
+    (last,) = (folder / "attempts").glob("1-*")
+    shutil.rmtree(last)
+    before = (folder / "record.jsonl").read_text().splitlines()
+    monkeypatch.setenv("GRADFORMER_COMMIT", "another")
+    program("search", "--resume", folder)
+    first, second, *attempts = (folder / "record.jsonl").read_text().splitlines()
+    assert [first, *attempts] == before
+    assert json.loads(second)["commit"] == "another"
 
 
 def test_random_search_trains_all_in_full() -> None:

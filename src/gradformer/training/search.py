@@ -156,10 +156,9 @@ def search(
     folder = Path(folder)
     _begin(plan, folder)
     open_data, where = _Opened(plan), find_device(device)
-    about = environment(where)
+    record = _Record(folder, environment(where))
     candidates = plan.candidates()
     alive = list(range(len(candidates)))
-    attempts: list[Attempt] = []
     for rung, (count, epochs) in enumerate(plan.rungs()):
         alive = alive[:count]
         recipes = {c: _shortened(plan.recipe.change(*candidates[c]), epochs) for c in alive}
@@ -167,6 +166,8 @@ def search(
         made = []
         for group in _groups(recipes, places, where.type == "cuda"):
             jobs = [Job(places[c], recipes[c], open_data(recipes[c])) for c in group]
+            if not _ended(places[group[0]]):
+                record.trained_here()
             for candidate, run in zip(group, _train(jobs, device, until, folder)):
                 outcome = run.results
                 made.append(
@@ -180,8 +181,7 @@ def search(
                         outcome["val"]["std"],
                     )
                 )
-                attempts.append(made[-1])
-                _record(folder, about, attempts)
+                record.add(made[-1])
                 tell(made[-1])
         sign = 1 if outcome["lower_is_better"] else -1
         made.sort(key=lambda attempt: alive.index(attempt.candidate))
@@ -192,7 +192,7 @@ def search(
     settings = candidates[alive[0]]
     best = plan.recipe.change(*settings)
     replace_file(folder / "best.yaml", best.to_yaml())
-    return Found(folder, best, settings, attempts)
+    return Found(folder, best, settings, record.attempts)
 
 
 def load_plan(folder: str | Path) -> Plan:
@@ -231,7 +231,7 @@ def _groups(
 ) -> Iterator[list[int]]:
     """Which candidates are trained together: those that are done, then on a GPU as many as may
     share it, of one precision (which is set for a whole process), else one by one."""
-    done = [c for c in recipes if (places[c] / "results.json").is_file()]
+    done = [c for c in recipes if _ended(places[c])]
     if done:
         yield done
     left = sorted(recipes.keys() - done, key=lambda c: recipes[c].train.precision)
@@ -243,7 +243,7 @@ def _groups(
 
 def _train(jobs: list[Job], device: str, until: float | None, folder: Path) -> list[Run]:
     """The finished runs of attempts: as they are there, continued, or trained."""
-    if all((job.folder / "results.json").is_file() for job in jobs):
+    if all(_ended(job.folder) for job in jobs):
         return [Run.load(job.folder) for job in jobs]
     try:
         return fit_together(jobs, device=device, until=until)
@@ -251,6 +251,10 @@ def _train(jobs: list[Job], device: str, until: float | None, folder: Path) -> l
         raise StoppedError(
             f"stopped and saved; continue: gradformer search --resume {folder}", stopped.signal
         ) from None
+
+
+def _ended(place: Path) -> bool:
+    return (place / "results.json").is_file()
 
 
 class _Opened:
@@ -285,7 +289,24 @@ def _shortened(recipe: Recipe, epochs: int) -> Recipe:
     return recipe.change(f"train.epochs={epochs}", f"train.warmup_epochs={warmup}")
 
 
-def _record(folder: Path, about: Mapping[str, Any], attempts: Sequence[Attempt]) -> None:
-    entries = [{"kind": "environment", **about}]
-    entries += [{"kind": "attempt", **vars(attempt)} for attempt in attempts]
-    replace_file(folder / "record.jsonl", "".join(json.dumps(e) + "\n" for e in entries))
+class _Record:
+    """``record.jsonl`` of a search: every place where candidates were trained, then the attempts.
+
+    What another command did before stays; where nothing is trained, no place is added.
+    """
+
+    def __init__(self, folder: Path, here: Mapping[str, Any]) -> None:
+        self.path = folder / "record.jsonl"
+        self.attempts: list[Attempt] = []
+        self._here = {"kind": "environment", **here}
+        known = read_record(self.path)
+        self._places = [line for line in known if line["kind"] == "environment"]
+
+    def trained_here(self) -> None:
+        if self._here not in self._places:
+            self._places.append(self._here)
+
+    def add(self, attempt: Attempt) -> None:
+        self.attempts.append(attempt)
+        lines = [*self._places, *({"kind": "attempt", **vars(one)} for one in self.attempts)]
+        replace_file(self.path, "".join(json.dumps(line) + "\n" for line in lines))
