@@ -238,6 +238,7 @@ def test_a_damaged_cell_hides_no_other(tmp_path: Path) -> None:
     assert other.missing == "not begun"
 
 
+@pytest.mark.filterwarnings("default::gradformer.errors.GradformerWarning")
 def test_damaged_weights_and_a_short_record_take_no_number_away(
     tmp_path: Path, reproduce: Reproduce
 ) -> None:
