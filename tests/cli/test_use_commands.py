@@ -16,6 +16,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file, save_file
 
 from gradformer import Run
@@ -318,8 +319,14 @@ def test_nothing_is_cut_in_a_terminal_of_80_columns(words: tuple[str, ...]) -> N
     assert "…" not in text.decode().replace("model.…", "")
 
 
-def test_doctor_tries_the_engines(program: Program) -> None:
+def test_doctor_says_which_engines_work_and_why_not(
+    program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reasons = {"fused": "no compiler [at all]"}
+    monkeypatch.setattr(
+        "gradformer.attention.selfcheck.why_not", lambda engine, device: reasons.get(engine)
+    )
     text = program("doctor").stdout
-    assert "engine reference" in text
-    assert "engine fused" in text
-    assert "torch" in text
+    assert re.search(r"^engine reference +works *$", text, re.MULTILINE)
+    assert re.search(r"^engine fused +no +no compiler \[at all\] *$", text, re.MULTILINE)
+    assert re.search(rf"^torch +{re.escape(torch.__version__)}", text, re.MULTILINE)

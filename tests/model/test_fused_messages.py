@@ -244,6 +244,7 @@ def test_graphs_without_edges() -> None:
         assert torch.equal(segments.sum_to_target(e, edges), torch.zeros(2, 6))
 
 
+@pytest.mark.gpu  # the interpreter runs one program after the other
 def test_two_runs_give_the_same_bits() -> None:
     batch = graphs((2, 9), few=True)
     given = states(batch, 48)

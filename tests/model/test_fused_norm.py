@@ -245,6 +245,7 @@ def test_padding_is_never_read() -> None:
     assert not y[~rows.mask].any()
 
 
+@pytest.mark.gpu  # the interpreter runs one program after the other
 def test_same_bits_every_time() -> None:
     x, add = _data(100, 20)
     first, _ = _both(_norm(20), x, add, _rows(100, "tail"), relu=True)
