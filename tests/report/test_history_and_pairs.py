@@ -13,12 +13,12 @@ from gradformer.report.history import History, open_histories, thinned
 from gradformer.report.pairs import comparable, paired_difference
 
 
-def history(record, label="a", content="x", split="auto", trials=2) -> History:
+def history(record, label="a", content="x", split="auto", trials=2, seed=0) -> History:
     run = SimpleNamespace(
         folder=Path("nowhere"),
         record=record,
         origin={"content": content},
-        recipe=SimpleNamespace(data=SimpleNamespace(split=split), trials=trials),
+        recipe=SimpleNamespace(data=SimpleNamespace(split=split), trials=trials, seed=seed),
     )
     return History(run, label)  # type: ignore[arg-type]
 
@@ -96,6 +96,10 @@ def test_other_data_split_or_metric_is_not_compared():
     assert not comparable(one, history(results([2.0]), content="y"))
     assert not comparable(one, history(results([2.0]), split="scaffold"))
     assert not comparable(one, history(results([2.0], metric="rmse")))
+    assert comparable(one, history(results([2.0]), seed=3))
+    folds = history(results([1.0]), split="kfold")
+    assert comparable(folds, history(results([2.0]), split="kfold"))
+    assert not comparable(folds, history(results([2.0]), split="kfold", seed=3)), "other folds"
 
 
 def test_labels_tell_runs_apart(variants):

@@ -15,10 +15,11 @@ from rich.console import Console
 from torch_geometric.data import Data
 
 from gradformer.errors import ConfigError, InputError
-from gradformer.training.data import TrainingData
+from gradformer.training.data import TrainingData, own_data, user_data
 from gradformer.training.fit import fit, resume
 from gradformer.training.loop import Stop, train
 from gradformer.training.progress import Display
+from gradformer.training.recipe import load_recipe
 from gradformer.training.records import Recorder
 from gradformer.training.run import Run
 from gradformer.training.trial import Trial
@@ -96,6 +97,19 @@ def test_a_file_of_graphs_and_its_resumption(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(InputError, match=f"{path}: the data that .* bring them back"):
         resume(tmp_path / "run", **toy.QUIET)
+
+
+def test_ten_folds_test_every_graph_once() -> None:
+    graphs = some_graphs(40)
+    for y in ([len(g) % 2 for g in graphs], [0.5 + len(g) for g in graphs]):
+        recipe = load_recipe("own", settings=["data.split=kfold", "seed=3", "trials=10"])
+        data = own_data(recipe, user_data(graphs, y=y))
+        folds = [data.split(3 + trial) for trial in range(10)]
+        tested = np.concatenate([fold.test for fold in folds])
+        assert sorted(tested) == list(range(40))
+        for fold, following in zip(folds, [*folds[1:], folds[0]]):
+            np.testing.assert_array_equal(fold.val, following.test)
+            assert len({*fold.train, *fold.val, *fold.test}) == 40
 
 
 def test_nodes_of_one_pyg_graph(tmp_path: Path) -> None:

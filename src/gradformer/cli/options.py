@@ -45,8 +45,9 @@ SkipInvalid = Annotated[
 Split = Annotated[
     str | None,
     typer.Option(
-        help="random, stratified, scaffold or column; of a benchmark also fixed or kfold.",
-        autocompletion=choices("random", "stratified", "scaffold", "column", "fixed", "kfold"),
+        help="random, stratified, scaffold, column or kfold (ten folds: --trials 10); of a "
+        "benchmark also fixed.",
+        autocompletion=choices("random", "stratified", "scaffold", "column", "kfold", "fixed"),
         rich_help_panel="Your own data",
     ),
 ]

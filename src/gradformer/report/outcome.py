@@ -225,6 +225,8 @@ def protocol(history: History) -> tuple[tuple[str, str], ...]:
 def _split(history: History) -> str:
     """How the parts were made, and for the benchmark's own split how large they are."""
     kind = history.run.recipe.data.split
+    if kind == "kfold":
+        return "ten folds: trial k is tested on fold k, validated on the next"
     if history.run.origin["kind"] == "benchmark":
         card = find_card(history.run.recipe.dataset)
         if kind in ("auto", card.split):

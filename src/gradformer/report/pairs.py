@@ -29,11 +29,16 @@ class PairedDifference:
 
 
 def comparable(first: History, other: History) -> bool:
-    """Whether equal seeds mean equal test sets: same data, same way to split, same metric."""
+    """Whether equal seeds mean equal test sets: same data, same way to split, same metric.
+
+    Folds are dealt by the first seed of a run, so it has to be the same too.
+    """
     a, b = first.run, other.run
+    split = a.recipe.data.split
     return (
         a.origin.get("content") == b.origin.get("content")
-        and a.recipe.data.split == b.recipe.data.split
+        and split == b.recipe.data.split
+        and (split != "kfold" or a.recipe.seed == b.recipe.seed)
         and first.metric == other.metric
     )
 

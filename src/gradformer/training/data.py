@@ -21,7 +21,7 @@ from gradformer.graphs.cards import find_card
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.datasets import open_card, split_of
 from gradformer.graphs.objects import from_networkx, from_pyg, from_smiles_list
-from gradformer.graphs.splits import Split, fixed_split, low_resource, random_split
+from gradformer.graphs.splits import Split, fixed_split, kfold_split, low_resource, random_split
 from gradformer.graphs.splits import stratified_split as stratified
 from gradformer.graphs.store import Store, pack
 from gradformer.graphs.structures import Structure
@@ -34,7 +34,7 @@ from gradformer.training.metrics import METRICS, check_metric, default_metric
 from gradformer.training.recipe import Recipe
 
 Part = Literal["train", "val", "test"]
-OWN_SPLITS = ("auto", "random", "stratified", "scaffold", "column")
+OWN_SPLITS = ("auto", "random", "stratified", "scaffold", "column", "kfold")
 
 
 @dataclass(frozen=True)
@@ -122,8 +122,7 @@ def benchmark(recipe: Recipe, mirror: str | os.PathLike[str] | None = None) -> T
     kind: Any = None if recipe.data.split == "auto" else recipe.data.split
 
     def split(seed: int) -> Split:
-        # Ten folds are ten trials over one shuffle.
-        first, fold = (recipe.seed, (seed - recipe.seed) % 10) if kind == "kfold" else (seed, 0)
+        first, fold = _fold(recipe, seed) if kind == "kfold" else (seed, 0)
         parts = split_of(card, store, seed=first, split=kind, fold=fold)
         return parts._replace(train=low_resource(parts.train, recipe.data.fraction, seed))
 
@@ -135,6 +134,11 @@ def benchmark(recipe: Recipe, mirror: str | os.PathLike[str] | None = None) -> T
         split_over(card.level, card.graphs),
         about={"name": card.name, "protocol": card.protocol, "exactness": card.exactness},
     )
+
+
+def _fold(recipe: Recipe, seed: int) -> tuple[int, int]:
+    """Ten folds are ten trials over one shuffle: its seed, and the fold of a trial's test part."""
+    return recipe.seed, (seed - recipe.seed) % 10
 
 
 def as_list(objects: Any) -> list[Any]:
@@ -178,7 +182,7 @@ def own_data(recipe: Recipe, user: UserData) -> TrainingData:
     arrays = user.arrays
     store = pack(arrays, structure_for(recipe.model.config.needs()))
     way = _own_way(recipe.data.split, arrays)
-    find = _own_split(way, user, arrays)
+    find = _own_split(way, user, arrays, recipe)
 
     def split(seed: int) -> Split:
         parts = find(seed)
@@ -232,7 +236,9 @@ def _own_way(kind: str, arrays: GraphArrays) -> str:
     return "stratified" if _has_classes(arrays) else "random"
 
 
-def _own_split(way: str, user: UserData, arrays: GraphArrays) -> Callable[[int], Split]:
+def _own_split(
+    way: str, user: UserData, arrays: GraphArrays, recipe: Recipe
+) -> Callable[[int], Split]:
     """Seed → split of a user's graphs.
 
     A single graph with labels for its nodes is split by nodes. What has no label takes no part.
@@ -252,12 +258,16 @@ def _own_split(way: str, user: UserData, arrays: GraphArrays) -> Callable[[int],
             raise ConfigError("data.split: scaffold needs molecules; use random")
         smiles = [user.smiles[graph] for graph in labelled]
         return lambda seed: _numbered(fixed_split(scaffold_split(smiles, seed=seed)), labelled)
-    if way == "stratified":
-        if not _has_classes(arrays):
-            raise ConfigError("data.split: stratified needs one class for each item; use random")
+    classes = np.zeros(len(labelled), np.int64)
+    if _has_classes(arrays):
         assert arrays.y is not None
         classes = arrays.y.reshape(len(arrays.y), -1)[labelled, 0].astype(np.int64)
+    elif way == "stratified":
+        raise ConfigError("data.split: stratified needs one class for each item; use random")
+    if way == "stratified":
         return lambda seed: _numbered(stratified(classes, seed), labelled)
+    if way == "kfold":
+        return lambda seed: _numbered(kfold_split(classes, *_fold(recipe, seed)), labelled)
     return lambda seed: _numbered(random_split(len(labelled), seed), labelled)
 
 

@@ -42,7 +42,8 @@ class DataOptions:
     split: str = _option(
         "auto",
         "auto (a benchmark's protocol; of your own data the split column, else stratified, else "
-        "random), random, stratified, scaffold, column, fixed or kfold",
+        "random), random, stratified, scaffold, column, fixed or kfold (trial k is tested on fold "
+        "k of ten)",
     )
     fraction: float = _option(
         1.0, "share of the training part that is used; small shares lie inside larger ones"
