@@ -17,7 +17,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model import local
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
-from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
 from gradformer.model.heads import Head
 from gradformer.model.parts import Dropout
 
@@ -82,9 +82,7 @@ class GatedGCN(GraphModel):
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """What enters the first layer: h [nodes, width], e [edges, width]."""
-        h = self.node(batch)
-        if self.position is not None:
-            h = h + self.position(self.position.raw(batch))
+        h, _ = encode_nodes(self.node, self.position, batch, concat=False)
         return h, self.edge(batch)
 
     def states(self, batch: Batch) -> Tensor:

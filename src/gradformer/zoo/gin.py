@@ -11,7 +11,7 @@ from gradformer.graphs.batch import Batch
 from gradformer.model.base import option, register
 from gradformer.model.local import Local
 from gradformer.model.parts import NormMLP
-from gradformer.model.segments import from_source, sum_to_target
+from gradformer.model.segments import sum_of_sources
 from gradformer.zoo.mpnn import ConvolutionStack, StackConfig
 
 
@@ -24,7 +24,7 @@ class Convolution(nn.Module):
         self.mlp = NormMLP(width, out=out)
 
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
-        y = (1.0 + self.eps) * x + sum_to_target(from_source(x, batch.edges), batch.edges)
+        y = (1.0 + self.eps) * x + sum_of_sources(x, batch.edges)
         return self.mlp(y, batch.nodes), e
 
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
-from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
 from gradformer.model.heads import Head
 from gradformer.zoo.clamped import (
     Block,
@@ -116,9 +116,7 @@ class GT(GraphModel):
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """What enters the first layer: h [nodes, width], e [edges, width]."""
-        h = self.node(batch)
-        if self.position is not None:
-            h = h + self.position(self.position.raw(batch))
+        h, _ = encode_nodes(self.node, self.position, batch, concat=False)
         return h, None if self.edge is None else self.edge(batch)
 
     def states(self, batch: Batch) -> Tensor:

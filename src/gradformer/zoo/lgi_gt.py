@@ -13,7 +13,7 @@ from gradformer.errors import ConfigError, choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
-from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
 from gradformer.model.local import GINE, Local
 from gradformer.model.parts import MLP, BatchNorm, Dropout
 from gradformer.model.segments import (
@@ -224,10 +224,7 @@ class LGIGT(GraphModel):
 
     def states(self, batch: Batch) -> Tensor:
         """Final states of the nodes, [nodes, width], followed by those of the tokens if any."""
-        x = self.node(batch)
-        if self.position is not None:
-            x = torch.cat([x, self.position(self.position.raw(batch))], dim=1)
-        x, e = batch.nodes.zero_padding(x), self.edge(batch)
+        (x, _), e = encode_nodes(self.node, self.position, batch), self.edge(batch)
         total = x if self.config.middle == "residual" else torch.zeros_like(x)
         if self.token is None:
             state, layout = State(x, total), batch.layout

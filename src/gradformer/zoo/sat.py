@@ -12,7 +12,7 @@ from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
-from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
 from gradformer.model.layer import Attention, FeedForward
 from gradformer.model.local import GCN, GIN, GINE
 from gradformer.model.parts import MLP, BatchNorm, Dropout
@@ -215,10 +215,7 @@ class SAT(GraphModel):
 
     def states(self, batch: Batch) -> Tensor:
         """Final states of the nodes, [nodes, width], followed by those of the tokens if any."""
-        x = self.node(batch)
-        if self.position is not None:
-            x = x + self.position(self.position.raw(batch))
-        x = batch.nodes.zero_padding(x)
+        x, _ = encode_nodes(self.node, self.position, batch, concat=False)
         e = None if self.edge is None else self.edge(batch)
         scale = None
         if self.token is None:
