@@ -202,8 +202,17 @@ def test_reports_of_one_and_of_several_runs(
     program("report", graph_run)
     assert "stratified by seed" in (graph_run / "report.html").read_text()
     out = tmp_path / "both.html"
-    program("report", molecule_run, graph_run, "-o", out)
+    said = program("report", molecule_run, graph_run, "-o", out).stdout
     assert molecule_run.name in out.read_text()
+    assert "No two runs share data" in said
+    (head, *rows), last = said.splitlines()[:3], said.splitlines()[-1]
+    assert [word in head for word in ("run", "data", "metric", "test", "parameters")] == [True] * 5
+    assert [molecule_run.name in rows[0], graph_run.name in rows[1]] == [True, True]
+    assert last == str(out)
+    said = program("report", graph_run, graph_run, "-o", out).stdout
+    assert said.startswith("data graphs.jsonl, metric")
+    name = graph_run.name
+    assert re.search(rf"^{name} \(2\) − {name} \(1\) +\+0\.000", said, re.MULTILINE), said
 
 
 def test_an_exported_model_predicts_the_same_elsewhere(

@@ -19,8 +19,8 @@ def report(
 ) -> None:
     """Write one self-contained HTML page: results, curves, start points, attention, settings.
 
-    Several runs are compared, seed by seed where they share their data. A run that is not finished
-    shows what there is.
+    Several runs are compared, seed by seed where they share their data; the tables are printed too.
+    A run that is not finished shows what there is.
 
     Example: [bold]gradformer report runs/mine[/bold]
 
@@ -30,4 +30,24 @@ def report(
 
     if out is None:
         out = folders[0] / "report.html" if len(folders) == 1 else Path("comparison.html")
-    typer.echo(write_report(folders, out))
+    page = write_report(folders, out)
+    if len(folders) > 1:
+        _compare(folders)
+    typer.echo(page)
+
+
+def _compare(folders: list[Path]) -> None:
+    """Print the results of the runs, and the differences to the first."""
+    from gradformer.cli.tables import show_rows
+    from gradformer.report.history import open_histories
+    from gradformer.report.outcome import UNPAIRED, comparison, differences
+
+    histories = open_histories(folders)
+    show_rows(*comparison(histories), words=3)
+    head, paired, _ = differences(histories)
+    typer.echo()
+    if paired:
+        show_rows(head, paired, words=1)
+    else:
+        typer.echo(UNPAIRED)
+    typer.echo()

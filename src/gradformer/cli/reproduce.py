@@ -135,12 +135,17 @@ def reproduce(
 
 
 def _write(study: Study, plan: Plan, root: Path, failed: dict[Cell, str]) -> None:
-    """The pages, of whatever there is."""
+    """The pages, of whatever there is; the table is printed too."""
+    from gradformer.cli.tables import show_rows
     from gradformer.studies.page import write_pages
     from gradformer.studies.runner import look
+    from gradformer.studies.tables import results
 
     measured = look(study, study.cells(plan.datasets, plan.models), plan, root)
     page = write_pages(study, plan, measured, root, failed)
+    head, rows = results(study, measured)
+    if rows:
+        show_rows(head, rows, words=3)
     done = sum(one.outcome is not None and not one.missing for one in measured)
     typer.echo(f"measured {done} of {len(measured)} cells")
     typer.echo(f"page     {page}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
@@ -33,6 +34,23 @@ def show(table: Table) -> None:
         free = console.options.update(max_width=10_000)
         console = Console(width=console.measure(table, options=free).maximum)
     console.print(table)
+
+
+def show_rows(head: Sequence[str], rows: Sequence[Sequence[str]], words: int) -> None:
+    """Print rows of text, the first ``words`` columns of which are not numbers.
+
+    What all of several rows share is said once, above them: a terminal has room for the rest.
+    """
+    same = [len(rows) > 1 and len(set(column)) == 1 for column in zip(*rows)]
+    if any(same):
+        said = (f"{title} {text}" for title, text, once in zip(head, rows[0], same) if once)
+        Console().print(", ".join(said), highlight=False, style="dim", soft_wrap=True)
+    kept = [place for place, once in enumerate(same) if not once]
+    right = tuple(head[place] for place in kept if place >= words)
+    table = plain_table(*(head[place] for place in kept), right=right)
+    for row in rows:
+        table.add_row(*(row[place] for place in kept))
+    show(table)
 
 
 def metric_label(metric: str) -> str:

@@ -91,27 +91,35 @@ def _metrics_table(history: History) -> Markup:
     return table(caption, ["metric", "validation", "test"], rows)
 
 
-def _comparison_table(histories: Sequence[History]) -> Markup:
-    best = {id(history) for history in histories if _is_best(history, histories)}
-    rows: list[list[Content]] = []
-    for history in histories:
-        outcome = history.outcome
-        test = plus_minus(outcome["test"]["mean"], outcome["test"]["std"])
-        rows.append(
-            [
-                history.label,
-                dataset_name(history),
-                metric_name(history.metric) + (" ↓" if history.lower_is_better else " ↑"),
-                tag("span", test, class_="best" if id(history) in best else None),
-                plus_minus(outcome["val"]["mean"], outcome["val"]["std"]),
-                len(outcome["test"]["values"]),
-                f"{history.results[0]['parameters']:,}" if history.results else "–",
-                duration(history.seconds),
-            ]
-        )
+def comparison(histories: Sequence[History]) -> tuple[list[str], list[list[str]]]:
+    """Head and rows: every run with its scores and what it cost."""
     head = ["run", "data", "metric", "test", "validation", "trials", "parameters", "time"]
+    rows = [
+        [
+            history.label,
+            dataset_name(history),
+            metric_name(history.metric) + (" ↓" if history.lower_is_better else " ↑"),
+            plus_minus(outcome["test"]["mean"], outcome["test"]["std"]),
+            plus_minus(outcome["val"]["mean"], outcome["val"]["std"]),
+            str(len(outcome["test"]["values"])),
+            f"{history.results[0]['parameters']:,}" if history.results else "–",
+            duration(history.seconds),
+        ]
+        for history in histories
+        for outcome in [history.outcome]
+    ]
+    return head, rows
+
+
+def _comparison_table(histories: Sequence[History]) -> Markup:
+    head, rows = comparison(histories)
+    test = head.index("test")
+    marked: list[list[Content]] = []
+    for history, row in zip(histories, rows):
+        best = "best" if _is_best(history, histories) else None
+        marked.append([*row[:test], tag("span", row[test], class_=best), *row[test + 1 :]])
     caption = "Mean ± standard deviation over trials. The best mean on each dataset is bold."
-    return table(caption, head, rows, names=3)
+    return table(caption, head, marked, names=3)
 
 
 def _strips(histories: Sequence[History]) -> Markup:
@@ -135,10 +143,16 @@ def _is_best(history: History, histories: Sequence[History]) -> bool:
     return len(known) > 1 and mean == (min if history.lower_is_better else max)(known)
 
 
-def _paired_tables(histories: Sequence[History]) -> list[Markup]:
-    """Differences to the first run on the same data; all other pairs in a fold."""
-    to_first: list[list[Content]] = []
-    to_others: list[list[Content]] = []
+UNPAIRED = "No two runs share data, split and a finished seed, so none are paired."
+
+
+def differences(
+    histories: Sequence[History],
+) -> tuple[list[str], list[list[str]], list[list[str]]]:
+    """Head, then paired differences to the first run on the same data, then all other pairs."""
+    head = ["difference", "mean", "std", "95 % interval", "seeds", "better / worse"]
+    to_first: list[list[str]] = []
+    to_others: list[list[str]] = []
     for (place, first), (_, other) in combinations(enumerate(histories), 2):
         if not comparable(first, other):
             continue
@@ -146,9 +160,14 @@ def _paired_tables(histories: Sequence[History]) -> list[Markup]:
         if found is not None:
             leads = not any(comparable(before, first) for before in histories[:place])
             (to_first if leads else to_others).append(_paired_row(first, other, found))
+    return head, to_first, to_others
+
+
+def _paired_tables(histories: Sequence[History]) -> list[Markup]:
+    """Differences to the first run on the same data; all other pairs in a fold."""
+    head, to_first, to_others = differences(histories)
     if not to_first:
-        return [note("No two runs share data, split and a finished seed, so none are paired.")]
-    head = ["difference", "mean", "std", "95 % interval", "seeds", "better / worse"]
+        return [note(UNPAIRED)]
     caption = (
         "Paired differences of the test value: equal seeds have equal splits, so what the split "
         "adds to both cancels. The interval is Student's t."
@@ -159,7 +178,7 @@ def _paired_tables(histories: Sequence[History]) -> list[Markup]:
     return tables
 
 
-def _paired_row(first: History, other: History, found: PairedDifference) -> list[Content]:
+def _paired_row(first: History, other: History, found: PairedDifference) -> list[str]:
     places = min(decimals(found.std, found.mean), 6)
     interval = "–"
     if found.low is not None and found.high is not None:
@@ -169,7 +188,7 @@ def _paired_row(first: History, other: History, found: PairedDifference) -> list
         f"{found.mean:+.{places}f}".replace("-", "−"),
         "–" if found.std is None else f"{found.std:.{places}f}",
         interval,
-        found.seeds,
+        str(found.seeds),
         f"{found.better} / {found.worse}",
     ]
 
