@@ -7,12 +7,12 @@ from typing import Literal, overload
 
 import torch
 from torch import Tensor
-from torch.autograd.forward_ad import unpack_dual
 
 from gradformer.attention.availability import current_engine, why_no_triton
 from gradformer.attention.compiling import constant_when_compiled
 from gradformer.attention.draws import share
 from gradformer.attention.layout import Layout
+from gradformer.attention.loops import has_tangent, runs_loops
 from gradformer.attention.reference import reference_attention
 from gradformer.attention.tables import Table
 from gradformer.errors import ConfigError, InputError
@@ -123,6 +123,11 @@ def decay_attention(
         from gradformer.attention.fused import fused_attention
 
         return fused_attention(q, k, v, layout, distance, mul, add, scale, dropout, seed, bias)
+    if not return_weights and q.shape == v.shape and _takes_loops(q, k, v, mul, add, bias):
+        from gradformer.attention.cpu import cpu_attention
+
+        qkv = torch.cat([q, k, v], dim=1)
+        return cpu_attention(qkv, layout, distance, mul, add, scale, dropout, seed, bias)
     with _without_autocast(q.device.type):
         out, weights = reference_attention(
             q,
@@ -159,14 +164,19 @@ def joint_attention(
     if qkv.dim() != 3 or qkv.shape[1] % 3:
         raise InputError(f"qkv: expected [nodes, 3 · heads, d], got {list(qkv.shape)}")
     q, k, v = qkv.chunk(3, dim=1)
-    if not _takes_fused(layout, q, k, v, mul, add, bias):
+    fused = _takes_fused(layout, q, k, v, mul, add, bias)
+    if not fused and not _takes_loops(q, mul, add, bias):
         return decay_attention(
             q, k, v, layout, distance, mul, add, bias=bias, dropout=dropout, seed=seed
         )
-    from gradformer.attention.fused import fused_attention
-
     mul, add = _prepared(q, k, v, layout, distance, mul, add, bias, dropout, seed)
     scale = q.shape[-1] ** -0.5
+    if not fused:
+        from gradformer.attention.cpu import cpu_attention
+
+        return cpu_attention(qkv, layout, distance, mul, add, scale, dropout, seed, bias)
+    from gradformer.attention.fused import fused_attention
+
     return fused_attention(qkv, None, None, layout, distance, mul, add, scale, dropout, seed, bias)
 
 
@@ -190,7 +200,7 @@ def _takes_fused(
     if current_engine() == "reference":
         return False
     reason = why_not_fused(q, weights)
-    if _has_tangent(q, k, v, *more):
+    if has_tangent(q, k, v, *map(_values, more)):
         reason = reason or "it has no forward-mode derivative"
     if q.shape[-1] != v.shape[-1]:
         reason = reason or "it needs values as wide as the keys"
@@ -202,12 +212,13 @@ def _takes_fused(
     return reason is None
 
 
-def _has_tangent(*given: Tensor | Table | None) -> bool:
-    """Whether a forward-mode derivative is asked for."""
-    if torch.compiler.is_compiling():
-        return False
-    tensors = (x.value if isinstance(x, Table) else x for x in given)
-    return any(unpack_dual(x).tangent is not None for x in tensors if isinstance(x, Tensor))
+def _takes_loops(q: Tensor, *more: Tensor | Table | None) -> bool:
+    """Whether compiled loops take a call, on a CPU."""
+    return runs_loops(q, *map(_values, more))
+
+
+def _values(given: Tensor | Table | None) -> Tensor | None:
+    return given.value if isinstance(given, Table) else given
 
 
 def _prepared(

@@ -11,7 +11,7 @@ from gradformer.cli.tables import fact_table, show
 LIBRARIES = {
     "torch": "the models",
     "torch_geometric": "datasets, convolutions (their sums on a GPU promise no fixed bits)",
-    "numba": "fast shortest paths (else scipy)",
+    "numba": "attention on a CPU (else torch), shortest paths (else scipy)",
     "triton": "the fused engine; pip install 'gradformer[gpu]'",
     "rdkit": "SMILES; pip install 'gradformer[chem]'",
     "pyarrow": "parquet tables; pip install 'gradformer[parquet]'",

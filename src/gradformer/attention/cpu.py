@@ -1,0 +1,123 @@
+"""The attention on a CPU: the kernels of :mod:`.cpu_kernels` as an autograd function."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gradformer.attention.cpu_kernels import backward_kernel, forward_kernel
+from gradformer.attention.draws import row_keys, threshold
+from gradformer.attention.layout import Layout
+from gradformer.attention.loops import plain_gradients
+from gradformer.attention.reference import reference_attention
+from gradformer.attention.tables import Table
+from gradformer.structure.parallel import over_slices
+
+LEAST_WORK = 20_000  # pairs of nodes, below which a second thread is not worth its start
+
+
+def _numbers(x: Tensor | None, *shape: int) -> NDArray[Any]:
+    """A tensor as a float32 array; None as one without rows."""
+    if x is None:
+        return np.empty((0, *shape), np.float32)
+    return x.detach().float().contiguous().numpy()
+
+
+class _Attention(torch.autograd.Function):
+    """qkv [nodes, 3 · heads, d], mul and add [heads, 256], bias → out [nodes, heads, d]."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        qkv: Tensor,
+        mul: Tensor | None,
+        add: Tensor | None,
+        bias: Tensor | None,
+        layout: Layout,
+        distance: Tensor,
+        scale: float,
+        dropout: float,
+        seed: Tensor | None,
+    ) -> Tensor:
+        nodes, heads, d = len(qkv), qkv.shape[1] // 3, qkv.shape[2]
+        keys = np.empty((0, heads), np.int32)
+        if dropout > 0.0:
+            assert seed is not None
+            rows, head = layout.rows, torch.arange(heads, dtype=torch.int32)
+            keys = row_keys(seed, rows.graph_id[:, None], head, rows.index[:, None]).numpy()
+        out, lse = np.zeros((nodes, heads, d), np.float32), np.empty((nodes, heads), np.float32)
+        where = (layout.node_ptr, layout.pair_ptr, layout.packed_ptr, distance)
+        ctx.problem = (
+            *(_numbers(qkv), *(x.contiguous().numpy() for x in where)),
+            *(_numbers(mul, 256), _numbers(add, 256), _numbers(bias, heads), keys),
+            *(np.float32(scale), np.int32(threshold(dropout)), np.float32(1.0 / (1.0 - dropout))),
+            *(out, lse),
+        )
+        ctx.save_for_backward(qkv, mul, add, bias)
+        ctx.options = layout, distance, scale, dropout, seed
+        _over_tasks(forward_kernel, layout, heads, *ctx.problem)
+        return torch.from_numpy(out).to(qkv.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        layout, distance, scale, dropout, seed = ctx.options
+        qkv, mul, add, bias = ctx.saved_tensors
+        if torch.is_grad_enabled():
+
+            def plain(qkv: Tensor, mul: Tensor, add: Tensor, bias: Tensor) -> list[Tensor]:
+                q, k, v = qkv.chunk(3, dim=1)
+                return [reference_attention(
+                    q, k, v, layout, distance, mul, add, bias=bias, scale=scale, dropout=dropout,
+                    seed=seed, return_weights=False,
+                )[0]]  # fmt: skip
+
+            again = plain_gradients(plain, ctx.saved_tensors, ctx.needs_input_grad, [grad])
+            return *again, *(None,) * 5
+        heads, (_, need_mul, need_add, need_bias) = grad.shape[1], ctx.needs_input_grad[:4]
+        dqkv = np.zeros(qkv.shape, np.float32)
+        dmul, dadd = (
+            np.zeros((layout.num_graphs if need else 0, heads, 256), np.float32)
+            for need in (need_mul, need_add)
+        )
+        dbias = np.zeros(bias.shape if need_bias else (0, heads), np.float32)
+        gradients = dqkv, dmul, dadd, dbias
+        _over_tasks(backward_kernel, layout, heads, *ctx.problem, _numbers(grad), *gradients)
+        return (
+            torch.from_numpy(dqkv).to(qkv.dtype),
+            torch.from_numpy(dmul).sum(0).to(mul.dtype) if need_mul else None,
+            torch.from_numpy(dadd).sum(0).to(add.dtype) if need_add else None,
+            torch.from_numpy(dbias).to(bias.dtype) if need_bias else None,
+            *(None,) * 5,
+        )
+
+
+def _over_tasks(kernel: Any, layout: Layout, heads: int, *arguments: Any) -> None:
+    """Every graph and head, on as many threads as torch has."""
+    cost = np.repeat(layout.node_ptr.diff().numpy().astype(np.int64) ** 2, heads)
+    over_slices(
+        lambda first, last: kernel(first, last, *arguments),
+        cost,
+        smallest=LEAST_WORK,
+        threads=torch.get_num_threads(),
+    )
+
+
+def cpu_attention(
+    qkv: Tensor,
+    layout: Layout,
+    distance: Tensor,
+    mul: Table | None,
+    add: Table | None,
+    scale: float,
+    dropout: float,
+    seed: Tensor | None,
+    bias: Tensor | None,
+) -> Tensor:
+    """See :func:`gradformer.attention.operation.joint_attention`."""
+    tables = (None if table is None else table.value for table in (mul, add))
+    out: Tensor = _Attention.apply(qkv, *tables, bias, layout, distance, scale, dropout, seed)
+    return out

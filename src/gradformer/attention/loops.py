@@ -1,0 +1,47 @@
+"""Compiled loops in the place of plain torch code on a CPU: where they run, and their derivatives.
+
+They are no operators of torch: they have a first derivative in reverse mode, and whatever traces,
+transforms, or asks for another derivative gets the plain code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.forward_ad import unpack_dual
+
+from gradformer.attention.availability import current_engine
+from gradformer.structure.parallel import HAVE_NUMBA
+
+
+def has_tangent(*tensors: Tensor | None) -> bool:
+    """Whether a forward-mode derivative is asked for."""
+    if torch.compiler.is_compiling():
+        return False
+    return any(unpack_dual(x).tangent is not None for x in tensors if isinstance(x, Tensor))
+
+
+def runs_loops(x: Tensor, *more: Tensor | None) -> bool:
+    """Whether compiled loops take a call with these tensors; not if the reference is asked for."""
+    if x.device.type != "cpu" or x.dtype == torch.float64 or type(x) not in (Tensor, nn.Parameter):
+        return False
+    traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    if not HAVE_NUMBA or traced or current_engine() == "reference":
+        return False
+    return not has_tangent(x, *more)
+
+
+def plain_gradients(
+    plain: Callable[..., Sequence[Tensor]],
+    inputs: Sequence[Tensor | None],
+    needed: Sequence[bool],
+    grads: Sequence[Tensor | None],
+) -> list[Tensor | None]:
+    """Gradients of ``plain(*inputs)`` that can be differentiated themselves; None if not needed."""
+    pairs = [(y, grad) for y, grad in zip(plain(*inputs), grads) if grad is not None]
+    wanted = [x for x, need in zip(inputs, needed) if need and x is not None]
+    outputs, slopes = zip(*pairs)
+    found = iter(torch.autograd.grad(outputs, wanted, slopes, create_graph=True, allow_unused=True))
+    return [next(found) if need else None for _, need in zip(inputs, needed)]
