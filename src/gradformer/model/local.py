@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention.availability import runs_kernels
+from gradformer.attention.loops import runs_loops
 from gradformer.errors import ConfigError, suggest
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model import fused_messages
@@ -180,11 +181,23 @@ class GatedGCN(nn.Module):
         self, terms: Tensor, e: Tensor, r: Tensor | None, edges: Edges
     ) -> tuple[Tensor, Tensor]:
         """u [edges, out] and what is normalised [nodes, out]."""
-        a, d, b, s = terms.chunk(4, dim=1)
-        u = from_target(d, edges) + from_source(s, edges) + self.C(e)
-        gate = u.sigmoid() if r is None else u.sigmoid() * r
-        total = sum_to_target(gate * from_source(b, edges), edges)
-        return u, a + total / (sum_to_target(gate, edges) + 1e-6)
+        floats = terms.dtype == e.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
+        if floats and is_plain(self.C) and runs_loops(terms, e, r):
+            from gradformer.model.gated_loops import looped_gates
+
+            return looped_gates(terms, e, self.C.weight, self.C.bias, r, edges)
+        return plain_gates(terms, self.C(e), r, edges)
+
+
+def plain_gates(
+    terms: Tensor, mapped: Tensor, r: Tensor | None, edges: Edges
+) -> tuple[Tensor, Tensor]:
+    """u [edges, c] and what is normalised [nodes, c]; ``mapped`` is C e [edges, c]."""
+    a, d, b, s = terms.chunk(4, dim=1)
+    u = from_target(d, edges) + from_source(s, edges) + mapped
+    gate = u.sigmoid() if r is None else u.sigmoid() * r
+    total = sum_to_target(gate * from_source(b, edges), edges)
+    return u, a + total / (sum_to_target(gate, edges) + 1e-6)
 
 
 class GCN(nn.Module):

@@ -1,0 +1,56 @@
+"""The gated convolution's loops for a CPU are its plain form: results, gradients, threads."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradformer import use_engine
+from gradformer.model import gated_loops, local
+from tests.model.test_fused_messages import graphs, states
+
+
+def everything(engine: str, gated: bool, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    """Node and edge states, and the gradients of all that they depend on."""
+    torch.manual_seed(0)
+    batch = graphs((3, 40))
+    x, e = (t.detach().to(dtype).requires_grad_() for t in states(batch, 20))
+    module = local.GatedGCN(20, position_gate=gated, dropout=0.0).to(dtype)
+    position = torch.randn(len(x), 3).to(dtype).requires_grad_() if gated else None
+    with use_engine(engine):
+        y, f = module(x, e, batch, position)
+        loss = (y * y).sum() + (f * f.sin()).sum()
+        wanted = [x, e, *module.parameters(), *([] if position is None else [position])]
+        return [y, f, *torch.autograd.grad(loss, wanted)]
+
+
+@pytest.mark.parametrize("gated", [False, True])
+def test_they_give_what_plain_code_gives(gated: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = everything("reference", gated, torch.float64)
+    found = everything("auto", gated)
+    for ours, plain in zip(found, expected):
+        torch.testing.assert_close(ours.double(), plain, rtol=1e-4, atol=1e-4)
+    monkeypatch.setattr(gated_loops, "LEAST_WORK", 1)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    assert all(map(torch.equal, everything("auto", gated), found))
+    torch.set_num_threads(threads)
+    monkeypatch.delattr(gated_loops, "looped_gates")
+    with pytest.raises(ImportError):
+        everything("auto", gated)  # the loops were what was asked
+
+
+def test_second_derivatives_are_those_of_plain_code() -> None:
+    found = []
+    for engine in ("auto", "reference"):
+        torch.manual_seed(0)
+        batch = graphs()
+        x, e = (t.detach().requires_grad_() for t in states(batch, 4))
+        module = local.GatedGCN(4).eval()
+        with use_engine(engine):
+            y, f = module(x, e, batch)
+            (first,) = torch.autograd.grad(y.sum() + f.sum(), x, create_graph=True)
+            found.append(torch.autograd.grad(first.square().sum(), [x, e, module.C.weight]))
+    for ours, plain in zip(*found):
+        torch.testing.assert_close(ours, plain)
