@@ -63,6 +63,7 @@ def test_the_sum_is_the_gradient(toy: tuple[Toy, Weights, Tensor]) -> None:
     assert given == {id(model.twice.weight)}
 
 
+@pytest.mark.gpu  # the interpreter runs one program after the other
 def test_same_bits_every_time(toy: tuple[Toy, Weights, Tensor]) -> None:
     model, weights, x = toy
     _step(model, weights, x, collect=True)
