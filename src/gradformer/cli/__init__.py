@@ -16,6 +16,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 def main() -> None:
     """Run the program; it is loaded here, so that Ctrl-C is one line from the start."""
     try:
+        from gradformer.cli.memory import keep_freed_memory
+
+        keep_freed_memory()
         from gradformer.cli.app import app
 
         app()
