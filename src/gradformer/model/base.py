@@ -14,6 +14,7 @@ from gradformer.errors import ConfigError, suggest
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.encoders import check_categories
+from gradformer.model.own import HINT, import_own_models
 from gradformer.model.parts import make_config
 
 
@@ -138,10 +139,11 @@ def register(name: str) -> Callable[[type[Model]], type[Model]]:
 
 
 def all_models() -> dict[str, type[GraphModel]]:
-    """The class of every model by name."""
+    """The class of every model by name, with those of the user's own files."""
     import gradformer.model.gradformer
     import gradformer.zoo  # noqa: F401
 
+    import_own_models()
     return MODELS
 
 
@@ -149,7 +151,7 @@ def model_class(name: str) -> type[GraphModel]:
     """The class of a model by name."""
     known = all_models()
     if name not in known:
-        raise ConfigError(f"model: unknown name {name!r}; {suggest(name, known)}")
+        raise ConfigError(f"model: unknown name {name!r}; {suggest(name, known)} ({HINT})")
     return known[name]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from gradformer.errors import ConfigError, suggest
 from gradformer.model.base import all_models
+from gradformer.model.own import HINT
 from gradformer.report.history import History
 from gradformer.report.markup import Markup
 from gradformer.studies.rivals import RIVALS
@@ -152,13 +153,13 @@ class Plan:
     presets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for option, names, known in (
-            ("--dataset", self.datasets, recipe_names()),
-            ("--model", self.models, [*all_models(), *RIVALS]),
+        for option, names, known, hint in (
+            ("--dataset", self.datasets, recipe_names(), ""),
+            ("--model", self.models, [*all_models(), *RIVALS], f" ({HINT})"),
         ):
             for name in names:
                 if name not in known:
-                    raise ConfigError(f"{option} {name}: unknown; {suggest(name, known)}")
+                    raise ConfigError(f"{option} {name}: unknown; {suggest(name, known)}{hint}")
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
