@@ -7,7 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-import yaml
+from gradformer.yaml_text import parse_yaml
 
 
 def dataset_names() -> list[tuple[str, str]]:
@@ -38,7 +38,7 @@ def preset_names() -> list[str]:
     """The presets of all recipes: of an unfinished line the shell does not say which is meant."""
     folder = files("gradformer").joinpath("recipes")
     recipes = (folder.joinpath(f"{name}.yaml").read_text("utf-8") for name in recipe_names())
-    return sorted({name for text in recipes for name in yaml.safe_load(text).get("presets") or ()})
+    return sorted({name for text in recipes for name in parse_yaml(text).get("presets") or ()})
 
 
 def model_names() -> list[str]:

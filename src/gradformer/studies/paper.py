@@ -6,14 +6,14 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-import yaml
+from gradformer.yaml_text import parse_yaml
 
 
 @cache
 def tables() -> dict[str, dict[str, Any]]:
     """Table → ``label`` (in the paper's source) and ``rows`` (row → column → what is printed)."""
     text = files("gradformer.studies").joinpath("paper.yaml").read_text(encoding="utf-8")
-    found: dict[str, dict[str, Any]] = yaml.safe_load(text)
+    found: dict[str, dict[str, Any]] = parse_yaml(text)
     return found
 
 

@@ -24,6 +24,7 @@ from gradformer.training.losses import CLASS_WEIGHTS, LOSSES
 from gradformer.training.optimizer import OPTIMIZERS
 from gradformer.training.options import build, convert, merge, setting
 from gradformer.training.schedule import SCHEDULES
+from gradformer.yaml_text import parse_yaml
 
 PRECISIONS = ("float32", "tf32", "bf16")
 DEFAULT_MODEL = "gradformer"
@@ -262,7 +263,7 @@ def _file(name: str) -> dict[str, Any]:
 
 def _read(text: Any, where: str) -> dict[str, Any]:
     try:
-        values = yaml.safe_load(text(encoding="utf-8"))
+        values = parse_yaml(text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise ConfigError(f"{where}: not a readable recipe: {reason}") from None

@@ -8,10 +8,9 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
-import yaml
-
 from gradformer.errors import ConfigError, suggest
 from gradformer.graphs.arrays import Level, Task
+from gradformer.yaml_text import parse_yaml
 
 SplitKind = Literal["fixed", "random", "stratified", "kfold"]
 
@@ -99,7 +98,7 @@ def _cards() -> dict[str, Card]:
         stem, _, suffix = file.name.rpartition(".")
         if suffix != "yaml":
             continue
-        values = yaml.safe_load(file.read_text(encoding="utf-8"))
+        values = parse_yaml(file.read_text(encoding="utf-8"))
         for key in values.keys() - known:
             raise ConfigError(f"{file.name}: unknown key {key!r}; {suggest(key, known)}")
         lists = {key: tuple(item) for key, item in values.items() if isinstance(item, list)}
