@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -84,7 +84,7 @@ def test_graphs_without_any_edge_can_be_padded() -> None:
         np.array([0, 2, 3]), np.array([0, 0, 0]), np.zeros((2, 0), np.int32), schema,
         y=np.zeros((2, 1), np.float32),
     )  # fmt: skip
-    make = Collator(pack(arrays, Structure()).arrays, level="graph")
+    make = Collator(pack(arrays, Structure()))
     ids = torch.tensor([1, 0])
     assert make(ids).edges.num_edges == 0
     padded = make(ids, Capacity(graphs=2, nodes=4, edges=3, largest=2))
@@ -107,18 +107,18 @@ def odd_graphs(level: str, edges: bool) -> Collator:
         y=draw.normal(size=(nodes if level == "node" else len(sizes), 1)).astype(np.float32),
     )  # fmt: skip
     further = {
-        "wide": draw.normal(size=(nodes, 5, 29)),
-        "byte": draw.integers(0, 255, nodes).astype(np.uint8),
-        "flag": draw.random((count, 2)) < 0.5,
-        "whole": draw.integers(0, 9, (len(sizes), 3)),
+        "wide": ("node", draw.normal(size=(nodes, 5, 29))),
+        "byte": ("node", draw.integers(0, 255, nodes).astype(np.uint8)),
+        "flag": ("edge", draw.random((count, 2)) < 0.5),
+        "whole": ("graph", draw.integers(0, 9, (len(sizes), 3))),
     }
+    store = pack(arrays, Structure(rwse=4))
     return Collator(
-        {**pack(arrays, Structure(rwse=4)).arrays, **further},
-        level=level,
-        encodings=("rwse",),
-        node_extras=("wide", "byte"),
-        edge_extras=("flag",),
-        graph_extras=("whole",),
+        replace(
+            store,
+            arrays=store.arrays | {name: value for name, (_, value) in further.items()},
+            kinds=store.kinds | {name: kind for name, (kind, _) in further.items()},
+        )
     )
 
 
@@ -180,8 +180,8 @@ def test_the_kernel_pads_graphs_without_any_edge() -> None:
 @pytest.mark.gpu
 def test_distances_that_are_the_same_both_ways_are_promised_to_kernels() -> None:
     store = pack(toys.toy_graphs(toys.toy_schema()), Structure())
-    arrays = dict(store.arrays)
-    assert Collator(arrays, level="graph", device="cuda").symmetric
-    arrays["distance"] = arrays["distance"].copy()
-    arrays["distance"][1] += 1  # from the first graph's node 0 to its node 1
-    assert not Collator(arrays, level="graph", device="cuda").symmetric
+    assert Collator(store, "cuda").symmetric
+    distance = store.arrays["distance"].copy()
+    distance[1] += 1  # from the first graph's node 0 to its node 1
+    other = replace(store, arrays={**store.arrays, "distance": distance})
+    assert not Collator(other, "cuda").symmetric

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import torch
 
+from gradformer.graphs.collate import Collator
 from gradformer.model.base import create_model
-from gradformer.training.data import make_collator
 from gradformer.training.keepsakes import (
     LARGEST,
     Answers,
@@ -27,8 +27,8 @@ def test_taken_graphs_are_the_same_graphs():
         store = toys.data(recipe, level=level).store
         some = take(store, np.array([7, 3]))
         model = create_model("gradformer", store.schema, **toys.SMALL).eval()
-        whole = model(make_collator(store)(torch.tensor([7, 3])))
-        assert torch.equal(model(make_collator(some)(torch.tensor([0, 1]))), whole)
+        whole = model(Collator(store)(torch.tensor([7, 3])))
+        assert torch.equal(model(Collator(some)(torch.tensor([0, 1]))), whole)
         assert np.array_equal(some.sizes, store.sizes[[7, 3]])
         assert some.about["graphs"] == [7, 3]
 

@@ -80,9 +80,7 @@ def test_samples_of_the_store_and_of_the_batch_agree():
     model = make_lively().eval()
     arrays = toys.toy_graphs(model.schema)
     store = pack(arrays, Structure(extras=model.config.needs().extras))
-    stored = Collator(
-        store.arrays, level="graph", pair_extras=("first_edge",), graph_extras=("substructures",)
-    )(toys.IDS.flip(0))
+    stored = Collator(store)(toys.IDS.flip(0))
     computed = toys.collator(arrays)(toys.IDS.flip(0))
     torch.testing.assert_close(model(stored), model(computed))
 

@@ -49,7 +49,7 @@ def test_eigenpairs_come_from_the_store():
     arrays = toys.toy_graphs(model.schema)
     needs = model.config.needs()
     store = pack(arrays, Structure(extras=needs.extras))
-    batch = Collator(store.arrays, level="graph", node_extras=("eigenpairs_none",))(toys.IDS)
+    batch = Collator(store)(toys.IDS)
     bare = toys.toy_batch(model.schema)
     assert torch.equal(
         batch.extras["eigenpairs_none"], model.prepare(bare).extras["eigenpairs_none"]

@@ -82,7 +82,7 @@ def test_paths_of_the_store_and_of_the_batch_agree():
     schema = toys.toy_schema()
     arrays = toys.toy_graphs(schema)
     store = pack(arrays, Structure(extras=("first_edge",)))
-    stored = Collator(store.arrays, level="graph", pair_extras=("first_edge",))(toys.IDS.flip(0))
+    stored = Collator(store)(toys.IDS.flip(0))
     computed = toys.collator(arrays)(toys.IDS.flip(0))
     assert "first_edge" in stored.extras
     model = make_lively().eval()

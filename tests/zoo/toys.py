@@ -14,7 +14,7 @@ from gradformer.graphs.collate import Capacity, Collator
 from gradformer.graphs.store import pack
 from gradformer.graphs.structures import Structure
 from gradformer.model.base import GraphModel
-from gradformer.training.data import make_collator, structure_for
+from gradformer.training.data import structure_for
 
 STEPS = 5
 SIZES = (6, 1, 9, 4, 7, 3)
@@ -75,14 +75,13 @@ def relabelled(arrays: GraphArrays, seed: int = 1) -> tuple[GraphArrays, Tensor]
 
 
 def collator(arrays: GraphArrays) -> Collator:
-    store = pack(arrays, Structure(rwse=STEPS, lap=STEPS))
-    return Collator(store.arrays, level=arrays.schema.level, encodings=("rwse", "lap"))
+    return Collator(pack(arrays, Structure(rwse=STEPS, lap=STEPS)))
 
 
 def own_collator(model: GraphModel, device: str = "cpu") -> Collator:
     """The toy graphs in a store that holds what the model asks for, as training has them."""
     store = pack(toy_graphs(model.schema), structure_for(model.config.needs()))
-    return make_collator(store, device)
+    return Collator(store, device)
 
 
 def toy_batch(schema: Schema) -> Batch:

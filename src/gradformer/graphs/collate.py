@@ -12,6 +12,13 @@ from torch import Tensor
 from gradformer.attention.availability import runs_kernels
 from gradformer.attention.layout import Layout, Rows
 from gradformer.graphs.batch import Batch, Edges
+from gradformer.graphs.store import Store
+
+ENCODINGS = ("rwse", "lap")
+_GIVEN = (
+    *("node_ptr", "edge_ptr", "pair_ptr", "source", "target", "by_source"),
+    *("distance", "x", "edge_attr", "y"),
+)
 
 
 @dataclass(frozen=True)
@@ -25,49 +32,36 @@ class Capacity:
 
 
 class Collator:
-    """A packed dataset on one device; ``collator(ids)`` is the batch of those graphs.
+    """A store on one device; ``collator(ids)`` is the batch of those graphs.
 
     Distances stay where they are: the batch's ``pair_ptr`` points into them. With a
     :class:`Capacity` all shapes are fixed and nothing is read back from the device, so the call
     can be captured in a CUDA graph; graph numbers of −1 are empty slots.
 
-    Args:
-        arrays: the arrays of a store: node_ptr, edge_ptr, pair_ptr, source, target, by_source,
-            and as far as present distance, x, edge_attr, y.
-        level: whether ``y`` has a row for each ``graph`` or each ``node``.
-        encodings, node_extras, edge_extras, graph_extras: names of further arrays with a row for
-            each node, edge or graph.
-        pair_extras: ... for each pair of nodes; like the distances they stay where they are.
+    The batch has everything in the store that belongs to graphs, nodes, edges or pairs, except its
+    split and arrays with pointers of their own; what belongs to pairs stays where it is, as the
+    distances do.
     """
 
-    def __init__(
-        self,
-        arrays: Mapping[str, np.ndarray],
-        *,
-        level: str,
-        encodings: tuple[str, ...] = (),
-        node_extras: tuple[str, ...] = (),
-        edge_extras: tuple[str, ...] = (),
-        graph_extras: tuple[str, ...] = (),
-        pair_extras: tuple[str, ...] = (),
-        device: torch.device | str = "cpu",
-    ) -> None:
-        self.level = level
-        self.encodings, self.node_extras, self.edge_extras = encodings, node_extras, edge_extras
-        self.graph_extras, self.pair_extras = graph_extras, pair_extras
-        wanted = {"node_ptr", "edge_ptr", "pair_ptr", "source", "target", "by_source"}
-        wanted |= {"distance", "x", "edge_attr", "y", *encodings, *node_extras, *edge_extras}
-        wanted |= {*graph_extras, *pair_extras}
+    def __init__(self, store: Store, device: torch.device | str = "cpu") -> None:
+        self.level = store.schema.level
+        kinds = {n: kind for n, kind in store.kinds.items() if kind != "own" and n != "split"}
+        self.encodings = [name for name in ENCODINGS if name in kinds]
+        further = [name for name in kinds if name not in (*_GIVEN, *self.encodings)]
+        self.extras = {
+            kind: [name for name in further if kinds[name] == kind]
+            for kind in ("graph", "node", "edge", "pair")
+        }
         self.data = {
             name: torch.from_numpy(np.require(value, requirements=["C", "W"])).to(device)
-            for name, value in arrays.items()
-            if name in wanted
+            for name, value in store.arrays.items()
+            if name in kinds
         }
         self.device = torch.device(device)
-        nodes = int(arrays["node_ptr"][-1])
+        nodes = int(store.arrays["node_ptr"][-1])
         for name, end in (("entering", "target"), ("leaving", "source")):
             self.data[name] = _before(self.data, end, nodes)
-        for name in ("source", "target", "by_source", "edge_attr", *edge_extras):
+        for name in ("source", "target", "by_source", "edge_attr", *self.extras["edge"]):
             value = self.data.get(name)
             if value is not None and not len(value):  # padding needs a row to point at
                 self.data[name] = value.new_zeros(1, *value.shape[1:])
@@ -97,20 +91,19 @@ class Collator:
             self.data.get("distance"),
             {name: arrays[name] for name in self.encodings},
             {
-                **{name: arrays[name] for name in self.node_extras},
-                **{name: arrays[name] for name in self.edge_extras},
-                **{name: arrays[name] for name in self.graph_extras},
-                **{name: self.data[name] for name in self.pair_extras},
+                name: self.data[name] if kind == "pair" else arrays[name]
+                for kind, names in self.extras.items()
+                for name in names
             },
             arrays.get("y"),
         )
 
     def _names(self) -> tuple[list[str], list[str], list[str]]:
         """The arrays that are gathered: of graphs, of nodes, of edges."""
-        nodes = ["x", *self.encodings, *self.node_extras]
-        graphs = [*self.graph_extras]
+        nodes = ["x", *self.encodings, *self.extras["node"]]
+        graphs = [*self.extras["graph"]]
         (graphs if self.level == "graph" else nodes).append("y")
-        kinds = graphs, nodes, ["edge_attr", *self.edge_extras]
+        kinds = graphs, nodes, ["edge_attr", *self.extras["edge"]]
         graphs, nodes, edges = ([name for name in kind if name in self.data] for kind in kinds)
         return graphs, nodes, edges
 

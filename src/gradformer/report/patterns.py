@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gradformer.graphs.collate import Collator
 from gradformer.graphs.store import Store
 from gradformer.report.attention import (
     Sketch,
@@ -21,7 +22,6 @@ from gradformer.report.attention import (
 )
 from gradformer.report.history import History
 from gradformer.report.markup import Content, Markup, figure, join, note, tag
-from gradformer.training.data import make_collator
 from gradformer.training.keepsakes import load_examples
 
 Array = NDArray[np.float64]
@@ -51,7 +51,7 @@ def shows_attention(model: Any) -> bool:
 
 def pair_attention(model: Any, store: Store, graph: int) -> PairAttention:
     """Attention of ``model`` on one graph of ``store``."""
-    batch = make_collator(store)(torch.tensor([graph]))
+    batch = Collator(store)(torch.tensor([graph]))
     nodes = int(store.sizes[graph])
 
     def dense(name: str) -> Array:

@@ -82,28 +82,7 @@ class TrainingData:
 
     def collator(self, device: torch.device | str) -> Collator:
         """The store's arrays on a device."""
-        return make_collator(self.store, device)
-
-
-def make_collator(store: Store, device: torch.device | str = "cpu") -> Collator:
-    """A collator over everything in ``store`` that belongs to nodes, edges or graphs."""
-    given = {"source", "target", "by_source", "x", "edge_attr", "y", "split"}
-    encodings = [name for name in ("rwse", "lap") if name in store.arrays]
-
-    def extras(kind: str) -> tuple[str, ...]:
-        names = (name for name, of in store.kinds.items() if of == kind)
-        return tuple(name for name in names if name not in given and name not in encodings)
-
-    return Collator(
-        store.arrays,
-        level=store.schema.level,
-        encodings=tuple(encodings),
-        node_extras=extras("node"),
-        edge_extras=extras("edge"),
-        graph_extras=extras("graph"),
-        pair_extras=tuple(name for name in extras("pair") if name != "distance"),
-        device=device,
-    )
+        return Collator(self.store, device)
 
 
 def structure_for(needs: Needs) -> Structure:

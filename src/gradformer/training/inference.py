@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 
 from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.cards import find_card, is_card
+from gradformer.graphs.collate import Collator
 from gradformer.graphs.datasets import open_card
 from gradformer.graphs.splits import Split
 from gradformer.graphs.store import Store
 from gradformer.graphs.user_data import UserData, refuse_options
-from gradformer.training.data import Part, TrainingData, benchmark, make_collator
+from gradformer.training.data import Part, TrainingData, benchmark
 from gradformer.training.evaluation import predict
 from gradformer.training.metrics import default_metric, scores
 from gradformer.training.run import Run
@@ -123,7 +124,7 @@ def embed(
     """Embeddings of ``data`` by the model of one trial."""
     model = run.model(trial).to(device)
     store, user = open_data(run, data, mirror, **reading)
-    collator = make_collator(store, device)
+    collator = Collator(store, device)
     graphs, nodes = [], []
     for ids in torch.arange(store.num_graphs, device=device).split(batch_size):
         batch = collator(ids)

@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 
 from gradformer.errors import InputError
 from gradformer.graphs.arrays import Schema
+from gradformer.graphs.collate import Collator
 from gradformer.graphs.labels import Labels
 from gradformer.graphs.molecules import smiles_reader
 from gradformer.graphs.own import kind_of, read
@@ -23,7 +24,7 @@ from gradformer.graphs.targets import TargetScale
 from gradformer.graphs.user_data import Kind, Reading, UserData, refuse_options
 from gradformer.model.base import GraphModel
 from gradformer.structure.codebook import Codebook
-from gradformer.training.data import TrainingData, as_list, make_collator, user_data
+from gradformer.training.data import TrainingData, as_list, user_data
 from gradformer.training.evaluation import predict
 from gradformer.training.files import read_json, replace_json
 from gradformer.training.recipe import Recipe
@@ -257,7 +258,7 @@ class Run:
         """What every trial predicts for ``data``: a path, PyG, NetworkX, SMILES, or a store."""
         trials = self.usable()
         store, user = self.pack(data, **reading)
-        collator = make_collator(store, device)
+        collator = Collator(store, device)
         graphs = np.arange(store.num_graphs)
         found = []
         for trial in trials:
