@@ -29,12 +29,13 @@ class GradformerWarning(UserWarning):
 def suggest(name: str, known: Iterable[str]) -> str:
     """A sentence naming the nearest known spelling of ``name``, or all of them.
 
-    >>> suggest("hedas", ["heads", "layers"])
-    "did you mean 'heads'?"
+    >>> suggest("hedas", ["heads", "layers"]), suggest("GIN", ["gin"])
+    ("did you mean 'heads'?", "did you mean 'gin'?")
     """
     options = sorted(known)
-    near = difflib.get_close_matches(name, options, n=1)
-    return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(options)}"
+    lower = {option.lower(): option for option in options}
+    near = difflib.get_close_matches(name.lower(), lower, n=1)
+    return f"did you mean '{lower[near[0]]}'?" if near else f"known: {', '.join(options)}"
 
 
 def choice(argument: str, value: str, known: Iterable[str]) -> str:

@@ -35,6 +35,9 @@ from tests.cli.conftest import Program
         (("search", "peptides-func"), "--range"),
         (("search", "--resume", "nowhere"), "not a search"),
         (("models", "gni"), "did you mean 'gin'?"),
+        (("models", "GIN"), "did you mean 'gin'?"),
+        (("train", "--set", "epochs=3"), "epochs: unknown section; did you mean 'train.epochs'?"),
+        (("train", "-m", "gcn", "--set", "residual=no"), "did you mean 'model.residual'?"),
         (("data", "info", "zinx"), "did you mean 'zinc'?"),
     ],
 )
@@ -49,6 +52,8 @@ def test_one_line_with_the_remedy(program: Program, words: tuple[str, ...], says
     ("words", "says", "help_of"),
     [
         (("train", "--mdel", "gin"), "--mdel", "train"),
+        (("train", "--batch-size", "8"), "--batch-size; say --set train.batch_size=VALUE", "train"),
+        (("evaluate", "run", "--lr", "1"), "No such option: --lr (", "evaluate"),
         (("trian",), "'train'", ""),
         (("--dbug", "models"), "--dbug", ""),
         (("predict",), "RUN", "predict"),

@@ -188,6 +188,8 @@ def test_the_nodes_of_a_single_graph_can_be_split(tmp_path: Path) -> None:
     graph = {**PATH, "y": ["a", "b", "a"], "split": ["train", "test", None]}
     arrays = read_jsonl(write(tmp_path, graph), level="node").arrays
     assert arrays.split.tolist() == [[0], [2], [-1]]
+    with pytest.raises(InputError, match=r"split has 3 values, expected 1: .*--level node"):
+        read_jsonl(write(tmp_path, graph))
 
 
 def test_a_split_of_the_wrong_length_is_a_bad_row(tmp_path: Path) -> None:

@@ -44,7 +44,7 @@ class Program(TyperGroup):
             code = WRONG_USAGE
             if type(error).__name__ != "NoArgsIsHelpError":  # which has shown the help
                 command = error.ctx.command_path if error.ctx is not None else "gradformer"
-                _say(f"{error.format_message().rstrip('.')} (see: {command} --help)", ERROR)
+                _say(f"{_wrong(error)} (see: {command} --help)", ERROR)
         sys.exit(code if isinstance(code, int) else 0)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -122,6 +122,18 @@ app.add_typer(data_app, name="data")
 for command in [*app.registered_commands, *data_app.registered_commands]:
     text = inspect.getdoc(command.callback) or ""  # whose lines are not those of a terminal
     command.help = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+def _wrong(error: Any) -> str:
+    """What is wrong with a command line; an option of the recipe is one of ``--set``."""
+    option = str(getattr(error, "option_name", ""))
+    known = error.ctx.command.params if error.ctx is not None else ()
+    if option and any("--set" in each.opts for each in known):
+        from gradformer.training.recipe import whole_name
+
+        if whole := whole_name(option.lstrip("-").replace("-", "_")):
+            return f"No such option: {option}; say --set {whole}=VALUE"
+    return str(error.format_message()).rstrip(".")
 
 
 def _say(text: str, before: str = "") -> None:

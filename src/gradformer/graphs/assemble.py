@@ -235,9 +235,12 @@ def _settle_lengths_of_split(
         expected = graph.num_nodes if of_nodes else 1
         if graph.split is not None and len(graph.split) != expected:
             each = "node of a single graph" if of_nodes else "graph"
+            nodes = not of_nodes and len(graphs) == 1 and len(graph.split) == graph.num_nodes
+            hint = f" ({_LEVEL})" if nodes else ""
             rows.reject(
                 graph.row,
-                f"split has {len(graph.split)} values, expected {expected}: one for each {each}",
+                f"split has {len(graph.split)} values, expected {expected}: one for each {each}"
+                f"{hint}",
             )
         else:
             kept.append(graph)

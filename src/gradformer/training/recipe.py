@@ -18,7 +18,7 @@ import yaml
 
 from gradformer.errors import ConfigError, choice, suggest
 from gradformer.graphs.arrays import Schema
-from gradformer.model.base import GraphModel, ModelConfig, create_model, model_class
+from gradformer.model.base import GraphModel, ModelConfig, all_models, create_model, model_class
 from gradformer.structure.codebook import Codebook
 from gradformer.training.losses import CLASS_WEIGHTS, LOSSES
 from gradformer.training.optimizer import OPTIMIZERS
@@ -137,7 +137,9 @@ class Recipe:
         """From plain values; unknown keys, and values of a wrong type, are errors."""
         for name in values:
             if name not in _SECTIONS:
-                raise ConfigError(f"{name}: unknown section; {suggest(str(name), _SECTIONS)}")
+                whole = whole_name(str(name), str(_section(values, "model").get("name", "")))
+                hint = f"did you mean {whole!r}?" if whole else suggest(str(name), _SECTIONS)
+                raise ConfigError(f"{name}: unknown section; {hint}")
         if "dataset" not in values:
             raise ConfigError("dataset: the recipe names none")
         model = dict(_section(values, "model"))
@@ -277,6 +279,19 @@ def _apply(values: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]
     for text in [settings] if isinstance(settings, str) else settings:
         changed = merge(changed, setting(text))
     return changed
+
+
+def whole_name(option: str, model: str = "") -> str | None:
+    """The name with its section of an option that was said without.
+
+    >>> whole_name("epochs"), whole_name("slope"), whole_name("nothing")
+    ('train.epochs', 'model.slope', None)
+    """
+    config = all_models().get(model, model_class(DEFAULT_MODEL)).Config
+    for section, kind in (("train", TrainOptions), ("model", config), ("data", DataOptions)):
+        if option in {each.name for each in fields(kind)}:
+            return f"{section}.{option}"
+    return None
 
 
 def _section(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
