@@ -125,10 +125,11 @@ def test_every_target_is_scored_by_itself(program: Program, files: Path, tmp_pat
     values = [line.split(",")[2] for line in lines[1:]]
     table = tmp_path / "several.csv"
     table.write_text("\n".join([lines[0] + ",z", *map(",".join, zip(lines[1:], values))]))
-    program(
+    said = program(
         *("train", table, "--target", "y", "--target", "z", "-o", tmp_path / "run", "-q"),
         *("--set", "train.epochs=1", "--set", "model.layers=1", "--no-report", "--no-tensorboard"),
     )
+    assert f"2 targets together; each: gradformer evaluate {tmp_path / 'run'} --by" in said.stdout
     new = tmp_path / "new.csv"
     new.write_text("smiles,y,z\nCCO,1.5,\nCCC,2.5,\n")
     words = ("evaluate", tmp_path / "run", "--on", new)

@@ -118,6 +118,7 @@ def test_labels_that_are_yes_or_no(task, tmp_path):
     page = write_report([run], tmp_path / "report.html").read_text()
     check(page)
     assert page.count("<title>Confusion matrix") == (2 if task == "multilabel" else 1)
+    assert ("over 2 targets together" in page) == (task == "multilabel")
 
 
 def test_a_run_that_was_stopped_shows_what_there_is(classes, tmp_path):

@@ -91,5 +91,8 @@ def print_results(run: Any) -> None:
     )
     console.print(table)
     console.print("test at the epoch of the best validation", style="dim")
+    if (targets := len(run.labels.targets)) > 1:
+        how = f"gradformer evaluate {run.folder} --by-target"
+        console.print(f"over {targets} targets together; each: {how}", style="dim", soft_wrap=True)
     for trial in results["diverged"]:
         Console(stderr=True).print(f"[yellow]warning:[/] trial {trial} diverged: it counts nowhere")

@@ -87,7 +87,9 @@ def _metrics_table(history: History) -> Markup:
             cells.append(spread([r[part][name] for r in good]))
         rows.append(cells)
     over = f"Mean ± standard deviation over {len(good)} trials." if len(good) > 1 else "One trial."
-    caption = f"{over} ★ is the metric of the data."
+    targets = len(history.run.labels.targets)
+    together = f" Scores are over {targets} targets together." if targets > 1 else ""
+    caption = f"{over} ★ is the metric of the data.{together}"
     return table(caption, ["metric", "validation", "test"], rows)
 
 
