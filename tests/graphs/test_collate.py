@@ -55,6 +55,16 @@ def test_a_batch_holds_its_graphs(ids: list[int]) -> None:
     assert torch.equal(torch.cat(blocks(batch)), expected)
 
 
+def test_stores_and_batches_show_what_they_hold_and_no_numbers() -> None:
+    store = pack(toys.toy_graphs(toys.toy_schema()), Structure(rwse=4))
+    nodes, batch = sum(toys.SIZES), Collator(store)(torch.tensor([1]))
+    assert repr(store).startswith(f"<Store of {len(toys.SIZES)} graphs, {nodes} nodes in memory: ")
+    assert repr(store).endswith(", y, distance, rwse>")
+    size = f"1 graphs, {toys.SIZES[1]} nodes, {batch.edges.num_edges} edges on cpu"
+    assert repr(batch).startswith(f"<Batch of {size}: x [{toys.SIZES[1]}, ")
+    assert repr(batch).endswith(f", rwse [{toys.SIZES[1]}, 4]>")
+
+
 @pytest.mark.parametrize("capacity", toys.CAPACITIES)
 def test_padding_takes_no_part(capacity: Capacity) -> None:
     make = toys.collator(toys.toy_graphs(toys.toy_schema()))

@@ -88,6 +88,7 @@ def test_load(name: str, data_mirror: Path) -> None:
 def test_sample_needs_nothing_but_the_package(cache: Path) -> None:
     data = load("pattern-sample")
     assert [len(part) for part in data.split] == [800, 100, 100]
+    assert repr(data).startswith("<Dataset pattern-sample: 800 / 100 / 100 graphs; <Store of 1,000")
     assert data.store.about["generated"]
     assert data.store.folder is not None
     assert data.store.folder.parent == cache / "stores"

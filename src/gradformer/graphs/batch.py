@@ -45,7 +45,7 @@ class Edges:
         return self.source.numel()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Batch:
     """Graphs end to end. Node features ``x`` [nodes, c] and ``edge_attr`` [edges, c] (in the order
     of ``edges``), distance bytes, encodings by name ([nodes, k] each: ``rwse``, ``lap``), further
@@ -62,6 +62,13 @@ class Batch:
     extras: Mapping[str, Tensor] = field(default_factory=dict)
     y: Tensor | None = None
     seeds: Tensor | None = None
+
+    def __repr__(self) -> str:
+        own = {"x": self.x, "edge_attr": self.edge_attr, "distance": self.distance, "y": self.y}
+        held = {**own, **self.encodings, **self.extras}
+        shapes = (f"{name} {list(t.shape)}" for name, t in held.items() if t is not None)
+        size = f"{self.num_graphs} graphs, {self.num_nodes} nodes, {self.edges.num_edges} edges"
+        return f"<Batch of {size} on {self.layout.device}: {', '.join(shapes)}>"
 
     @property
     def nodes(self) -> Rows:

@@ -29,7 +29,7 @@ from gradformer.graphs.store import PAIR_LIMIT, Store, build_store, store_key
 from gradformer.graphs.structures import Structure
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Dataset:
     """A store and the parts of it to train on, choose by, and report.
 
@@ -40,6 +40,10 @@ class Dataset:
     split: Split
     card: Card
     over: Over
+
+    def __repr__(self) -> str:
+        sizes = " / ".join(f"{len(part):,}" for part in self.split)
+        return f"<Dataset {self.card.name}: {sizes} {self.over}; {self.store!r}>"
 
 
 def load(

@@ -46,7 +46,7 @@ PAIR_LIMIT = 2**30
 """Most bytes that the pair index of one graph may take, unless the caller raises it."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Store:
     """Packed graphs; ``arrays`` and ``kinds`` (what the rows of each array belong to) by name."""
 
@@ -58,6 +58,11 @@ class Store:
     content: str
     about: dict[str, Any]
     folder: Path | None = None
+
+    def __repr__(self) -> str:
+        where = "memory" if self.folder is None else self.folder
+        size = f"{self.num_graphs:,} graphs, {self.sizes.sum():,} nodes"
+        return f"<Store of {size} in {where}: {', '.join(self.arrays)}>"
 
     @classmethod
     def open(cls, folder: Path) -> Store:
