@@ -16,7 +16,7 @@ from gradformer.graphs.batch import Batch
 from gradformer.model import fused_edge_norm, fused_gated, fused_norm, local, segments
 from gradformer.model.fused_edge_norm import Unmade, made
 from gradformer.model.fused_gated import gated, updates
-from gradformer.model.parts import linear
+from gradformer.model.maps import linear
 from gradformer.training.weights import Weights
 from tests.model.test_fused_messages import graphs, states, weighted
 

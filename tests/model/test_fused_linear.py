@@ -9,7 +9,8 @@ from torch import Tensor, nn
 
 from gradformer.attention import Layout, use_engine
 from gradformer.errors import ConfigError
-from gradformer.model.parts import Draw, linear, linear_pair
+from gradformer.model.maps import linear, linear_pair
+from gradformer.model.parts import Draw
 
 pytest.importorskip("triton")
 

@@ -9,7 +9,7 @@ from torch_geometric.nn import GATConv, GCNConv, GINConv, GINEConv
 
 from gradformer.graphs.batch import Batch
 from gradformer.model.local import GAT, GCN, GIN, GINE, GatedGCN
-from gradformer.model.parts import MLP
+from gradformer.model.maps import MLP
 from tests.zoo import toys
 
 WIDTH = 8

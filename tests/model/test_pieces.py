@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention import use_engine
-from gradformer.model.parts import linear
+from gradformer.model.maps import linear
 from gradformer.model.pieces import claim
 from gradformer.training.weights import Weights
 

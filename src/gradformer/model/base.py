@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, is_dataclass
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass, field, fields, is_dataclass, replace
+from numbers import Integral, Real
+from typing import Any, ClassVar, TypeVar, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +16,9 @@ from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.encoders import check_categories
 from gradformer.model.own import HINT, import_own_models
-from gradformer.model.parts import make_config
+
+_KINDS: dict[type, type] = {int: Integral, float: Real, str: str, bool: bool}
+"""What may be given for an option of each type."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +53,20 @@ class ModelConfig:
     def needs(self) -> Needs:
         """What the store must hold for this model."""
         return Needs(index=None)
+
+
+def make_config(kind: type[Any], config: Any | None, options: dict[str, Any]) -> Any:
+    """A config of class ``kind`` from a ready one or options; unknown names are errors."""
+    names = {field.name for field in fields(kind)}
+    types = get_type_hints(kind)
+    for name, value in options.items():
+        if name not in names:
+            raise ConfigError(f"{name}: unknown model option; {suggest(name, names)}")
+        if not isinstance(value, _KINDS.get(types[name], object)):
+            raise ConfigError(f"{name}: got {value!r}, expected {types[name].__name__}")
+    if config is None:
+        return kind(**options)
+    return replace(config, **options)
 
 
 class GraphModel(nn.Module):

@@ -12,7 +12,8 @@ from gradformer.attention.draws import Site, keep, row_keys
 from gradformer.attention.layout import Rows
 from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.batch import Batch
-from gradformer.model.parts import BatchNorm, Draw, Dropout, linear
+from gradformer.model.maps import linear
+from gradformer.model.parts import BatchNorm, Draw, Dropout
 from gradformer.model.segments import in_degree
 
 # OGB's vocabularies of atoms and bonds, column by column.

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from gradformer.errors import choice
 from gradformer.graphs.arrays import Level
 from gradformer.graphs.batch import Batch
-from gradformer.model.parts import MLP
+from gradformer.model.maps import MLP
 from gradformer.model.segments import pool
 
 POOLS = ("add", "mean", "max")

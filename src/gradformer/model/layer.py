@@ -10,15 +10,8 @@ from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.batch import Batch
 from gradformer.model.fused_edge_norm import Unmade, made
 from gradformer.model.local import GatedGCN
-from gradformer.model.parts import (
-    BatchNorm,
-    Branch,
-    Dropout,
-    DropPath,
-    linear,
-    linear_pair,
-    norm_pair,
-)
+from gradformer.model.maps import linear, linear_pair
+from gradformer.model.parts import BatchNorm, Branch, Dropout, DropPath, norm_pair
 
 
 class Attention(Site):
@@ -172,7 +165,7 @@ class GradformerLayer(nn.Module):
     ) -> tuple[Tensor, Tensor | None, Tensor | Unmade | None, Tensor]:  # fmt: skip
         """What the attention makes of x, and the local module of x and e; and x.
 
-        A module with a method ``pass_on`` gives x back itself: see :func:`parts.linear`.
+        A module with a method ``pass_on`` gives x back itself: see :func:`linear`.
         """
         if isinstance(self.local, GatedGCN):
             assert e is not None

@@ -4,7 +4,7 @@ Every module has ``forward(x, e, batch) -> (x', e')`` over node states x [nodes,
 states e [edges, width] (None where the module has no use for them) and a :class:`Batch`.
 ``residual`` says whether x' already contains x. Some also have ``pass_on(x, e, batch)``, which
 gives x back as a third value: what is done with that x sends its gradient through the module's own
-kernels, which add it up (see :func:`gradformer.model.parts.linear`).
+kernels, which add it up (see :func:`gradformer.model.maps.linear`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from gradformer.model import fused_messages
 from gradformer.model.fused_edge_norm import Unmade, made
 from gradformer.model.fused_gated import gated, updated, updates
 from gradformer.model.fused_norm import Norms
-from gradformer.model.parts import MLP, BatchNorm, Dropout, is_plain, linear
+from gradformer.model.maps import MLP, is_plain, linear
+from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import (
     from_source,
     from_target,

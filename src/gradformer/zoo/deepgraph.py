@@ -32,7 +32,8 @@ from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.layer import Attention
-from gradformer.model.parts import MLP, Dropout
+from gradformer.model.maps import MLP
+from gradformer.model.parts import Dropout
 from gradformer.structure.codebook import UNREACHABLE
 from gradformer.zoo.all_pairs import Pairs
 from gradformer.zoo.graphormer import NodeInput, small_weights

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from gradformer.graphs.batch import Batch
 from gradformer.model.base import option, register
 from gradformer.model.local import Local
-from gradformer.model.parts import NormMLP
+from gradformer.model.maps import NormMLP
 from gradformer.model.segments import sum_of_sources
 from gradformer.zoo.mpnn import ConvolutionStack, StackConfig
 

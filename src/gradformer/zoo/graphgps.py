@@ -28,7 +28,7 @@ from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncod
 from gradformer.model.heads import Head
 from gradformer.model.layer import GradformerLayer
 from gradformer.model.local import make_local
-from gradformer.model.parts import MLP
+from gradformer.model.maps import MLP
 from gradformer.zoo import eigenpairs
 from gradformer.zoo.postnorm import PLAIN, attend_over
 

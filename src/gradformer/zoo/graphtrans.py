@@ -15,7 +15,8 @@ from gradformer.graphs.batch import Batch
 from gradformer.model.base import GraphModel, ModelConfig, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder
 from gradformer.model.local import Local
-from gradformer.model.parts import BatchNorm, Dropout, NormMLP
+from gradformer.model.maps import NormMLP
+from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import from_source, pool, spread, sum_to_target
 from gradformer.zoo.convs import EdgeGCN
 from gradformer.zoo.postnorm import PostNormLayer, attend_over

@@ -15,7 +15,8 @@ from gradformer.graphs.batch import Batch
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
 from gradformer.model.local import GINE, Local
-from gradformer.model.parts import MLP, BatchNorm, Dropout
+from gradformer.model.maps import MLP
+from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import (
     from_source,
     from_target,

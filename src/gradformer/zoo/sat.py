@@ -15,7 +15,8 @@ from gradformer.model.base import GraphModel, ModelConfig, Needs, option, regist
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
 from gradformer.model.layer import Attention, FeedForward
 from gradformer.model.local import GCN, GIN, GINE
-from gradformer.model.parts import MLP, BatchNorm, Dropout
+from gradformer.model.maps import MLP
+from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import from_source, in_degree, out_degree, sum_to_target
 from gradformer.structure.codebook import UNREACHABLE
 from gradformer.zoo.convs import PNA, EdgeGCN, GraphConv
