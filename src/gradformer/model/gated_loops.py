@@ -149,7 +149,7 @@ class _Gates(torch.autograd.Function):
             dterms,
             du @ weight if needed[1] else None,
             du.T @ e,
-            du.sum(0),
+            dterms[:, channels : 2 * channels].sum(0),  # every edge has one target
             None if r is None else dr.view_as(r),
             None,
         )
