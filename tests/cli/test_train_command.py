@@ -105,7 +105,11 @@ def test_bad_rows_stop_or_are_left_out(program: Program, files: Path, tmp_path: 
     assert "1 of 61 lines are left out: line 62" in told
 
 
-def test_resume_takes_no_other_options(program: Program, graph_run: Path) -> None:
+def test_resume_takes_no_other_options(
+    program: Program, graph_run: Path, molecule_run: Path
+) -> None:
     refused = program("train", "--resume", graph_run, "--model", "gin", code=1)
     assert "--model" in refused.stderr
     assert "cannot go with --resume" in refused.stderr
+    refused = program("train", "--resume", molecule_run, "--trials", "1", code=1)
+    assert "molecule-run has 2: seeds can only be added" in refused.stderr

@@ -85,12 +85,17 @@ def test_a_file_of_graphs_and_its_resumption(tmp_path: Path) -> None:
         for g in some_graphs()
     ]
     path.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    run = fit(
-        str(path), settings=[*SMALL, "data.split=stratified"], out=tmp_path / "run", **toy.QUIET
-    )
+    settings = [*SMALL, "data.split=stratified"]
+    run = fit(str(path), settings=settings, out=tmp_path / "run", **toy.QUIET)
     assert run.reading is not None
     assert run.reading.labels.classes == (("even", "odd"),)
     assert resume(tmp_path / "run", **toy.QUIET).results == run.results
+    with pytest.raises(ConfigError, match=r"trials: got 0, and .*run has 1: seeds can on"):
+        resume(tmp_path / "run", trials=0, **toy.QUIET)
+    grown = resume(tmp_path / "run", trials=2, **toy.QUIET)
+    whole = fit(str(path), settings=settings, trials=2, out=tmp_path / "whole", **toy.QUIET)
+    assert grown.results == whole.results
+    assert (grown.recipe, Run.load(grown.folder).trials) == (whole.recipe, [0, 1])
     path.write_text("".join(json.dumps(line) + "\n" for line in lines[1:]))
     with pytest.raises(InputError, match="not those that the run began with"):
         resume(tmp_path / "run", **toy.QUIET)

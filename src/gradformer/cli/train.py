@@ -54,7 +54,10 @@ def train(
         bool, typer.Option("--overwrite", help="Replace a run that is there.")
     ] = False,
     resume: Annotated[
-        Path | None, typer.Option(metavar="RUN", help="Continue a run that was stopped.")
+        Path | None,
+        typer.Option(
+            metavar="RUN", help="Continue a run that was stopped; with more --trials, add seeds."
+        ),
     ] = None,
     split: Split = None,
     read: TrainingFile,
@@ -76,7 +79,7 @@ def train(
 
     Example: [bold]gradformer train mutag --model gin --set model.layers=3 --out runs/gin[/bold]
 
-    Example: [bold]gradformer train --resume runs/gin[/bold]
+    Example: [bold]gradformer train --resume runs/gin --trials 10[/bold]
     """
     from gradformer.graphs.cards import is_card
     from gradformer.training.fit import fit
@@ -85,8 +88,8 @@ def train(
 
     common: dict[str, Any] = {**vars(machine), "tensorboard": tensorboard, "quiet": quiet}
     if resume is not None:
-        refuse_others(ctx, "a run", {"resume", "report", *common})
-        _finish(continue_run(resume, **common), report)
+        refuse_others(ctx, "a run", {"resume", "trials", "report", *common})
+        _finish(continue_run(resume, trials=trials, **common), report)
         return
     if data is None and recipe is not None:
         data = load_recipe(str(recipe)).dataset

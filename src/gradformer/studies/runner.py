@@ -25,7 +25,7 @@ from gradformer.report.history import History
 from gradformer.studies.rivals import RIVALS
 from gradformer.studies.study import Cell, Measured, Plan, Study, place_of
 from gradformer.training.distributed import find_device
-from gradformer.training.files import read_json, replace_file, replace_json, writing
+from gradformer.training.files import read_json, replace_json, writing
 from gradformer.training.fit import fit, resume
 from gradformer.training.loop import Stop, StoppedError
 from gradformer.training.recipe import Recipe
@@ -223,7 +223,8 @@ def _train(
     else:
         _forget_peak()
     if _can_go_on(place, recipe):
-        resume(place, until=until, **options)
+        seeds = max(recipe.trials, _known(place / "recipe.yaml").trials)
+        resume(place, trials=seeds, until=until, **options)
     else:
         fit(cell.dataset, recipe=recipe, out=place, until=until, **options)
     peak = torch.cuda.max_memory_allocated(where) if on_gpu else _process_peak()
@@ -231,7 +232,7 @@ def _train(
 
 
 def _can_go_on(place: Path, recipe: Recipe) -> bool:
-    """Whether there is a run to continue, with as many seeds as asked for.
+    """Whether there is a run to continue.
 
     Of a record that lost its weights the results are enough: only new seeds are trained.
     """
@@ -246,8 +247,6 @@ def _can_go_on(place: Path, recipe: Recipe) -> bool:
             if not path.is_file():
                 path.parent.mkdir(parents=True, exist_ok=True)
                 replace_json(path, result)
-    if Recipe.load(kept).trials < recipe.trials:
-        replace_file(kept, recipe.to_yaml())
     return True
 
 

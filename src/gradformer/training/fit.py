@@ -97,6 +97,7 @@ def resume(
     folder: str | Path,
     data: Any = None,
     *,
+    trials: int | None = None,
     mirror: str | Path | None = None,
     device: str = "auto",
     save_every: float = SAVE_EVERY,
@@ -106,17 +107,26 @@ def resume(
 ) -> Run:
     """Continue a run to exactly what it would have been without the stop.
 
-    ``data`` is needed only where the run was given Python objects.
+    ``data`` is needed only where the run was given Python objects. With more ``trials`` than it was
+    begun with, seeds are added, to what the run would have been with so many from the start.
     """
     run = Run.load(folder)
+    if trials is not None:
+        if trials < run.recipe.trials:
+            raise ConfigError(
+                f"trials: got {trials}, and {run.folder} has {run.recipe.trials}: seeds can only "
+                "be added"
+            )
+        run = replace(run, recipe=replace(run.recipe, trials=trials))
     where = find_device(device)
     with joined(where), _precision(run.recipe.train.precision), held(run.folder):
         by_first(tidy, run.folder)
         material = again(run, mirror, data)
-        trials = Trials(
+        whole = Trials(
             run.folder, run.recipe, material, where, save_every=save_every, tensorboard=tensorboard
         )
-        return _train([trials], until, quiet)[0]
+        by_first(replace_file, run.folder / RECIPE, run.recipe.to_yaml(), RESUMABLE)
+        return _train([whole], until, quiet)[0]
 
 
 @dataclass(frozen=True)
