@@ -10,6 +10,7 @@ import pytest
 from scipy import stats
 
 from gradformer.report.history import History, open_histories, thinned
+from gradformer.report.outcome import unequal
 from gradformer.report.pairs import comparable, paired_difference
 
 
@@ -100,6 +101,14 @@ def test_other_data_split_or_metric_is_not_compared():
     folds = history(results([1.0]), split="kfold")
     assert comparable(folds, history(results([2.0]), split="kfold"))
     assert not comparable(folds, history(results([2.0]), split="kfold", seed=3)), "other folds"
+
+
+def test_means_over_other_seeds_are_not_compared():
+    one, two = history(results([1, 2, 3])), history(results([1, 2, 4]))
+    fewer = history(results([0, 2]))
+    assert unequal([one, two]) == ""
+    assert "different seeds" in unequal([one, two, fewer])
+    assert unequal([one, two, history(results([0]), content="y")]) == ""
 
 
 def test_labels_tell_runs_apart(variants):

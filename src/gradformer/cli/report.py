@@ -40,10 +40,12 @@ def _compare(folders: list[Path]) -> None:
     """Print the results of the runs, and the differences to the first."""
     from gradformer.cli.tables import show_rows
     from gradformer.report.history import open_histories
-    from gradformer.report.outcome import UNPAIRED, comparison, differences
+    from gradformer.report.outcome import UNPAIRED, comparison, differences, unequal
 
     histories = open_histories(folders)
     show_rows(*comparison(histories), words=3)
+    if note := unequal(histories):
+        typer.echo(note)
     head, paired, _ = differences(histories)
     typer.echo()
     if paired:

@@ -20,7 +20,7 @@ from gradformer.report.markup import (
     table,
     tag,
 )
-from gradformer.report.pairs import PairedDifference, comparable, paired_difference
+from gradformer.report.pairs import PairedDifference, comparable, equal_seeds, paired_difference
 from gradformer.report.plots import strip_plot
 from gradformer.report.scales import decimals, duration, number, plus_minus, spread
 from gradformer.training.metrics import metric_name
@@ -120,8 +120,16 @@ def _comparison_table(histories: Sequence[History]) -> Markup:
     for history, row in zip(histories, rows):
         best = "best" if _is_best(history, histories) else None
         marked.append([*row[:test], tag("span", row[test], class_=best), *row[test + 1 :]])
-    caption = "Mean ± standard deviation over trials. The best mean on each dataset is bold."
-    return table(caption, head, marked, names=3)
+    bold = unequal(histories) or "The best mean on each dataset is bold."
+    return table(f"Mean ± standard deviation over trials. {bold}", head, marked, names=3)
+
+
+def unequal(histories: Sequence[History]) -> str:
+    """What to say where runs on the same data have other seeds; empty where all have the same."""
+    pairs = combinations([h for h in histories if h.outcome["test"]["values"]], 2)
+    if all(equal_seeds(a, b) for a, b in pairs if comparable(a, b)):
+        return ""
+    return "The runs have different seeds, so their means do not compare; the differences do."
 
 
 def _strips(histories: Sequence[History]) -> Markup:
@@ -140,8 +148,10 @@ def _strips(histories: Sequence[History]) -> Markup:
 
 def _is_best(history: History, histories: Sequence[History]) -> bool:
     mean = history.outcome["test"]["mean"]
-    rivals = [h.outcome["test"]["mean"] for h in histories if comparable(history, h)]
-    known = [value for value in rivals if value is not None]
+    rivals = [h for h in histories if comparable(history, h) and h.outcome["test"]["values"]]
+    if not all(equal_seeds(history, rival) for rival in rivals):
+        return False
+    known = [rival.outcome["test"]["mean"] for rival in rivals]
     return len(known) > 1 and mean == (min if history.lower_is_better else max)(known)
 
 

@@ -64,6 +64,11 @@ def paired_difference(
     )
 
 
+def equal_seeds(first: History, other: History) -> bool:
+    """Whether the means of two runs are over the same seeds."""
+    return _test_by_seed(first.outcome).keys() == _test_by_seed(other.outcome).keys()
+
+
 def _test_by_seed(outcome: Mapping[str, Any]) -> dict[int, float]:
     good = (trial for trial in outcome["trials"] if trial["test"] is not None)
     return {trial["seed"]: trial["test"][outcome["metric"]] for trial in good}
