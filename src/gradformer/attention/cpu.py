@@ -17,7 +17,7 @@ from gradformer.attention.reference import reference_attention
 from gradformer.attention.tables import Table
 from gradformer.structure.parallel import over_slices
 
-LEAST_WORK = 20_000  # pairs of nodes, below which a second thread is not worth its start
+LEAST_WORK = 30_000  # pairs of nodes, below which a second thread is not worth its start
 
 
 def _numbers(x: Tensor | None, *shape: int) -> NDArray[Any]:

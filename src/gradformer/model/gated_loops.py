@@ -30,7 +30,7 @@ from gradformer.graphs.batch import Edges
 from gradformer.model.local import plain_gates
 from gradformer.structure.parallel import inlined, over_slices, vectorised
 
-LEAST_WORK = 20_000  # numbers of edge states, below which a second thread is not worth its start
+LEAST_WORK = 300_000  # numbers of edge states, below which a second thread is not worth its start
 _ONE, _ZERO, _TINY = np.float32(1.0), np.float32(0.0), np.float32(1e-6)
 
 

@@ -100,7 +100,8 @@ def over_slices(
     """
     items, threads = len(cost), threads or cores()
     total = np.concatenate([[0], np.cumsum(cost)])
-    slices = int(min(items, max(1, total[-1] // smallest), 16 * threads))
+    most = 1 if threads == 1 and progress is None else 16 * threads
+    slices = int(min(items, max(1, total[-1] // smallest), most))
     marks = np.searchsorted(total, np.linspace(0, total[-1], slices + 1)[1:-1])
     bounds = np.unique(np.concatenate([[0], marks, [items]])).tolist()
     spans = list(pairwise(bounds))
