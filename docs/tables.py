@@ -160,6 +160,26 @@ def padding_table(folder: Path = RESULTS) -> str:
     return "\n".join(lines)
 
 
+def cpu_table(folder: Path = RESULTS) -> str:
+    """A step on a CPU beside PyG's GPSConv."""
+    record = _record(folder, "cpu")
+    if record is None:
+        return ABSENT
+    lines = [
+        f"Milliseconds of a training step on {record['threads']} threads, medians of steps that "
+        f"alternate ({_source(record, 'cpu')}; load of the machine {record['load']:.1f}):\n",
+        "| data | layers | convolution | GPSConv of PyG with | ms | ours | times as fast |",
+        "|---|---:|---|---|---:|---:|---:|",
+    ]
+    for row in record["rows"]:
+        data = row["case"].split("-")[0]
+        lines.append(
+            f"| {data} | {row['layers']} | {row['local']} | {row['pyg_conv']} "
+            f"| {row['pyg_ms']:.0f} | {row['ours_ms']:.0f} | {row['ratio']:.2f} |"
+        )
+    return "\n".join(lines)
+
+
 def models_table(folder: Path = RESULTS) -> str:
     """A training step of every model, a group of columns for each dataset."""
     record = _record(folder, "models")
@@ -207,7 +227,7 @@ def _source(record: dict[str, Any], name: str) -> str:
     device = record.get("device_name", record["device"])
     version = record["versions"]["torch"] if "versions" in record else record["torch"]
     commits = dict.fromkeys(record.get("commits", {"": record.get("commit")}).values())
-    made = " and ".join(f"commit {one}" for one in commits if one)
+    made = " and ".join(f"commit {one[:7]}" for one in commits if one)
     return f"{device}, torch {version}, `benchmarks/{name}.py`{made and f', {made}'}"
 
 
@@ -231,6 +251,7 @@ def fill(text: str, folder: Path = RESULTS) -> str:
         "models": lambda: models_table(folder),
         "start": lambda: start_table(folder),
         "padding": lambda: padding_table(folder),
+        "cpu": lambda: cpu_table(folder),
         "options": options_table,
     }
 

@@ -28,7 +28,7 @@ def _script(name: str) -> ModuleType:
     ("page", "blocks"),
     [
         ("README.md", ["results", "speed"]),
-        ("docs/speed.md", ["speed", "steps", "models"]),
+        ("docs/speed.md", ["speed", "steps", "cpu", "models"]),
         ("docs/recipes.md", ["options"]),
     ],
 )
