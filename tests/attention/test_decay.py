@@ -88,6 +88,20 @@ def test_a_free_profile_begins_at_the_exponential(on: str) -> None:
     torch.testing.assert_close(found, expected, atol=1e-6, rtol=1e-5)
 
 
+@pytest.mark.parametrize("on", TARGETS)
+def test_a_learned_profile_is_added_to_the_logit(on: str) -> None:
+    decay = Decay(2, on=on, profile=True).double()
+    profile = torch.linspace(-1.0, 1.0, 512, dtype=torch.float64).view(1, 2, 256)
+    with torch.no_grad():
+        decay.profile.copy_(profile)  # type: ignore[union-attr]
+    (found,) = decay()
+    without = tables(heads=2, on=on)[1]
+    assert found.add is not None
+    assert (without is None) == (on == "logit")
+    expected = profile[0] if without is None else profile[0] + without.value
+    torch.testing.assert_close(found.add.value, expected)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("on", TARGETS)
 def test_unreachable_pairs(shape: str, on: str) -> None:
@@ -137,6 +151,7 @@ def test_a_set_for_each_layer() -> None:
         {"learn_decay": True, "slope": 0.15},
         {"shape": "linear", "end": 6.0},
         {"shape": "linear", "end": 3.005},  # so near to the last start that the width is held
+        {"shape": "linear", "end": 600.0},  # the byte of unreachable pairs is on the ramp
     ],
 )
 @pytest.mark.parametrize("unreachable", UNREACHABLE)
