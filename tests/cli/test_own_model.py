@@ -7,9 +7,30 @@ from pathlib import Path
 
 import pytest
 
-from gradformer.model.base import all_models
+from gradformer.errors import ConfigError
+from gradformer.model.base import all_models, make_config
 from tests.cli.conftest import Program
 from tests.conftest import ROOT
+
+OWN = """\
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from gradformer.model.base import GraphModel, ModelConfig, register
+
+{kind} = str
+
+
+@dataclass(frozen=True)
+class Config(ModelConfig):
+    level: {kind} = "low"
+
+
+@register("{name}")
+class Own(GraphModel):
+    Config = Config
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -51,3 +72,23 @@ def test_a_file_that_cannot_be_imported_is_named(
         (tmp_path / "wrong.py").write_text(text)
     monkeypatch.setenv("GRADFORMER_MODELS", str(tmp_path / "wrong.py"))
     assert says in program("models", code=1).output.replace("\n", "")
+    assert "No such option: --epochs" in program("train", "--epochs", "3", code=2).output
+
+
+def test_files_of_one_name_have_their_own_names_and_none_is_the_package_s(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The config of the first is looked at when the second has been imported."""
+    for name, kind in (("first", "Level"), ("second", "Grade")):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "mine.py").write_text(OWN.format(name=name, kind=kind))
+    both = [tmp_path / name / "mine.py" for name in ("first", "second")]
+    monkeypatch.setenv("GRADFORMER_MODELS", os.pathsep.join(map(str, both)))
+    assert {"first", "second"} <= all_models().keys()
+    with pytest.raises(ConfigError, match="level: got 1, expected str"):
+        make_config(all_models()["first"].Config, None, {"level": 1})
+    taken = tmp_path / "taken.py"
+    taken.write_text(OWN.format(name="gin", kind="Level"))
+    monkeypatch.setenv("GRADFORMER_MODELS", str(taken))
+    with pytest.raises(ConfigError, match="'gin' is a model of the package; take another name"):
+        all_models()

@@ -7,6 +7,7 @@ import signal
 import sys
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any
 
 import typer
@@ -131,8 +132,9 @@ def _wrong(error: Any) -> str:
     if option and any("--set" in each.opts for each in known):
         from gradformer.training.recipe import whole_name
 
-        if whole := whole_name(option.lstrip("-").replace("-", "_")):
-            return f"No such option: {option}; say --set {whole}=VALUE"
+        with suppress(GradformerError):  # the user's own models cannot be imported
+            if whole := whole_name(option.lstrip("-").replace("-", "_")):
+                return f"No such option: {option}; say --set {whole}=VALUE"
     return str(error.format_message()).rstrip(".")
 
 

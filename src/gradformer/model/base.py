@@ -145,10 +145,13 @@ Model = TypeVar("Model", bound=GraphModel)
 
 
 def register(name: str) -> Callable[[type[Model]], type[Model]]:
-    """Make a model known under ``name``."""
+    """Make a model known under ``name``, which is none of the package's own models."""
 
     def enter(model: type[Model]) -> type[Model]:
         assert is_dataclass(model.Config)
+        homes = {one.__module__.partition(".")[0] for one in (model, MODELS.get(name, model))}
+        if len(homes) > 1 and "gradformer" in homes:
+            raise ConfigError(f"register: {name!r} is a model of the package; take another name")
         MODELS[name] = model
         return model
 

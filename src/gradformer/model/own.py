@@ -6,6 +6,7 @@ So the program knows what they register, also where it opens a run of such a mod
 from __future__ import annotations
 
 import os
+import re
 import sys
 from functools import cache
 from importlib.util import module_from_spec, spec_from_file_location
@@ -28,7 +29,8 @@ def import_own_models() -> None:
 def _import(path: Path) -> None:
     if path.suffix != ".py" or not path.is_file():
         raise ConfigError(f"{VARIABLE}: {path} is no Python file; name files, as in models/tiny.py")
-    spec = spec_from_file_location(f"gradformer_own_{path.stem}", path)
+    whole = re.sub(r"\W", "_", str(path.with_suffix("")))  # two folders may have the same name
+    spec = spec_from_file_location(f"gradformer_own{whole}", path)
     assert spec is not None
     assert spec.loader is not None
     module = module_from_spec(spec)
