@@ -210,6 +210,8 @@ def test_reports_of_one_and_of_several_runs(
     assert [word in head for word in ("run", "data", "metric", "test", "parameters")] == [True] * 5
     assert [molecule_run.name in rows[0], graph_run.name in rows[1]] == [True, True]
     assert last == str(out)
+    marked = shutil.copytree(molecule_run, tmp_path / "[red]")
+    assert "\n[red] " in program("report", marked, graph_run, "-o", out).stdout
     said = program("report", graph_run, graph_run, "-o", out).stdout
     assert said.startswith("data graphs.jsonl, metric")
     name = graph_run.name

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 
@@ -43,13 +44,15 @@ def show_rows(head: Sequence[str], rows: Sequence[Sequence[str]], words: int) ->
     """
     same = [len(rows) > 1 and len(set(column)) == 1 for column in zip(*rows)]
     if any(same):
-        said = (f"{title} {text}" for title, text, once in zip(head, rows[0], same) if once)
-        Console().print(", ".join(said), highlight=False, style="dim", soft_wrap=True)
+        said = ", ".join(
+            f"{title} {text}" for title, text, once in zip(head, rows[0], same) if once
+        )
+        Console().print(escape(said), highlight=False, style="dim", soft_wrap=True)
     kept = [place for place, once in enumerate(same) if not once]
     right = tuple(head[place] for place in kept if place >= words)
     table = plain_table(*(head[place] for place in kept), right=right)
     for row in rows:
-        table.add_row(*(row[place] for place in kept))
+        table.add_row(*(escape(row[place]) for place in kept))
     show(table)
 
 
@@ -83,7 +86,7 @@ def print_results(run: Any) -> None:
     seconds = sum(line["seconds"] for line in run.record if line["kind"] == "epoch")
     console = Console()
     console.print(
-        f"[bold]{run.recipe.model.name}[/] on [bold]{run.recipe.dataset}[/]: "
+        f"[bold]{run.recipe.model.name}[/] on [bold]{escape(run.recipe.dataset)}[/]: "
         f"{count(len(good), 'trial')}, {results['trials'][0]['parameters']:,} parameters, "
         f"{duration(seconds)} of training",
         highlight=False,
@@ -92,7 +95,7 @@ def print_results(run: Any) -> None:
     console.print(table)
     console.print("test at the epoch of the best validation", style="dim")
     if (targets := len(run.labels.targets)) > 1:
-        how = f"gradformer evaluate {run.folder} --by-target"
+        how = escape(f"gradformer evaluate {run.folder} --by-target")
         console.print(f"over {targets} targets together; each: {how}", style="dim", soft_wrap=True)
     for trial in results["diverged"]:
         Console(stderr=True).print(f"[yellow]warning:[/] trial {trial} diverged: it counts nowhere")
