@@ -109,3 +109,23 @@ def test_half_precision_is_summed_in_float32(dtype: torch.dtype) -> None:
         found.append((out, grad))
     for ours, reference in zip(*found):
         torch.testing.assert_close(ours, reference, rtol=1e-2, atol=1e-2)
+
+
+def test_a_result_that_was_written_to_is_no_longer_derived() -> None:
+    problem = random_problem((4, 2))
+    q, k, v = (x.float() for x in (problem.q, problem.k, problem.v))
+    out = decay_attention(q.requires_grad_(), k, v, problem.layout, problem.distance, None, None)
+    out.mul_(2.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
+
+
+def test_second_derivatives_have_no_part_in_autocast() -> None:
+    problem, firsts = random_problem((4, 2)), []
+    for dtype in (torch.float32, torch.float64):
+        q, k, v = (x.to(dtype) for x in (problem.q, problem.k, problem.v))
+        q.requires_grad_()
+        with torch.autocast("cpu", torch.bfloat16):
+            out = decay_attention(q, k, v, problem.layout, problem.distance, None, None)
+            firsts.append(torch.autograd.grad(out.square().sum(), q, create_graph=True)[0].double())
+    torch.testing.assert_close(*firsts, rtol=1e-5, atol=1e-5)

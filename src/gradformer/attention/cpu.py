@@ -44,28 +44,23 @@ class _Attention(torch.autograd.Function):
         seed: Tensor | None,
     ) -> Tensor:
         nodes, heads, d = len(qkv), qkv.shape[1] // 3, qkv.shape[2]
-        keys = np.empty((0, heads), np.int32)
+        keys = qkv.new_empty((0, heads), dtype=torch.int32)
         if dropout > 0.0:
             assert seed is not None
-            rows, head = layout.rows, torch.arange(heads, dtype=torch.int32)
-            keys = row_keys(seed, rows.graph_id[:, None], head, rows.index[:, None]).numpy()
-        out, lse = np.zeros((nodes, heads, d), np.float32), np.empty((nodes, heads), np.float32)
-        where = (layout.node_ptr, layout.pair_ptr, layout.packed_ptr, distance)
-        ctx.problem = (
-            *(_numbers(qkv), *(x.contiguous().numpy() for x in where)),
-            *(_numbers(mul, 256), _numbers(add, 256), _numbers(bias, heads), keys),
-            *(np.float32(scale), np.int32(threshold(dropout)), np.float32(1.0 / (1.0 - dropout))),
-            *(out, lse),
-        )
-        ctx.save_for_backward(qkv, mul, add, bias)
+            rows, head = layout.rows, torch.arange(heads, dtype=torch.int32, device=qkv.device)
+            keys = row_keys(seed, rows.graph_id[:, None], head, rows.index[:, None])
+        out = qkv.new_zeros((nodes, heads, d), dtype=torch.float32)
+        lse = qkv.new_empty((nodes, heads), dtype=torch.float32)
+        saved = qkv, mul, add, bias, keys, out, lse
+        ctx.save_for_backward(*saved)  # so torch frees them, and sees if one is written to
         ctx.options = layout, distance, scale, dropout, seed
-        _over_tasks(forward_kernel, layout, heads, *ctx.problem)
-        return torch.from_numpy(out).to(qkv.dtype)
+        _over_tasks(forward_kernel, layout, heads, *_problem(*saved, *ctx.options))
+        return out.to(qkv.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         layout, distance, scale, dropout, seed = ctx.options
-        qkv, mul, add, bias = ctx.saved_tensors
+        qkv, mul, add, bias, *_ = saved = ctx.saved_tensors
         if torch.is_grad_enabled():
 
             def plain(qkv: Tensor, mul: Tensor, add: Tensor, bias: Tensor) -> list[Tensor]:
@@ -75,7 +70,7 @@ class _Attention(torch.autograd.Function):
                     seed=seed, return_weights=False,
                 )[0]]  # fmt: skip
 
-            again = plain_gradients(plain, ctx.saved_tensors, ctx.needs_input_grad, [grad])
+            again = plain_gradients(plain, saved[:4], ctx.needs_input_grad, [grad])
             return *again, *(None,) * 5
         heads, (_, need_mul, need_add, need_bias) = grad.shape[1], ctx.needs_input_grad[:4]
         dqkv = np.zeros(qkv.shape, np.float32)
@@ -85,7 +80,8 @@ class _Attention(torch.autograd.Function):
         )
         dbias = np.zeros(bias.shape if need_bias else (0, heads), np.float32)
         gradients = dqkv, dmul, dadd, dbias
-        _over_tasks(backward_kernel, layout, heads, *ctx.problem, _numbers(grad), *gradients)
+        problem = _problem(*saved, *ctx.options)
+        _over_tasks(backward_kernel, layout, heads, *problem, _numbers(grad), *gradients)
         return (
             torch.from_numpy(dqkv).to(qkv.dtype),
             torch.from_numpy(dmul).sum(0).to(mul.dtype) if need_mul else None,
@@ -93,6 +89,21 @@ class _Attention(torch.autograd.Function):
             torch.from_numpy(dbias).to(bias.dtype) if need_bias else None,
             *(None,) * 5,
         )
+
+
+def _problem(
+    qkv: Tensor, mul: Tensor | None, add: Tensor | None, bias: Tensor | None, keys: Tensor,
+    out: Tensor, lse: Tensor, layout: Layout, distance: Tensor, scale: float, dropout: float,
+    seed: Tensor | None,
+) -> tuple[Any, ...]:  # fmt: skip
+    """What both kernels are given."""
+    where = (layout.node_ptr, layout.pair_ptr, layout.packed_ptr, distance)
+    return (
+        *(_numbers(qkv), *(x.contiguous().numpy() for x in where)),
+        *(_numbers(mul, 256), _numbers(add, 256), _numbers(bias, out.shape[1]), keys.numpy()),
+        *(np.float32(scale), np.int32(threshold(dropout)), np.float32(1.0 / (1.0 - dropout))),
+        *(out.detach().numpy(), lse.numpy()),
+    )
 
 
 def _over_tasks(kernel: Any, layout: Layout, heads: int, *arguments: Any) -> None:

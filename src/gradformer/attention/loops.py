@@ -37,11 +37,13 @@ def plain_gradients(
     plain: Callable[..., Sequence[Tensor]],
     inputs: Sequence[Tensor | None],
     needed: Sequence[bool],
-    grads: Sequence[Tensor | None],
+    grads: Sequence[Tensor],
 ) -> list[Tensor | None]:
     """Gradients of ``plain(*inputs)`` that can be differentiated themselves; None if not needed."""
-    pairs = [(y, grad) for y, grad in zip(plain(*inputs), grads) if grad is not None]
     wanted = [x for x, need in zip(inputs, needed) if need and x is not None]
-    outputs, slopes = zip(*pairs)
-    found = iter(torch.autograd.grad(outputs, wanted, slopes, create_graph=True, allow_unused=True))
-    return [next(found) if need else None for _, need in zip(inputs, needed)]
+    with torch.autocast("cpu", enabled=False):  # as the loops, which compute in float32
+        found = torch.autograd.grad(
+            plain(*inputs), wanted, grads, create_graph=True, allow_unused=True
+        )
+    left = iter(found)
+    return [next(left) if need else None for _, need in zip(inputs, needed)]
