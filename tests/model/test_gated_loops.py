@@ -54,3 +54,12 @@ def test_second_derivatives_are_those_of_plain_code() -> None:
             found.append(torch.autograd.grad(first.square().sum(), [x, e, module.C.weight]))
     for ours, plain in zip(*found):
         torch.testing.assert_close(ours, plain)
+
+
+def test_a_map_of_edges_may_have_no_bias() -> None:
+    batch, module = graphs(), local.GatedGCN(4)
+    module.C.bias = None
+    x, e = states(batch, 4)
+    y, f = module(x, e, batch)
+    (y.sum() + f.square().sum()).backward()
+    assert module.C.weight.grad is not None

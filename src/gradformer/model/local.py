@@ -183,7 +183,8 @@ class GatedGCN(nn.Module):
     ) -> tuple[Tensor, Tensor]:
         """u [edges, out] and what is normalised [nodes, out]."""
         floats = terms.dtype == e.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
-        if floats and is_plain(self.C) and runs_loops(terms, e, r):
+        fits = floats and is_plain(self.C) and self.C.bias is not None
+        if fits and runs_loops(terms, e, r):
             from gradformer.model.gated_loops import looped_gates
 
             return looped_gates(terms, e, self.C.weight, self.C.bias, r, edges)
