@@ -15,6 +15,7 @@ import pytest
 
 from gradformer.errors import InputError
 from gradformer.report import write_report
+from gradformer.report.history import History
 from gradformer.training.keepsakes import Answers, load_answers, save_answers
 from gradformer.training.run import Run
 from tests.report import toys
@@ -135,6 +136,17 @@ def test_a_run_that_was_stopped_shows_what_there_is(classes, tmp_path):
     assert "No trial has ended yet" in page
     (folder / "record.jsonl").write_text(lines[0] + "\n")
     assert "No epoch has been recorded" in write_report([folder], tmp_path / "r.html").read_text()
+
+
+def test_results_are_taken_from_where_they_are_whole(classes, tmp_path):
+    folder = shutil.copytree(classes.folder, tmp_path / "run")
+    (folder / "results.json").write_text("{")
+    told = History(Run.load(folder), "told").outcome
+    shutil.copy(classes.folder / "results.json", folder)
+    lines = (folder / "record.jsonl").read_text().splitlines()
+    (folder / "record.jsonl").write_text("\n".join(lines[:3]) + "\n")
+    for outcome in (told, History(Run.load(folder), "cut").outcome):
+        assert outcome["test"] == classes.results["test"]
 
 
 def test_words_of_the_user_stay_words(classes, tmp_path):

@@ -59,7 +59,8 @@ class History:
         Those that the record has lost, as a machine does that goes down, are in ``results.json``.
         """
         found = {line["trial"]: line for line in self.record if line["kind"] == "result"}
-        if (self.run.folder / "results.json").is_file():
+        lost = len(found) < self.run.recipe.trials
+        if lost and (self.run.folder / "results.json").is_file():
             found = {line["trial"]: line for line in self.run.results["trials"]} | found
         return [found[trial] for trial in sorted(found)]
 
