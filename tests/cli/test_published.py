@@ -101,6 +101,8 @@ def test_a_folder_of_the_same_name_hides_a_model_only_if_it_is_a_run(
     program("report", "mutag")
     assert Path("mutag/report.html").is_file()
     assert Run.load("mutag").folder == weights / "mutag"
+    said = program("train", "--resume", "mutag", "--trials", "2", code=1).stderr
+    assert "mutag: a model of the package is no run to continue" in said
 
 
 def test_they_are_listed(program: Program) -> None:

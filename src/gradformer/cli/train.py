@@ -79,7 +79,7 @@ def train(
 
     Example: [bold]gradformer train mutag --model gin --set model.layers=3 --out runs/gin[/bold]
 
-    Example: [bold]gradformer train --resume runs/gin --trials 10[/bold]
+    Example: [bold]gradformer train --resume runs/gin --trials 20[/bold]
     """
     from gradformer.graphs.cards import is_card
     from gradformer.training.fit import fit

@@ -111,6 +111,8 @@ def resume(
     begun with, seeds are added, to what the run would have been with so many from the start.
     """
     run = Run.load(folder)
+    if run.folder != Path(folder):
+        raise InputError(f"{folder}: a model of the package is no run to continue; train anew")
     if trials is not None:
         if trials < run.recipe.trials:
             raise ConfigError(
