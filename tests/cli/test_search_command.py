@@ -12,7 +12,7 @@ import yaml
 
 from gradformer.report.levers import levers
 from gradformer.training.recipe import load_recipe
-from gradformer.training.search import Plan, load_attempts
+from gradformer.training.search import Plan, load_attempts, load_plan
 from tests.cli.conftest import Program
 
 SPACE = ("--range", "model.decay=0.4,0.8", "--range", "train.lr=1e-3,1e-2")
@@ -42,6 +42,14 @@ def test_halving_trains_fewer_for_longer(found: Path) -> None:
     decay, rate = (setting.split("=")[1] for setting in lines[4]["settings"])
     assert (best["model"]["decay"], best["train"]["lr"]) == (float(decay), float(rate))
     assert best["train"]["epochs"] == 3
+
+
+def test_what_is_set_is_not_drawn(program: Program, files: Path, tmp_path: Path) -> None:
+    words = ("--set", "model.layers=1", "--budget", "0", "--out", tmp_path / "search")
+    program("search", files / "graphs.jsonl", *words)
+    plan = load_plan(tmp_path / "search")
+    assert plan.recipe.model.config.layers == 1
+    assert set(plan.space) == {"model.decay", "model.dropout", "train.lr"}
 
 
 def test_the_plan_names_no_folder_of_raw_files(files: Path, found: Path) -> None:

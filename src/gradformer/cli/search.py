@@ -156,7 +156,10 @@ def _plan(
     from gradformer.training.search import Plan
 
     name = str(recipe) if recipe is not None else recipe_name(data)
-    space = dict([_range(text) for text in ranges]) if ranges else search_space(name)
+    space: dict[str, Any] = dict([_range(text) for text in ranges or ()])
+    if not space:  # what the user has set is not drawn
+        fixed = {text.partition("=")[0].strip() for text in changes}
+        space = {key: values for key, values in search_space(name).items() if key not in fixed}
     return Plan(data, load_recipe(name, model=model, settings=changes), space, **options)
 
 
