@@ -63,6 +63,17 @@ def test_a_row_without_keys_is_zero() -> None:
     assert not any(value.any() for value in found.values())
 
 
+def test_a_row_of_large_scores_keeps_the_digits_of_its_sum() -> None:
+    problem = random_problem((5, 20), biased=True)
+    assert problem.bias is not None
+    found = []
+    for bias in (problem.bias * 0.0, torch.full_like(problem.bias, -1e9)):
+        alike = replace(problem, q=problem.q * 0.0, bias=bias)
+        found.append(solve(alike, None, "auto", torch.float32))
+    for name in ("out", "q", "v"):
+        torch.testing.assert_close(found[1][name], found[0][name])
+
+
 def test_what_is_not_a_number_stays_so() -> None:
     problem = random_problem((20, 5))
     problem.q[3] = torch.nan

@@ -50,8 +50,8 @@ class _Attention(torch.autograd.Function):
             rows, head = layout.rows, torch.arange(heads, dtype=torch.int32, device=qkv.device)
             keys = row_keys(seed, rows.graph_id[:, None], head, rows.index[:, None])
         out = qkv.new_zeros((nodes, heads, d), dtype=torch.float32)
-        lse = qkv.new_empty((nodes, heads), dtype=torch.float32)
-        saved = qkv, mul, add, bias, keys, out, lse
+        softmax = qkv.new_empty((nodes, heads, 2), dtype=torch.float32)
+        saved = qkv, mul, add, bias, keys, out, softmax
         ctx.save_for_backward(*saved)  # so torch frees them, and sees if one is written to
         ctx.options = layout, distance, scale, dropout, seed
         _over_tasks(forward_kernel, layout, heads, *_problem(*saved, *ctx.options))
@@ -93,7 +93,7 @@ class _Attention(torch.autograd.Function):
 
 def _problem(
     qkv: Tensor, mul: Tensor | None, add: Tensor | None, bias: Tensor | None, keys: Tensor,
-    out: Tensor, lse: Tensor, layout: Layout, distance: Tensor, scale: float, dropout: float,
+    out: Tensor, softmax: Tensor, layout: Layout, distance: Tensor, scale: float, dropout: float,
     seed: Tensor | None,
 ) -> tuple[Any, ...]:  # fmt: skip
     """What both kernels are given."""
@@ -102,7 +102,7 @@ def _problem(
         *(_numbers(qkv), *(x.contiguous().numpy() for x in where)),
         *(_numbers(mul, 256), _numbers(add, 256), _numbers(bias, out.shape[1]), keys.numpy()),
         *(np.float32(scale), np.int32(threshold(dropout)), np.float32(1.0 / (1.0 - dropout))),
-        *(out.detach().numpy(), lse.numpy()),
+        *(out.detach().numpy(), softmax.numpy()),
     )
 
 

@@ -1,15 +1,17 @@
 r"""The attention of one graph and head after the other, as loops for a CPU's vector units.
 
 Nothing of the size of a matrix of pairs is kept: a row of scores is made, used, and overwritten by
-the next; the backward pass makes it again from the logarithm of its sum. Keys and values lie
-channel by channel, so that every inner loop runs along the nodes, padded to a multiple of
-:data:`LANES`. A task is a pair (graph, head), numbered ``graph · heads + head``; tasks write to
-places of their own, so any number of threads gives the same bits. Indices of rows are passed beside
-arrays, as a view of a row would cost more than the work on one of a small graph.
+the next; the backward pass makes it again from its largest entry and its sum (of both in one
+number, log-sum-exp, a large entry would leave no digits for the sum). Keys and values lie channel
+by channel, so that every inner loop runs along the nodes, padded to a multiple of :data:`LANES`. A
+task is a pair (graph, head), numbered ``graph · heads + head``; tasks write to places of their own,
+so any number of threads gives the same bits. Indices of rows are passed beside arrays, as a view of
+a row would cost more than the work on one of a small graph.
 
 Shapes: qkv [nodes, 3 · heads, d]; mul, add [heads, 256], or [0, 256] where absent; bias
 [pairs, heads] or [0, heads]; keys of dropout [nodes, heads] int32 or [0, heads]; out
-[nodes, heads, d]; lse [nodes, heads].
+[nodes, heads, d]; softmax [nodes, heads, 2], a row's largest score m and 1 / Σ_j exp(score_j − m),
+or 0 if all are −∞.
 """
 
 # The kernels' arguments are untyped.
@@ -152,7 +154,7 @@ def _drop(row, r, key, least, scale):
 @vectorised
 def forward_kernel(
     first_task, last_task, qkv, node_ptr, pair_ptr, packed_ptr, distance, mul, add, bias, keys,
-    scale, least, keep_scale, out, lse,
+    scale, least, keep_scale, out, softmax,
 ):  # fmt: skip
     heads, d = out.shape[1], out.shape[2]
     query, mean = np.empty((1, d), np.float32), np.empty((1, d), np.float32)
@@ -177,15 +179,16 @@ def forward_kernel(
             if len(keys):
                 _drop(row, 0, keys[first + i, head], least, keep_scale)
             _dots(mean, 0, row, 0, value)
+            share = _ONE / total if total != _ZERO else _ZERO
+            softmax[first + i, head, 0], softmax[first + i, head, 1] = top, share
             for c in range(d):
-                out[first + i, head, c] = mean[0, c] / total if total != _ZERO else _ZERO
-            lse[first + i, head] = top + np.log(total) if total != _ZERO else np.inf
+                out[first + i, head, c] = mean[0, c] * share
 
 
 @vectorised
 def backward_kernel(
     first_task, last_task, qkv, node_ptr, pair_ptr, packed_ptr, distance, mul, add, bias, keys,
-    scale, least, keep_scale, out, lse, grad, dqkv, dmul, dadd, dbias,
+    scale, least, keep_scale, out, softmax, grad, dqkv, dmul, dadd, dbias,
 ):  # fmt: skip
     """dqkv as qkv; dmul, dadd [graphs, heads, 256] and dbias as bias, or without rows."""
     heads, d = out.shape[1], out.shape[2]
@@ -213,9 +216,9 @@ def backward_kernel(
             _scores(dweight, 0, slope, 0, value)
             pair, packed = pair_ptr[graph] + i * n, packed_ptr[graph] + i * n
             _decay(weight, r, score, distance, pair, mul, add, bias, packed, head, n)
-            shift = lse[first + i, head]
+            top, share = softmax[first + i, head, 0], softmax[first + i, head, 1]
             for j in range(width):
-                weight[r, j] = exp(weight[r, j] - shift)
+                weight[r, j] = exp(weight[r, j] - top) * share
                 dlogit[r, j] = weight[r, j] * mean
             if len(keys):
                 _drop(weight, r, keys[first + i, head], least, keep_scale)
