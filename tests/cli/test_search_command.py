@@ -94,11 +94,12 @@ def test_every_place_of_a_search_is_recorded(
     (last,) = (folder / "attempts").glob("1-*")
     shutil.rmtree(last)
     before = (folder / "record.jsonl").read_text().splitlines()
-    monkeypatch.setenv("GRADFORMER_COMMIT", "another")
-    program("search", "--resume", folder)
-    first, second, *attempts = (folder / "record.jsonl").read_text().splitlines()
+    for place, budget in (("another", "0"), ("third", "9")):  # stopped there, ended here
+        monkeypatch.setenv("GRADFORMER_COMMIT", place)
+        program("search", "--resume", folder, "--budget", budget)
+    first, second, third, *attempts = (folder / "record.jsonl").read_text().splitlines()
     assert [first, *attempts] == before
-    assert json.loads(second)["commit"] == "another"
+    assert [json.loads(line)["commit"] for line in (second, third)] == ["another", "third"]
 
 
 def test_random_search_trains_all_in_full() -> None:

@@ -303,10 +303,15 @@ class _Record:
         self._places = [line for line in known if line["kind"] == "environment"]
 
     def trained_here(self) -> None:
+        """Written before the training, which may be stopped here and end elsewhere."""
         if self._here not in self._places:
             self._places.append(self._here)
+            self._write()
 
     def add(self, attempt: Attempt) -> None:
         self.attempts.append(attempt)
+        self._write()
+
+    def _write(self) -> None:
         lines = [*self._places, *({"kind": "attempt", **vars(one)} for one in self.attempts)]
         replace_file(self.path, "".join(json.dumps(line) + "\n" for line in lines))
