@@ -129,7 +129,7 @@ def unequal(histories: Sequence[History]) -> str:
     pairs = combinations([h for h in histories if h.outcome["test"]["values"]], 2)
     if all(equal_seeds(a, b) for a, b in pairs if comparable(a, b)):
         return ""
-    return "The runs have different seeds, so their means do not compare; the differences do."
+    return "Seeds differ, so the means do not compare; differences over equal seeds do."
 
 
 def _strips(histories: Sequence[History]) -> Markup:
