@@ -34,6 +34,15 @@ def test_every_recipe_and_preset_builds_its_model(name: str) -> None:
                 recipe.change(f"{option}={value}")
 
 
+def test_a_model_is_searched_over_its_own_ranges_or_options() -> None:
+    assert search_space("cora", "graphgps") == search_space("cora-graphgps")
+    whole, some = search_space("mutag"), search_space("mutag", "gin")
+    assert some.items() < whole.items()
+    assert {"model.layers", "train.lr"} <= some.keys()
+    assert "model.decay" not in some
+    assert search_space("mutag", "gradformer") == whole
+
+
 def test_a_recipe_survives_its_file(tmp_path: Path) -> None:
     recipe = load_recipe("cluster-16", preset="authors", settings=["train.lr=1e-3", "seed=3"])
     path = tmp_path / "recipe.yaml"

@@ -159,7 +159,8 @@ def _plan(
     space: dict[str, Any] = dict([_range(text) for text in ranges or ()])
     if not space:  # what the user has set is not drawn
         fixed = {text.partition("=")[0].strip() for text in changes}
-        space = {key: values for key, values in search_space(name).items() if key not in fixed}
+        stated = search_space(name, model)
+        space = {key: values for key, values in stated.items() if key not in fixed}
     return Plan(data, load_recipe(name, model=model, settings=changes), space, **options)
 
 

@@ -206,9 +206,17 @@ def presets(name: str) -> list[str]:
     return sorted(_section(_raw(name), "presets"))
 
 
-def search_space(name: str) -> dict[str, list[Any]]:
-    """Option (``a.b``) → values that a search may draw, as the recipe states them."""
-    return {str(k): list(v) for k, v in _section(_raw(name), "search").items()}
+def search_space(name: str, model: str | None = None) -> dict[str, list[Any]]:
+    """Option (``a.b``) → values that a search may draw, as the recipe states them.
+
+    ``model`` as in :func:`load_recipe`: of the ranges for another model, those of options it has.
+    """
+    raw = _raw(name if model is None else _own_recipe(name, model))
+    space = {str(k): list(v) for k, v in _section(raw, "search").items()}
+    if model is None or _section(raw, "model").get("name", DEFAULT_MODEL) == model:
+        return space
+    own = {f"model.{option.name}" for option in fields(model_class(model).Config)}
+    return {k: v for k, v in space.items() if k in own or not k.startswith("model.")}
 
 
 def _find(name: str, model: str | None, preset: str | None) -> dict[str, Any]:
