@@ -100,6 +100,17 @@ def _by_channel(x, first, last, head):
 
 
 @vectorised
+def _begin(task, qkv, node_ptr):
+    """Graph, head, first node and number of nodes of a task, with its keys and values."""
+    heads = qkv.shape[1] // 3
+    graph, head = task // heads, task % heads
+    first, last = node_ptr[graph], node_ptr[graph + 1]
+    key = _by_channel(qkv, first, last, heads + head)
+    value = _by_channel(qkv, first, last, 2 * heads + head)
+    return graph, head, first, last - first, key, value
+
+
+@vectorised
 def _scores(row, r, queries, q, key):
     """row[r] = the products of a query with all keys."""
     for j in range(key.shape[1]):
@@ -156,15 +167,11 @@ def forward_kernel(
     first_task, last_task, qkv, node_ptr, pair_ptr, packed_ptr, distance, mul, add, bias, keys,
     scale, least, keep_scale, out, softmax,
 ):  # fmt: skip
-    heads, d = out.shape[1], out.shape[2]
+    d = out.shape[2]
     query, mean = np.empty((1, d), np.float32), np.empty((1, d), np.float32)
     tops = np.empty((1, LANES), np.float32)
     for task in range(first_task, last_task):
-        graph, head = task // heads, task % heads
-        first, last = node_ptr[graph], node_ptr[graph + 1]
-        n = last - first
-        key = _by_channel(qkv, first, last, heads + head)
-        value = _by_channel(qkv, first, last, 2 * heads + head)
+        graph, head, first, n, key, value = _begin(task, qkv, node_ptr)
         row = np.empty((1, key.shape[1]), np.float32)
         for i in range(n):
             for c in range(d):
@@ -196,11 +203,7 @@ def backward_kernel(
     query, slope = np.empty((1, d), np.float32), np.empty((1, d), np.float32)
     dquery = np.empty((1, d), np.float32)
     for task in range(first_task, last_task):
-        graph, head = task // heads, task % heads
-        first, last = node_ptr[graph], node_ptr[graph + 1]
-        n = last - first
-        key = _by_channel(qkv, first, last, heads + head)
-        value = _by_channel(qkv, first, last, 2 * heads + head)
+        graph, head, first, n, key, value = _begin(task, qkv, node_ptr)
         dkey, dvalue = np.zeros_like(key), np.zeros_like(value)
         width = key.shape[1]
         score, dweight = np.empty((1, width), np.float32), np.empty((1, width), np.float32)
