@@ -215,7 +215,7 @@ def search_space(name: str, model: str | None = None) -> dict[str, list[Any]]:
     space = {str(k): list(v) for k, v in _section(raw, "search").items()}
     if model is None or _section(raw, "model").get("name", DEFAULT_MODEL) == model:
         return space
-    own = {f"model.{option.name}" for option in fields(model_class(model).Config)}
+    own = {f"model.{name}" for name in _options(model)}
     return {k: v for k, v in space.items() if k in own or not k.startswith("model.")}
 
 
@@ -231,9 +231,12 @@ def _find(name: str, model: str | None, preset: str | None) -> dict[str, Any]:
         values = merge(values, known[preset] or {})
     if model is None or _section(values, "model").get("name", DEFAULT_MODEL) == model:
         return values
-    own = {option.name for option in fields(model_class(model).Config)}
-    shared = {n: v for n, v in _section(raw, "baselines").items() if n in own}
+    shared = {n: v for n, v in _section(raw, "baselines").items() if n in _options(model)}
     return merge(values, {"model": {"name": model, **shared}})
+
+
+def _options(model: str) -> set[str]:
+    return {option.name for option in fields(model_class(model).Config)}
 
 
 def _own_recipe(name: str, model: str) -> str:
