@@ -18,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 
 setup: $(READY)  ## make .venv with everything in it
 
-train: $(READY)  ## set up, then train on the generated PATTERN sample (about a minute on two cores)
+train: $(READY)  ## set up, then train on the generated PATTERN sample (under a minute on two cores)
 	$(BIN)/gradformer train
 
 lint: $(READY)   ## ruff and mypy --strict
