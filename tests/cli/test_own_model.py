@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gradformer.errors import ConfigError
-from gradformer.model.base import all_models, make_config
+from gradformer.model.base import all_models, make_config, register
+from gradformer.training.recipe import load_recipe
 from tests.cli.conftest import Program
 from tests.conftest import ROOT
 
@@ -16,6 +17,7 @@ OWN = """\
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from gradformer.model.base import GraphModel, ModelConfig, register
 
@@ -25,6 +27,8 @@ from gradformer.model.base import GraphModel, ModelConfig, register
 @dataclass(frozen=True)
 class Config(ModelConfig):
     level: {kind} = "low"
+    pool: Literal["sum", "mean"] | None = None
+    order: Literal[1, 2] = 1
 
 
 @register("{name}")
@@ -55,6 +59,8 @@ def test_the_model_of_the_documentation_is_trained_and_opened_again(
     assert "tiny on" in program(*words).stdout
     assert "accuracy" in program("evaluate", run).stdout
     assert "residual" in program("models", "tiny").stdout
+    program("export", run, "-o", tmp_path / "given")
+    assert "export GRADFORMER_MODELS=tiny.py" in (tmp_path / "given" / "README.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -91,4 +97,36 @@ def test_files_of_one_name_have_their_own_names_and_none_is_the_package_s(
     taken.write_text(OWN.format(name="gin", kind="Level"))
     monkeypatch.setenv("GRADFORMER_MODELS", str(taken))
     with pytest.raises(ConfigError, match="'gin' is a model of the package; take another name"):
+        all_models()
+
+
+def test_options_are_choices_and_a_type_that_no_recipe_holds_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own, wrong = tmp_path / "own.py", tmp_path / "wrong.py"
+    own.write_text(OWN.format(name="choosing", kind="Level"))
+    wrong.write_text(OWN.format(name="wrong", kind="Level").replace("Literal[1, 2] =", "bytes ="))
+    monkeypatch.setenv("GRADFORMER_MODELS", os.pathsep.join(map(str, (own, wrong))))
+    recipe = load_recipe("mutag", model="choosing", settings=["model.pool=mean", "model.order=2"])
+    assert (recipe.model.config.pool, recipe.model.config.order) == ("mean", 2)
+    assert recipe.change("model.pool=none").model.config.pool is None
+    with pytest.raises(ConfigError, match=r"model.order: unknown value '3'; known: 1, 2"):
+        recipe.change("model.order=3")
+    with pytest.raises(ConfigError, match=r"order: got 3, expected one of 1, 2"):
+        make_config(all_models()["choosing"].Config, None, {"order": 3})
+    with pytest.raises(ConfigError, match=r"model.order: the type <class 'bytes'> cannot be"):
+        load_recipe("mutag", model="wrong")
+
+
+def test_a_name_that_two_files_give_is_an_error_that_names_both(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = [tmp_path / "a.py", tmp_path / "b.py"]
+    for path in both:
+        path.write_text(OWN.format(name="twice", kind="Level"))
+    monkeypatch.setenv("GRADFORMER_MODELS", str(both[0]))
+    first = all_models()["twice"]
+    register("twice")(first)  # as a notebook does that runs a cell again
+    monkeypatch.setenv("GRADFORMER_MODELS", os.pathsep.join(map(str, both)))
+    with pytest.raises(ConfigError, match=f"model of {both[0]} and of {both[1]}; take another"):
         all_models()

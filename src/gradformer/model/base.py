@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field, fields, is_dataclass, replace
 from numbers import Integral, Real
-from typing import Any, ClassVar, TypeVar, get_type_hints
+from pathlib import Path
+from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +17,7 @@ from gradformer.errors import ConfigError, suggest
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.encoders import check_categories
-from gradformer.model.own import HINT, import_own_models
+from gradformer.model.own import HINT, VARIABLE, import_own_models
 
 _KINDS: dict[type, type] = {int: Integral, float: Real, str: str, bool: bool}
 """What may be given for an option of each type."""
@@ -62,7 +64,11 @@ def make_config(kind: type[Any], config: Any | None, options: dict[str, Any]) ->
     for name, value in options.items():
         if name not in names:
             raise ConfigError(f"{name}: unknown model option; {suggest(name, names)}")
-        if not isinstance(value, _KINDS.get(types[name], object)):
+        if get_origin(types[name]) is Literal:
+            if value not in get_args(types[name]):
+                known = ", ".join(map(repr, get_args(types[name])))
+                raise ConfigError(f"{name}: got {value!r}, expected one of {known}")
+        elif not isinstance(value, _KINDS.get(types[name], object)):
             raise ConfigError(f"{name}: got {value!r}, expected {types[name].__name__}")
     if config is None:
         return kind(**options)
@@ -140,18 +146,34 @@ class GraphModel(nn.Module):
         return self.readout(self.states(batch), batch)
 
 
+def is_own(model: type[GraphModel]) -> bool:
+    """Whether a model is the user's, not the package's."""
+    return model.__module__.partition(".")[0] != "gradformer"
+
+
+def home(model: type[GraphModel]) -> str:
+    """The file that defines a model, or its module where there is none, as in a notebook."""
+    found = getattr(sys.modules.get(model.__module__), "__file__", None)
+    return model.__module__ if found is None else str(Path(found).resolve())
+
+
 MODELS: dict[str, type[GraphModel]] = {}
 Model = TypeVar("Model", bound=GraphModel)
 
 
 def register(name: str) -> Callable[[type[Model]], type[Model]]:
-    """Make a model known under ``name``, which is none of the package's own models."""
+    """Make a model known under ``name``, which no other file gives to one of its models."""
 
     def enter(model: type[Model]) -> type[Model]:
         assert is_dataclass(model.Config)
-        homes = {one.__module__.partition(".")[0] for one in (model, MODELS.get(name, model))}
-        if len(homes) > 1 and "gradformer" in homes:
+        before = MODELS.get(name, model)
+        if is_own(before) != is_own(model):
             raise ConfigError(f"register: {name!r} is a model of the package; take another name")
+        if (first := home(before)) != (second := home(model)):
+            raise ConfigError(
+                f"register: {name!r} is a model of {first} and of {second}; take another name in "
+                f"one of them, or leave one out of {VARIABLE}"
+            )
         MODELS[name] = model
         return model
 

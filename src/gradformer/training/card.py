@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from shlex import quote
 
 from gradformer.graphs.cards import find_card, is_card
 from gradformer.graphs.molecules import smiles_reader
+from gradformer.model.base import GraphModel, home, is_own, model_class
+from gradformer.model.own import VARIABLE
 from gradformer.training.records import environments, header
 from gradformer.training.run import Run
 
@@ -32,7 +35,19 @@ def _use(run: Run, name: str) -> str:
     text = f"```console\n$ gradformer predict {name} {file[kind]}\n```"
     if kind == "graphs" and run.reading is None:
         text += "\n\nCategories of nodes and edges have the numbers of the benchmark's store."
+    if is_own(model := model_class(run.recipe.model.name)):
+        text = (
+            f"`{run.recipe.model.name}` is no model of gradformer: the model is needed beside its "
+            f"weights, that is, the Python file that defines it.\n\n"
+            f"```sh\nexport {VARIABLE}={_file(model)}\n```\n\n{text}"
+        )
     return text
+
+
+def _file(model: type[GraphModel]) -> str:
+    """Without its folder: cards name no path of the machine."""
+    name = Path(home(model)).name
+    return name if name.endswith(".py") else "FILE.py"
 
 
 def _data(run: Run, dataset: str) -> list[tuple[str, str]]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import yaml
 
-from gradformer.errors import ConfigError, suggest
+from gradformer.errors import ConfigError, choice, suggest
 
 Options = TypeVar("Options")
 
@@ -21,20 +21,24 @@ def build(kind: type[Options], values: Mapping[str, Any], where: str) -> Options
     for name in values:
         if name not in known:
             raise ConfigError(f"{where}{name}: unknown option; {suggest(str(name), known)}")
+    for name in known:
+        _known_types(types[name], f"{where}{name}")
     return kind(**{n: convert(v, types[n], f"{where}{n}") for n, v in values.items()})
 
 
 def convert(value: Any, kind: Any, where: str) -> Any:
     """``value`` as ``kind``; texts are read, whole numbers become floats where floats are wanted.
 
-    >>> convert("1e-3", float, "train.lr")
-    0.001
+    >>> convert("1e-3", float, "train.lr"), convert("2", Literal[1, 2], "model.order")
+    (0.001, 2)
     """
-    if get_origin(kind) is UnionType:
-        for option in get_args(kind):
-            if option is NoneType and (value is None or value == "none"):
-                return None
-        (kind,) = (option for option in get_args(kind) if option is not NoneType)
+    if get_origin(kind) in (UnionType, Union):
+        if NoneType in get_args(kind) and value in (None, "none"):
+            return None
+        (kind,) = _known_types(kind, where)
+    if get_origin(kind) is Literal:
+        known = {str(option): option for option in get_args(kind)}
+        return known[choice(where, str(value), known)]
     try:
         if kind is bool:
             return _boolean(value)
@@ -82,6 +86,19 @@ def setting(text: str) -> dict[str, Any]:
     for name in reversed(path.strip().split(".")):
         nested = {name: nested}
     return dict(nested)
+
+
+def _known_types(kind: Any, where: str) -> list[Any]:
+    """The type that a field has beside None, in a list; raise unless texts can be read as it."""
+    union = get_origin(kind) in (UnionType, Union)
+    found = [one for one in (get_args(kind) if union else [kind]) if one is not NoneType]
+    origins = {get_origin(one) or one for one in found}
+    if len(found) != 1 or not origins <= {bool, int, float, str, tuple, Literal}:
+        raise ConfigError(
+            f"{where}: the type {kind} cannot be written in a recipe; use bool, int, float, str, "
+            "Literal or tuple, or one of them | None"
+        )
+    return found
 
 
 def _boolean(value: Any) -> bool:
