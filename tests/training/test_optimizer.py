@@ -68,9 +68,8 @@ def test_the_vector_holds_parameters_and_statistics() -> None:
     saved = weights.vector.clone()
     weights.vector.zero_()
     assert not model[0].weight.any()
-    weights.load(
-        weights.vector, {name: view.clone() for name, view in weights.views(saved).items()}
-    )
+    for name, view in views.items():
+        view.copy_(weights.views(saved)[name])
     assert torch.equal(weights.vector, saved)
 
 

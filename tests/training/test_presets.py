@@ -130,5 +130,5 @@ def test_projections_start_equal_and_everything_is_decayed() -> None:
     assert not torch.equal(first, second)
     everything, usual = Weights(model, decay_all=True), Weights(model)
     assert everything.decayed == everything.num_parameters
-    assert "decay.start" in everything.names
+    assert "decay.start" in everything.views(everything.vector)
     assert usual.decayed < usual.num_parameters

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -25,7 +25,6 @@ class Weights:
         vector: [size] all of them.
         grad: [parameters] the gradient of the first part.
         decayed: how many leading numbers are weight-decayed.
-        names: the names of all tensors in the order of the vector.
     """
 
     def __init__(self, model: nn.Module, decay_all: bool = False) -> None:
@@ -63,10 +62,6 @@ class Weights:
         self._piece_places = {id(p): place for p, place in zip(self.parameters, places)}
         self._piece_tables: dict[tuple[tuple[int, ...], ...], Tensor] = {}
 
-    @property
-    def names(self) -> list[str]:
-        return list(self._places)
-
     def views(self, vector: Tensor) -> dict[str, Tensor]:
         """The tensors inside ``vector`` [size], or inside its parameter part, by name."""
         return {
@@ -74,11 +69,6 @@ class Weights:
             for name, (place, shape) in self._places.items()
             if place < len(vector)
         }
-
-    def load(self, vector: Tensor, values: Mapping[str, Tensor]) -> None:
-        """Copy tensors by name into ``vector``."""
-        for name, view in self.views(vector).items():
-            view.copy_(values[name])
 
     @contextmanager
     def collecting(self) -> Iterator[Pieces]:
