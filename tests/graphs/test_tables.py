@@ -69,10 +69,10 @@ def test_a_stated_task_wins(tmp_path: Path) -> None:
         read_table(path, task="regresion")
 
 
-def test_missing_classes_and_the_way_back_to_words(tmp_path: Path) -> None:
+def test_classes_are_numbered_by_their_words_and_may_be_missing(tmp_path: Path) -> None:
     data = read_table(write(tmp_path, "smiles,y\nC,low\nC,\nC,high\nC,mid\n"))
     assert data.arrays.y.tolist() == [1, -1, 0, 2]
-    assert data.reading.labels.words(data.arrays.y) == [["low"], [""], ["high"], ["mid"]]
+    assert data.reading.labels.classes == (("high", "low", "mid"),)
 
 
 @pytest.mark.parametrize(

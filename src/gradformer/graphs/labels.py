@@ -74,16 +74,6 @@ class Labels:
             return np.where(np.isnan(y[:, 0]), MISSING_CLASS, y[:, 0]).astype(np.int64)
         return y.astype(np.float32)
 
-    def words(self, y: NDArray[Any]) -> list[list[str]]:
-        """y, as :meth:`array` makes it, in the user's words; "" where it is missing."""
-        if self.task == "regression":
-            return [["" if np.isnan(v) else str(v) for v in row] for row in y]
-        table = y.reshape(len(y), len(self.targets))
-        return [
-            [words[int(v)] if v >= 0 else "" for words, v in zip(self.classes, row)]
-            for row in table
-        ]
-
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
 
