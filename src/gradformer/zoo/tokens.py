@@ -78,14 +78,8 @@ class Tokens:
         at = self.nodes.packed_ptr[graph] + place
         return torch.where(self.among_nodes[:, None], values[at], other)
 
-    def distance(self, distance: Tensor | None = None, token: int = TOKEN) -> Tensor:
-        """Bytes of all pairs, [Σ(n+t)²] uint8: ``token`` where a token takes part.
-
-        Without the nodes' own bytes all are zero, for attention without tables.
-        """
-        if distance is None:
-            count = len(self.pairs.query)
-            return torch.zeros(count, dtype=torch.uint8, device=self.layout.device)
+    def distance(self, distance: Tensor, token: int = TOKEN) -> Tensor:
+        """Bytes of all pairs, [Σ(n+t)²] uint8: ``token`` where a token takes part."""
         graph, place = self.node_pair
         byte = distance[self.nodes.pair_ptr[graph] + place]
         if token == SATURATED:
