@@ -15,10 +15,9 @@ from gradformer.attention.layout import Layout, Rows
 from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.collate import Collator
+from gradformer.graphs.molecules import ATOM_VOCABULARY, BOND_VOCABULARY
 from gradformer.model.base import GraphModel, create_model
 from gradformer.model.encoders import (
-    ATOM_SIZES,
-    BOND_SIZES,
     CategoryEncoder,
     EdgeEncoder,
     FeatureEncoder,
@@ -30,7 +29,7 @@ from gradformer.model.parts import BatchNorm
 from tests.zoo import toys
 
 
-@pytest.mark.parametrize("sizes", [ATOM_SIZES, BOND_SIZES, (4,)])
+@pytest.mark.parametrize("sizes", [ATOM_VOCABULARY, BOND_VOCABULARY, (4,)])
 def test_categories_are_sums_of_embeddings(sizes: tuple[int, ...]) -> None:
     encoder = CategoryEncoder(sizes, 6, "x")
     x = torch.stack([torch.randint(0, size, (5,)) for size in sizes], dim=1)

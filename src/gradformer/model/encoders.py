@@ -16,10 +16,6 @@ from gradformer.model.maps import linear
 from gradformer.model.parts import BatchNorm, Draw, Dropout
 from gradformer.model.segments import in_degree
 
-# OGB's vocabularies of atoms and bonds, column by column.
-ATOM_SIZES = (119, 5, 12, 12, 10, 6, 6, 2, 2)
-BOND_SIZES = (5, 6, 2)
-
 DEGREES = ("onehot", "normalised")
 MOST_FUSED_WIDTH = 512
 MOST_FUSED_NUMBERS = 1 << 17

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import Schema
-from gradformer.model.encoders import ATOM_SIZES, BOND_SIZES
+from gradformer.graphs.molecules import ATOM_VOCABULARY, BOND_VOCABULARY
 from gradformer.model.gradformer import Gradformer, GradformerConfig
 
 LOCAL_MODULES = {"GIN": "gin", "GINE": "gine", "GCN": "gatedgcn", "GatedGCN": "gatedgcn"}
@@ -42,14 +42,14 @@ def official_model(config: Mapping[str, Any]) -> Gradformer:
     node_dim = config.get("node_dim", 0)
     node: dict[str, tuple[int, ...] | int] = {
         "embedding": (node_dim,),
-        "ogb": ATOM_SIZES,
+        "ogb": ATOM_VOCABULARY,
         "linear": node_dim,
         "add": node_dim,
         "no_pe": node_dim,
     }
     edge: dict[str | None, tuple[int, ...] | int] = {
         "embedding": (config.get("edge_dim", 0),),
-        "ogb": BOND_SIZES,
+        "ogb": BOND_VOCABULARY,
     }
     tasks = int(config["num_tasks"])
     return Gradformer(

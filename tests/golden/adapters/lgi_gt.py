@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from gradformer.graphs.arrays import Schema
-from gradformer.model.encoders import ATOM_SIZES, BOND_SIZES
+from gradformer.graphs.molecules import ATOM_VOCABULARY, BOND_VOCABULARY
 from gradformer.zoo.lgi_gt import LGIGT
 from gradformer.zoo.tokens import add_tokens
 from tests.golden.case import Case, Ref, Subject
@@ -81,8 +81,8 @@ def _model(case: Case) -> LGIGT:
     h.only(tlayer_dim=h["gconv_dim"])
     ogb = "node_encoder.atom_embedding_list.0.weight" in case.params
     floats = case["x"].is_floating_point()
-    node: tuple[int, ...] | int = ATOM_SIZES if ogb else (h.get("node_num_types", 0),)
-    edge: tuple[int, ...] = BOND_SIZES if ogb else (h.get("edge_num_types", 0),)
+    node: tuple[int, ...] | int = ATOM_VOCABULARY if ogb else (h.get("node_num_types", 0),)
+    edge: tuple[int, ...] = BOND_VOCABULARY if ogb else (h.get("edge_num_types", 0),)
     schema = Schema(
         node=h["in_dim"] if floats else node,
         edge=() if floats else edge,
