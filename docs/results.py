@@ -11,8 +11,8 @@ from gradformer.studies import STUDIES
 from gradformer.studies.page import results_page, write_markdown
 from gradformer.studies.runner import kept_plan, look
 from gradformer.studies.tables import markdown_table, shown
+from gradformer.training.attempts import load_attempts
 from gradformer.training.metrics import LOWER_IS_BETTER
-from gradformer.training.search import load_attempts
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results.md"

@@ -11,8 +11,9 @@ import pytest
 import yaml
 
 from gradformer.report.levers import levers
+from gradformer.training.attempts import load_attempts
 from gradformer.training.recipe import load_recipe
-from gradformer.training.search import Plan, load_attempts, load_plan
+from gradformer.training.search import Plan, load_plan
 from tests.cli.conftest import Program
 
 SPACE = ("--range", "model.decay=0.4,0.8", "--range", "train.lr=1e-3,1e-2")

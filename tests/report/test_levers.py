@@ -6,7 +6,7 @@ import pytest
 from scipy import stats
 
 from gradformer.report.levers import levers
-from gradformer.training.search import Attempt
+from gradformer.training.attempts import Attempt
 
 
 def _attempt(number: int, val: float | None, *settings: str, rung: int = 0) -> Attempt:

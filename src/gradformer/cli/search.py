@@ -27,7 +27,8 @@ from gradformer.cli.training import (
 from gradformer.errors import ConfigError
 
 if TYPE_CHECKING:
-    from gradformer.training.search import Attempt, Plan
+    from gradformer.training.attempts import Attempt
+    from gradformer.training.search import Plan
 
 
 def search(

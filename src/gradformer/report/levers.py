@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from gradformer.training.attempts import Attempt
 from gradformer.training.metrics import LOWER_IS_BETTER
-from gradformer.training.search import Attempt
 
 
 @dataclass(frozen=True)

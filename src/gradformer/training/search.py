@@ -22,13 +22,14 @@ from typing import Any
 
 from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.splits import Split
+from gradformer.training.attempts import Attempt, Record
 from gradformer.training.data import TrainingData, structure_for
 from gradformer.training.distributed import find_device
 from gradformer.training.files import read_json, replace_file, replace_json, writing
 from gradformer.training.fit import Job, fit_together, prepare
 from gradformer.training.loop import StoppedError
 from gradformer.training.recipe import Recipe
-from gradformer.training.records import environment, read_record
+from gradformer.training.records import environment
 from gradformer.training.run import Run
 
 METHODS = ("halving", "random")
@@ -118,19 +119,6 @@ class Plan:
 
 
 @dataclass(frozen=True)
-class Attempt:
-    """A candidate on a rung: its settings and validation scores, None where it diverged."""
-
-    rung: int
-    candidate: int
-    settings: tuple[str, ...]
-    epochs: int
-    metric: str
-    val: float | None
-    std: float | None
-
-
-@dataclass(frozen=True)
 class Found:
     """The end of a search: the best recipe, what it changes, and every attempt in order."""
 
@@ -156,7 +144,7 @@ def search(
     folder = Path(folder)
     _begin(plan, folder)
     open_data, where = _Opened(plan), find_device(device)
-    record = _Record(folder, environment(where))
+    record = Record(folder, environment(where))
     candidates = plan.candidates()
     alive = list(range(len(candidates)))
     for rung, (count, epochs) in enumerate(plan.rungs()):
@@ -201,12 +189,6 @@ def load_plan(folder: str | Path) -> Plan:
     if not path.is_file():
         raise InputError(f"{folder}: not a search (there is no plan.json)")
     return Plan.from_dict(read_json(path))
-
-
-def load_attempts(folder: str | Path) -> list[Attempt]:
-    """The attempts that a search has recorded, in order."""
-    lines = [x for x in read_record(Path(folder) / "record.jsonl") if x.pop("kind") == "attempt"]
-    return [Attempt(**{**line, "settings": tuple(line["settings"])}) for line in lines]
 
 
 def _begin(plan: Plan, folder: Path) -> None:
@@ -287,31 +269,3 @@ def _shortened(recipe: Recipe, epochs: int) -> Recipe:
     """The recipe with fewer epochs, its warm-up as much shorter."""
     warmup = recipe.train.warmup_epochs * epochs / recipe.train.epochs
     return recipe.change(f"train.epochs={epochs}", f"train.warmup_epochs={warmup}")
-
-
-class _Record:
-    """``record.jsonl`` of a search: every place where candidates were trained, then the attempts.
-
-    What another command did before stays; where nothing is trained, no place is added.
-    """
-
-    def __init__(self, folder: Path, here: Mapping[str, Any]) -> None:
-        self.path = folder / "record.jsonl"
-        self.attempts: list[Attempt] = []
-        self._here = {"kind": "environment", **here}
-        known = read_record(self.path)
-        self._places = [line for line in known if line["kind"] == "environment"]
-
-    def trained_here(self) -> None:
-        """Written before the training, which may be stopped here and end elsewhere."""
-        if self._here not in self._places:
-            self._places.append(self._here)
-            self._write()
-
-    def add(self, attempt: Attempt) -> None:
-        self.attempts.append(attempt)
-        self._write()
-
-    def _write(self) -> None:
-        lines = [*self._places, *({"kind": "attempt", **vars(one)} for one in self.attempts)]
-        replace_file(self.path, "".join(json.dumps(line) + "\n" for line in lines))

@@ -1,0 +1,60 @@
+"""What a search writes down: where candidates were trained, and how each of them did."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gradformer.training.files import replace_file
+from gradformer.training.records import read_record
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """A candidate on a rung: its settings and validation scores, None where it diverged."""
+
+    rung: int
+    candidate: int
+    settings: tuple[str, ...]
+    epochs: int
+    metric: str
+    val: float | None
+    std: float | None
+
+
+def load_attempts(folder: str | Path) -> list[Attempt]:
+    """The attempts that a search has recorded, in order."""
+    lines = [x for x in read_record(Path(folder) / "record.jsonl") if x.pop("kind") == "attempt"]
+    return [Attempt(**{**line, "settings": tuple(line["settings"])}) for line in lines]
+
+
+class Record:
+    """``record.jsonl`` of a search: every place where candidates were trained, then the attempts.
+
+    What another command did before stays; where nothing is trained, no place is added.
+    """
+
+    def __init__(self, folder: Path, here: Mapping[str, Any]) -> None:
+        self.path = folder / "record.jsonl"
+        self.attempts: list[Attempt] = []
+        self._here = {"kind": "environment", **here}
+        known = read_record(self.path)
+        self._places = [line for line in known if line["kind"] == "environment"]
+
+    def trained_here(self) -> None:
+        """Written before the training, which may be stopped here and end elsewhere."""
+        if self._here not in self._places:
+            self._places.append(self._here)
+            self._write()
+
+    def add(self, attempt: Attempt) -> None:
+        """Written as soon as it is known."""
+        self.attempts.append(attempt)
+        self._write()
+
+    def _write(self) -> None:
+        lines = [*self._places, *({"kind": "attempt", **vars(one)} for one in self.attempts)]
+        replace_file(self.path, "".join(json.dumps(line) + "\n" for line in lines))
