@@ -146,7 +146,8 @@ def test_a_record_without_weights_gives_its_page_and_can_grow(
         shutil.rmtree(place / folder)
     said = reproduce(*words, "--resume", "--trials", "1", "--budget", "0")
     assert "measured 1 of 1 cells" in said.output
-    reproduce(*words, "--resume", "--trials", "2")
+    said = reproduce(*words, "--resume", "--trials", "2")
+    assert "no weights of 1 trials that have ended" in said.output
     after = read_json(place / "results.json")["trials"]
     assert len(after) == 2
     assert after[0] == before

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 
-from gradformer.errors import ConfigError, InputError
+from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
 from gradformer.training.fit import fit, resume
 from gradformer.training.records import read_record, truncate
@@ -181,6 +181,25 @@ def test_a_missing_or_damaged_file_is_named(whole: Path, tmp_path: Path) -> None
         Run.load(folder)
     with pytest.raises(InputError, match="not a run"):
         Run.load(tmp_path)
+
+
+def test_results_without_weights_stand_and_are_not_trained_again(
+    whole: Path, tmp_path: Path
+) -> None:
+    """As they are kept in a repository."""
+    folder = tmp_path / "run"
+    shutil.copytree(whole, folder)
+    shutil.rmtree(folder / "trials")
+    before = contents(folder)
+    with pytest.raises(InputError, match=r"all 2 trials have ended, .* --recipe .*run/recipe.yaml"):
+        resume(folder, toy.data(), **QUIET)
+    assert contents(folder) == before
+    (folder / "results.json").unlink()  # its record has them too
+    with pytest.warns(GradformerWarning, match="no weights of 2 trials that have ended"):
+        resume(folder, toy.data(), trials=3, **QUIET)
+    run = Run.load(folder)
+    assert run.results["trials"][:2] == Run.load(whole).results["trials"]
+    assert run.trials == [2]
 
 
 @pytest.mark.parametrize(

@@ -232,21 +232,12 @@ def _train(
 
 
 def _can_go_on(place: Path, recipe: Recipe) -> bool:
-    """Whether there is a run to continue.
-
-    Of a record that lost its weights the results are enough: only new seeds are trained.
-    """
+    """Whether there is a run to continue."""
     kept = place / "recipe.yaml"
     if not kept.is_file():
         return False
     if not _fits(kept, recipe):
         raise InputError(f"{place}: holds a run of another recipe; choose another --out")
-    if (place / "results.json").is_file():
-        for result in read_json(place / "results.json")["trials"]:
-            path = place / "trials" / str(result["trial"]) / "result.json"
-            if not path.is_file():
-                path.parent.mkdir(parents=True, exist_ok=True)
-                replace_json(path, result)
     return True
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -12,16 +13,17 @@ from typing import Any
 import torch
 
 from gradformer.attention.launch import precision
-from gradformer.errors import ConfigError, InputError
+from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs.cards import find_card, is_card
 from gradformer.graphs.own import read
 from gradformer.graphs.user_data import UserData, refuse_options
+from gradformer.recipes import recipe_names
 from gradformer.training.data import TrainingData, benchmark, own_data, user_data
 from gradformer.training.distributed import by_first, find_device, from_first, joined
 from gradformer.training.files import RESUMABLE, replace_file, replace_json
 from gradformer.training.folder import RECIPE, check_free, held, replacing, tidy
 from gradformer.training.keepsakes import save_examples
-from gradformer.training.recipe import Recipe, load_recipe, recipe_names
+from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.run import Run, describe_data
 from gradformer.training.trials import SAVE_EVERY, Trials, summary, train_all
 
@@ -108,7 +110,8 @@ def resume(
     """Continue a run to exactly what it would have been without the stop.
 
     ``data`` is needed only where the run was given Python objects. With more ``trials`` than it was
-    begun with, seeds are added, to what the run would have been with so many from the start.
+    begun with, seeds are added, to what the run would have been with so many from the start. Of a
+    record that is kept without its ``trials/`` the results stand: only new seeds are trained.
     """
     run = Run.load(folder)
     if run.folder != Path(folder):
@@ -120,10 +123,18 @@ def resume(
                 "be added"
             )
         run = replace(run, recipe=replace(run.recipe, trials=trials))
+    bare = _without_folder(run)
+    if len(bare) == run.recipe.trials:
+        raise InputError(
+            f"{run.folder}: all {len(bare)} trials have ended, and only their results are kept: "
+            "there are no weights in trials/, and nothing to continue; add seeds with more "
+            f"--trials, or train anew: gradformer train --recipe {run.folder / RECIPE} --out NEW"
+        )
     where = find_device(device)
     with joined(where), _precision(run.recipe.train.precision), held(run.folder):
         by_first(tidy, run.folder)
         material = again(run, mirror, data)
+        by_first(_keep_results, run, bare)
         whole = Trials(
             run.folder, run.recipe, material, where, save_every=save_every, tensorboard=tensorboard
         )
@@ -197,6 +208,28 @@ def _begin(
         describe_data(folder / "data.json", data, origin)
         save_examples(folder, data, recipe.seed)
         replace_file(folder / RECIPE, recipe.to_yaml())
+
+
+def _without_folder(run: Run) -> list[dict[str, Any]]:
+    """Results of trials of which the run has kept nothing else."""
+    found = {line["trial"]: line for line in run.record if line["kind"] == "result"}
+    if (run.folder / "results.json").is_file():
+        found |= {line["trial"]: line for line in run.results["trials"]}
+    return [found[trial] for trial in sorted(found) if not run.place(trial).exists()]
+
+
+def _keep_results(run: Run, results: Sequence[dict[str, Any]]) -> None:
+    """Give trials that have ended their folder back, so that they are not trained again."""
+    for result in results:
+        path = run.place(result["trial"]) / "result.json"
+        replace_json(path, {name: v for name, v in result.items() if name != "kind"}, RESUMABLE)
+    if results:
+        warnings.warn(
+            f"{run.folder}: has no weights of {len(results)} trials that have ended; their results "
+            "stand, and only the other trials will predict",
+            GradformerWarning,
+            stacklevel=2,
+        )
 
 
 def _train(runs: Sequence[Trials], until: float | None, quiet: bool) -> list[Run]:
