@@ -10,12 +10,12 @@ import pytest
 from typer.testing import CliRunner
 
 from gradformer.cli.app import app
-from gradformer.cli.complete import model_names, recipe_names
+from gradformer.cli.complete import model_names
 from gradformer.cli.reproduce import NAMES
 from gradformer.graphs.cards import card_names
 from gradformer.model.base import all_models
+from gradformer.recipes import recipe_names
 from gradformer.studies import STUDIES
-from gradformer.training import recipe
 
 
 def offered(line: str) -> list[str]:
@@ -72,7 +72,6 @@ def test_files_are_offered_beside_datasets(tmp_path: Path, monkeypatch: pytest.M
 def test_the_names_are_those_of_the_package() -> None:
     known = {n for n, m in all_models().items() if "gradformer" in m.__module__}
     assert set(model_names()) == known
-    assert recipe_names() == recipe.recipe_names()
     assert set(NAMES) == STUDIES.keys()
     assert set(card_names()) <= set(recipe_names())
 

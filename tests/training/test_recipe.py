@@ -10,7 +10,8 @@ from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.cards import card_names
 from gradformer.model.base import MODELS, create_model, model_class
-from gradformer.training.recipe import Recipe, load_recipe, presets, recipe_names, search_space
+from gradformer.recipes import recipe_names
+from gradformer.training.recipe import Recipe, load_recipe, presets, search_space
 
 SCHEMA = Schema(node=(5,), edge=(3,), level="graph", task="regression", outputs=1)
 WORDS = Schema(node=5, edge=(), level="node", task="multiclass", outputs=3)

@@ -7,6 +7,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+from gradformer.recipes import recipe_names, recipe_text
 from gradformer.yaml_text import parse_yaml
 
 
@@ -28,17 +29,10 @@ def data_names(incomplete: str) -> list[tuple[str, str]]:
     return [*known.items(), *recipes, *((path, "") for path in _paths(incomplete))]
 
 
-def recipe_names() -> list[str]:
-    """The recipes of the package."""
-    found = (file.name for file in files("gradformer").joinpath("recipes").iterdir())
-    return sorted(name.removesuffix(".yaml") for name in found if name.endswith(".yaml"))
-
-
 def preset_names() -> list[str]:
     """The presets of all recipes: of an unfinished line the shell does not say which is meant."""
-    folder = files("gradformer").joinpath("recipes")
-    recipes = (folder.joinpath(f"{name}.yaml").read_text("utf-8") for name in recipe_names())
-    return sorted({name for text in recipes for name in parse_yaml(text).get("presets") or ()})
+    recipes = (parse_yaml(recipe_text(name)) for name in recipe_names())
+    return sorted({name for recipe in recipes for name in recipe.get("presets") or ()})
 
 
 def model_names() -> list[str]:

@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
-from gradformer.cli.complete import dataset_names, recipe_names
+from gradformer.cli.complete import dataset_names
 from gradformer.cli.options import Mirror
 from gradformer.cli.tables import fact_table, metric_label, plain_table, show
 from gradformer.errors import GradformerWarning, InputError
+from gradformer.recipes import recipe_names
 
 data_app = typer.Typer(
     help="Benchmark datasets: what there is, where it is, and is it right.", no_args_is_help=True
@@ -82,7 +83,7 @@ def info(
     from gradformer.graphs.structures import Structure
     from gradformer.graphs.summary import estimate_memory, summarise
     from gradformer.model.base import create_model
-    from gradformer.training.recipe import load_recipe, recipe_names
+    from gradformer.training.recipe import load_recipe
 
     card = find_card(name)
     chosen = recipe or (card.name if card.name in recipe_names() else None)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from gradformer.cli.complete import choices, model_names, preset_names, recipe_names
+from gradformer.cli.complete import choices, model_names, preset_names
 from gradformer.cli.options import Machine, Quiet, Settings
 from gradformer.cli.training import (
     end_of,
@@ -16,6 +16,7 @@ from gradformer.cli.training import (
     stopping_in_time,
     use_mirror,
 )
+from gradformer.recipes import recipe_names
 
 if TYPE_CHECKING:
     from gradformer.studies.study import Cell, Plan, Study

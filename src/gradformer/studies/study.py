@@ -16,10 +16,11 @@ from typing import Any
 from gradformer.errors import ConfigError, suggest
 from gradformer.model.base import all_models
 from gradformer.model.own import HINT
+from gradformer.recipes import recipe_names
 from gradformer.report.history import History
 from gradformer.report.markup import Markup
 from gradformer.studies.rivals import RIVALS
-from gradformer.training.recipe import Recipe, load_recipe, presets, recipe_names
+from gradformer.training.recipe import Recipe, load_recipe, presets
 
 PRESETS = ("authors", "paper", "tuned")
 

@@ -225,8 +225,8 @@ def _keep_results(run: Run, results: Sequence[dict[str, Any]]) -> None:
         replace_json(path, {name: v for name, v in result.items() if name != "kind"}, RESUMABLE)
     if results:
         warnings.warn(
-            f"{run.folder}: has no weights of {len(results)} trials that have ended; their results "
-            "stand, and only the other trials will predict",
+            f"{run.folder}: has the results but not the weights of {len(results)} of its trials; "
+            "these results stand, and only the other trials will predict",
             GradformerWarning,
             stacklevel=2,
         )

@@ -8,9 +8,9 @@ which ``gradformer search`` draws from).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
-from importlib.resources import files
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ import yaml
 from gradformer.errors import ConfigError, choice, suggest
 from gradformer.graphs.arrays import Schema
 from gradformer.model.base import GraphModel, ModelConfig, all_models, create_model, model_class
+from gradformer.recipes import recipe_names, recipe_text
 from gradformer.structure.codebook import Codebook
 from gradformer.training.losses import CLASS_WEIGHTS, LOSSES
 from gradformer.training.optimizer import OPTIMIZERS
@@ -170,16 +171,11 @@ class Recipe:
     @classmethod
     def load(cls, path: str | Path) -> Recipe:
         """Read a complete recipe, as a run keeps it."""
-        return cls.from_dict(_read(Path(path).read_text, str(path)))
+        return cls.from_dict(_read(partial(Path(path).read_text, "utf-8"), str(path)))
 
     def change(self, *settings: str) -> Recipe:
         """The recipe with ``a.b=c`` settings applied."""
         return Recipe.from_dict(_apply(self.to_dict(), settings))
-
-
-def recipe_names() -> list[str]:
-    """The recipes that come with the package."""
-    return sorted(p.name.removesuffix(".yaml") for p in _folder() if p.name.endswith(".yaml"))
 
 
 def load_recipe(
@@ -265,18 +261,17 @@ def _raw(name: str) -> dict[str, Any]:
 def _file(name: str) -> dict[str, Any]:
     """What stands in a recipe of the package, or in a user's file."""
     if name.endswith((".yaml", ".yml")):
-        return _read(Path(name).read_text, name)
+        return _read(partial(Path(name).read_text, "utf-8"), name)
     if name not in recipe_names():
         if Path(name).suffix:
             raise ConfigError(f"{name}: not a recipe, whose name ends in .yaml")
         raise ConfigError(f"recipe: there is none for {name!r}; {suggest(name, recipe_names())}")
-    text = files("gradformer.recipes").joinpath(f"{name}.yaml").read_text
-    return _read(text, f"{name}.yaml")
+    return _read(partial(recipe_text, name), f"{name}.yaml")
 
 
-def _read(text: Any, where: str) -> dict[str, Any]:
+def _read(text: Callable[[], str], where: str) -> dict[str, Any]:
     try:
-        values = parse_yaml(text(encoding="utf-8"))
+        values = parse_yaml(text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = " ".join(str(getattr(error, "strerror", None) or error).split())
         raise ConfigError(f"{where}: not a readable recipe: {reason}") from None
@@ -310,10 +305,6 @@ def _section(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
     if not isinstance(section, Mapping):
         raise ConfigError(f"{name}: got {section!r}, expected options as name: value")
     return section
-
-
-def _folder() -> Iterable[Any]:
-    return files("gradformer.recipes").iterdir()
 
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
