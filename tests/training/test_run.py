@@ -195,7 +195,7 @@ def test_results_without_weights_stand_and_are_not_trained_again(
         resume(folder, toy.data(), **QUIET)
     assert contents(folder) == before
     (folder / "results.json").unlink()  # its record has them too
-    with pytest.warns(GradformerWarning, match="no weights of 2 trials that have ended"):
+    with pytest.warns(GradformerWarning, match="not the weights of 2 of its trials"):
         resume(folder, toy.data(), trials=3, **QUIET)
     run = Run.load(folder)
     assert run.results["trials"][:2] == Run.load(whole).results["trials"]
