@@ -129,11 +129,17 @@ def test_every_target_is_scored_by_itself(program: Program, files: Path, tmp_pat
         *("train", table, "--target", "y", "--target", "z", "-o", tmp_path / "run", "-q"),
         *("--set", "train.epochs=1", "--set", "model.layers=1", "--no-report", "--no-tensorboard"),
     )
-    assert f"2 targets together; each: gradformer evaluate {tmp_path / 'run'} --by" in said.stdout
+    assert re.search(r"MAE/std ↓ .*\n.* MAE ↓ ", said.stdout)
+    assert "2 targets together (std: of each target in the training part); each:" in said.stdout
+    run = Run.load(tmp_path / "run")
+    assert run.results["metric"] == "scaled_mae"
+    scale = run.scale(0)
+    assert scale is not None
     new = tmp_path / "new.csv"
     new.write_text("smiles,y,z\nCCO,1.5,\nCCC,2.5,\n")
     words = ("evaluate", tmp_path / "run", "--on", new)
     (whole,) = json.loads(program(*words, "--json").stdout)
+    assert whole.pop("scaled_mae") == pytest.approx(whole["mae"] / scale.std[0])
     found = json.loads(program(*words, "--by-target", "--json").stdout)
     assert found == {"y": [whole], "z": [{"mae": None, "rmse": None}]}
     assert re.search(r"z +│ +– │ +– │", program(*words, "--by-target").stdout)

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from gradformer.errors import ConfigError, InputError
-from gradformer.training.metrics import METRICS, better, check_metric, scores
+from gradformer.graphs.targets import TargetScale
+from gradformer.training.metrics import METRICS, better, check_metric, metrics_of, scores
 
 draws = st.integers(0, 10_000)
 
@@ -57,6 +58,20 @@ def test_regression_equals_scikit_learn_and_leaves_out_missing_labels() -> None:
     assert got["rmse"] == pytest.approx(sk.root_mean_squared_error(y, prediction))
     more = np.concatenate([y, [[math.nan]]])
     assert scores(np.concatenate([prediction, [[1e9]]]), more, "regression") == got
+
+
+def test_several_regression_targets_count_the_same_whatever_their_unit() -> None:
+    rng = np.random.default_rng(0)
+    prediction, y = rng.normal(size=(30, 3)), rng.normal(size=(30, 3))
+    y[:4, 1], unit = math.nan, np.array([1e3, 1.0, 1e-3])
+    got = scores(prediction, y, "regression", TargetScale.fit(y))
+    (first, *_) = got
+    assert first == metrics_of("regression", 3)[0] == "scaled_mae"
+    each = [np.nanmean(np.abs(prediction - y)[:, k]) / np.nanstd(y[:, k]) for k in range(3)]
+    assert got[first] == pytest.approx(np.mean(each))
+    other = scores(prediction * unit, y * unit, "regression", TargetScale.fit(y * unit))
+    assert other[first] == pytest.approx(got[first])
+    assert other["mae"] > 100 * got["mae"]
 
 
 def test_a_target_of_one_class_has_no_ranking() -> None:

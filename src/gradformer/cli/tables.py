@@ -56,13 +56,6 @@ def show_rows(head: Sequence[str], rows: Sequence[Sequence[str]], words: int) ->
     show(table)
 
 
-def metric_label(metric: str) -> str:
-    """The metric's name, and which way is better."""
-    from gradformer.training.metrics import LOWER_IS_BETTER, metric_name
-
-    return metric_name(metric) + (" ↓" if metric in LOWER_IS_BETTER else " ↑")
-
-
 def count(number: int, thing: str) -> str:
     """
     >>> count(1, "trial"), count(2, "trial")
@@ -74,6 +67,7 @@ def count(number: int, thing: str) -> str:
 def print_results(run: Any) -> None:
     """The result table of a finished run."""
     from gradformer.report.scales import duration, spread
+    from gradformer.training.metrics import metric_label
 
     results = run.results
     good = [trial for trial in results["trials"] if trial["test"] is not None]
@@ -96,6 +90,11 @@ def print_results(run: Any) -> None:
     console.print("test at the epoch of the best validation", style="dim")
     if (targets := len(run.labels.targets)) > 1:
         how = escape(f"gradformer evaluate {run.folder} --by-target")
-        console.print(f"over {targets} targets together; each: {how}", style="dim", soft_wrap=True)
+        unit = (
+            " (std: of each target in the training part)" if run.schema.task == "regression" else ""
+        )
+        console.print(
+            f"over {targets} targets together{unit}; each: {how}", style="dim", soft_wrap=True
+        )
     for trial in results["diverged"]:
         Console(stderr=True).print(f"[yellow]warning:[/] trial {trial} diverged: it counts nowhere")

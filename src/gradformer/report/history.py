@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradformer.graphs.cards import find_card
-from gradformer.training.metrics import LOWER_IS_BETTER, default_metric
+from gradformer.training.metrics import LOWER_IS_BETTER, metrics_of
 from gradformer.training.records import header
 from gradformer.training.run import Run
 from gradformer.training.trials import summary
@@ -80,7 +80,8 @@ class History:
             return str(self.results[0]["metric"])
         if self.run.origin["kind"] == "benchmark":
             return find_card(self.run.recipe.dataset).metric
-        return default_metric(self.run.schema.task)
+        schema = self.run.schema
+        return metrics_of(schema.task, schema.outputs)[0]
 
     @property
     def lower_is_better(self) -> bool:

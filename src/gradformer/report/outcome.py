@@ -23,7 +23,7 @@ from gradformer.report.markup import (
 from gradformer.report.pairs import PairedDifference, comparable, equal_seeds, paired_difference
 from gradformer.report.plots import strip_plot
 from gradformer.report.scales import decimals, duration, number, plus_minus, spread
-from gradformer.training.metrics import metric_name
+from gradformer.training.metrics import SCALED, metric_name
 
 
 def dataset_name(history: History) -> str:
@@ -89,6 +89,8 @@ def _metrics_table(history: History) -> Markup:
     over = f"Mean ± standard deviation over {len(good)} trials." if len(good) > 1 else "One trial."
     targets = len(history.run.labels.targets)
     together = f" Scores are over {targets} targets together." if targets > 1 else ""
+    if SCALED in good[0]["test"]:
+        together += " std is that of each target in the training part."
     caption = f"{over} ★ is the metric of the data.{together}"
     return table(caption, ["metric", "validation", "test"], rows)
 

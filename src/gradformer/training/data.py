@@ -30,7 +30,7 @@ from gradformer.graphs.user_data import Reading, UserData, check_options
 from gradformer.graphs.user_splits import scaffold_split
 from gradformer.model.base import Needs
 from gradformer.structure.pointers import pointer
-from gradformer.training.metrics import METRICS, check_metric, default_metric
+from gradformer.training.metrics import METRICS, check_metric, metrics_of
 from gradformer.training.recipe import Recipe
 
 Part = Literal["train", "val", "test"]
@@ -173,7 +173,7 @@ def own_data(recipe: Recipe, user: UserData) -> TrainingData:
     data = TrainingData(
         store,
         split,
-        default_metric(task),
+        metrics_of(task, arrays.schema.outputs)[0],
         split_over(arrays.schema.level, arrays.num_graphs),
         scaled=task == "regression",
         about={"name": recipe.dataset, "split": way, "reading": user.reading.to_dict()},

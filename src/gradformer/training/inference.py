@@ -20,7 +20,7 @@ from gradformer.graphs.store import Store
 from gradformer.graphs.user_data import UserData, refuse_options
 from gradformer.training.data import Part, TrainingData, benchmark
 from gradformer.training.evaluation import predict
-from gradformer.training.metrics import default_metric, scores
+from gradformer.training.metrics import metrics_of, scores
 from gradformer.training.run import Run
 
 
@@ -68,7 +68,8 @@ def evaluate(
     New data (a path, or objects as :meth:`Run.predict` takes them) are scored whole.
     """
     found = _answers(run, on, part, mirror, device, batch_size, **reading)
-    return [scores(rows, y, run.schema.task) for rows, y in found]
+    task = run.schema.task
+    return [scores(rows, y, task, run.scale(k)) for k, (rows, y) in zip(run.trials, found)]
 
 
 def evaluate_targets(
@@ -168,4 +169,4 @@ def _labelled(
     everything = np.arange(store.num_graphs)
     none = np.zeros(0, np.int64)
     whole = Split(train=none, val=none, test=everything)
-    return TrainingData(store, lambda seed: whole, default_metric(run.schema.task))
+    return TrainingData(store, lambda seed: whole, metrics_of(run.schema.task)[0])

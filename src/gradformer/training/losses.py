@@ -27,7 +27,7 @@ def loss_name(loss: str, task: Task, metric: str) -> str:
     choice("train.loss", loss, LOSSES)
     fitting = ("l1", "mse") if task == "regression" else ("cross_entropy",)
     if loss == "auto":
-        return fitting[0] if metric == "mae" else fitting[-1]
+        return fitting[0] if metric in ("mae", "scaled_mae") else fitting[-1]
     if loss not in fitting:
         raise ConfigError(
             f"train.loss: {loss!r} does not fit a {task} task; use {' or '.join(fitting)}"

@@ -2,7 +2,8 @@ r"""What a benchmark scores: exact, in float64, on the host, over a whole split 
 
 All functions take predictions [rows, outputs] and targets ([rows] classes with −1 for missing, or
 [rows, targets] with NaN for missing). With several targets a score is the mean over those that have
-what it needs (both classes, or a label at all).
+what it needs (both classes, or a label at all); MAE and RMSE, which have the unit of the target, are
+over all labels instead, and beside them stands the mean over targets of MAE / std.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import Task
-from gradformer.graphs.targets import is_labelled
+from gradformer.graphs.targets import TargetScale, is_labelled
 
 Array = NDArray[Any]
 
@@ -50,6 +51,12 @@ def rmse(prediction: Array, y: Array) -> float:
     return math.sqrt(np.square(prediction.astype(np.float64)[known] - y[known]).mean())
 
 
+def scaled_mae(prediction: Array, y: Array) -> float:
+    """Mean over targets of the mean absolute error; :func:`scores` gives it all in units of the
+    targets' standard deviations."""
+    return _mean_over_targets(lambda p, t: float(np.abs(p - t).mean()), prediction, y)
+
+
 def auroc(prediction: Array, y: Array) -> float:
     """Chance that a positive stands above a negative, ties counted half."""
     return _mean_over_targets(_auroc, prediction, y, both_classes=True)
@@ -60,19 +67,23 @@ def average_precision(prediction: Array, y: Array) -> float:
     return _mean_over_targets(_average_precision, prediction, y, both_classes=True)
 
 
+SCALED = "scaled_mae"
+"""The metric of several regression targets: none counts for more because its unit is small."""
 METRICS: dict[str, Callable[[Array, Array], float]] = {
     "accuracy": accuracy,
     "mean_recall": mean_recall,
     "mae": mae,
     "rmse": rmse,
+    SCALED: scaled_mae,
     "auroc": auroc,
     "average_precision": average_precision,
 }
-LOWER_IS_BETTER = frozenset({"mae", "rmse"})
+LOWER_IS_BETTER = frozenset({"mae", "rmse", SCALED})
 _NAMES = {
     "mean_recall": "weighted accuracy",
     "mae": "MAE",
     "rmse": "RMSE",
+    SCALED: "MAE/std",
     "auroc": "AUROC",
     "average_precision": "average precision",
 }
@@ -93,28 +104,50 @@ def metric_name(metric: str) -> str:
     return _NAMES.get(metric, metric)
 
 
-def check_metric(metric: str, task: Task, argument: str = "metric") -> str:
+def metrics_of(task: Task, targets: int = 1) -> tuple[str, ...]:
+    """The metrics of a task, that of a user's own data first; ``targets`` are learned on a scale if
+    they are numbers."""
+    several = task == "regression" and targets > 1
+    return (SCALED, *_OF_TASK[task]) if several else _OF_TASK[task]
+
+
+def metric_label(metric: str) -> str:
+    """The metric's name, and which way is better.
+
+    >>> metric_label("mae")
+    'MAE ↓'
+    """
+    return metric_name(metric) + (" ↓" if metric in LOWER_IS_BETTER else " ↑")
+
+
+def check_metric(metric: str, task: Task, argument: str = "metric", targets: int = 1) -> str:
     """Return ``metric`` if it can score ``task``; ``argument`` is who gave it."""
-    return choice(argument, metric, _OF_TASK[task])
+    return choice(argument, metric, metrics_of(task, targets))
 
 
-def default_metric(task: Task) -> str:
-    """The metric of a user's own data."""
-    return _OF_TASK[task][0]
-
-
-def scores(prediction: Array, y: Array, task: Task, missing: bool = False) -> dict[str, float]:
+def scores(
+    prediction: Array,
+    y: Array,
+    task: Task,
+    scale: TargetScale | None = None,
+    missing: bool = False,
+) -> dict[str, float]:
     """Every metric of the task by name; NaN for one that the labels do not allow.
+
+    ``prediction`` and ``y`` are in the user's units; ``scale`` is the one they are learned on.
 
     All are NaN where an answer to a label is not finite: no order of such answers means anything;
     and where there is no label, if ``missing`` allows it.
     """
-    known = is_labelled(y)
+    known, names = is_labelled(y), metrics_of(task, 1 if scale is None else len(scale.std))
     if not known.any() and not missing:
         raise InputError("there is no label to score against; give a split with labels")
     if not (known.any() and np.isfinite(prediction[known]).all()):
-        return dict.fromkeys(_OF_TASK[task], math.nan)
-    return {name: METRICS[name](prediction, y) for name in _OF_TASK[task]}
+        return dict.fromkeys(names, math.nan)
+    found = {name: METRICS[name](prediction, y) for name in names}
+    if scale is not None and SCALED in found:
+        found[SCALED] = scaled_mae(prediction / scale.std, y / scale.std)
+    return found
 
 
 def better(metric: str, value: float, than: float | None) -> bool:

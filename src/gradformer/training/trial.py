@@ -66,7 +66,12 @@ class Trial:
         self.scale = data.scale(self.parts.train)
         self.metric = data.metric
         if recipe.train.select != "auto":
-            self.metric = check_metric(recipe.train.select, data.schema.task, "train.select")
+            self.metric = check_metric(
+                recipe.train.select,
+                data.schema.task,
+                "train.select",
+                data.schema.outputs if data.scaled else 1,
+            )
         self.model = initial_model(recipe.model, data, self.seed)
         self.model.to(collator.device)
         self.weights = Weights(self.model, recipe.train.decay_all)
@@ -128,7 +133,7 @@ class Trial:
             prediction = self.predict(items)
         if not np.isfinite(prediction).all():
             return None
-        return scores(prediction, self.data.labels(items), self.data.schema.task)
+        return scores(prediction, self.data.labels(items), self.data.schema.task, self.scale)
 
     def predict(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
         """Predictions of the present model for items of a split."""

@@ -229,7 +229,9 @@ def answers_of(trial: Trial) -> Answers | None:
 
 def outcome(trial: Trial, answers: Answers | None) -> dict[str, Any]:
     """The result of a trial that has ended: test scores at the epoch of the best validation."""
-    progress, task = trial.progress, trial.data.schema.task
+    progress, task, test = trial.progress, trial.data.schema.task, None
+    if answers is not None:
+        test = scores(answers.prediction, answers.target, task, trial.scale)
     return {
         "trial": trial.number,
         "seed": trial.seed,
@@ -239,7 +241,7 @@ def outcome(trial: Trial, answers: Answers | None) -> dict[str, Any]:
         "epochs": progress.epoch,
         "best_epoch": progress.best_epoch,
         "val": progress.best,
-        "test": None if answers is None else scores(answers.prediction, answers.target, task),
+        "test": test,
         "parameters": sum(p.numel() for p in trial.model.parameters()),
         "scale": None if trial.scale is None else trial.scale.to_dict(),
     }
