@@ -67,7 +67,7 @@ def count(number: int, thing: str) -> str:
 def print_results(run: Any) -> None:
     """The result table of a finished run."""
     from gradformer.report.scales import duration, spread
-    from gradformer.training.metrics import metric_label
+    from gradformer.training.metrics import SCALED, metric_label
 
     results = run.results
     good = [trial for trial in results["trials"] if trial["test"] is not None]
@@ -90,9 +90,8 @@ def print_results(run: Any) -> None:
     console.print("test at the epoch of the best validation", style="dim")
     if (targets := len(run.labels.targets)) > 1:
         how = escape(f"gradformer evaluate {run.folder} --by-target")
-        unit = (
-            " (std: of each target in the training part)" if run.schema.task == "regression" else ""
-        )
+        scaled = results["metric"] == SCALED
+        unit = " (std: of each target in the training part)" if scaled else ""
         console.print(
             f"over {targets} targets together{unit}; each: {how}", style="dim", soft_wrap=True
         )

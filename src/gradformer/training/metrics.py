@@ -2,7 +2,7 @@ r"""What a benchmark scores: exact, in float64, on the host, over a whole split 
 
 All functions take predictions [rows, outputs] and targets ([rows] classes with −1 for missing, or
 [rows, targets] with NaN for missing). With several targets a score is the mean over those that have
-what it needs (both classes, or a label at all); MAE and RMSE, which have the unit of the target, are
+what it needs (both classes, or a label at all); MAE and RMSE, which have the unit of a target, are
 over all labels instead, and beside them stands the mean over targets of MAE / std.
 """
 
