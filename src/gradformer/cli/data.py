@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import time
 import warnings
-from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from gradformer.cli.complete import dataset_names
 from gradformer.cli.options import Mirror
-from gradformer.cli.tables import fact_table, metric_label, plain_table, show
+from gradformer.cli.tables import fact_table, plain_table, show
 from gradformer.errors import GradformerWarning, InputError
 from gradformer.recipes import recipe_names
 
@@ -83,12 +82,14 @@ def info(
     from gradformer.graphs.structures import Structure
     from gradformer.graphs.summary import estimate_memory, summarise
     from gradformer.model.base import create_model
+    from gradformer.training.data import structure_for
+    from gradformer.training.metrics import metric_label
     from gradformer.training.recipe import load_recipe
 
     card = find_card(name)
     chosen = recipe or (card.name if card.name in recipe_names() else None)
     config = load_recipe(chosen) if chosen else None
-    structure = Structure.from_dict(asdict(config.model.config.needs())) if config else Structure()
+    structure = structure_for(config.model.config.needs()) if config else Structure()
     store = open_card(card, data, structure)
     found = summarise(card, store)
     table = fact_table(2)

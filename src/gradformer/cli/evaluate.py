@@ -13,7 +13,7 @@ from rich.table import Table
 
 from gradformer.cli.complete import choices, data_names
 from gradformer.cli.options import Inference, NewFile, RunFolder
-from gradformer.cli.tables import count, metric_label
+from gradformer.cli.tables import count
 
 
 def evaluate(
@@ -67,6 +67,7 @@ def evaluate(
 def _metrics(trials: list[dict[str, float]]) -> Table:
     """A row for each metric."""
     from gradformer.report.scales import spread
+    from gradformer.training.metrics import metric_label
 
     table = Table("metric")
     table.add_column(count(len(trials), "trial"), justify="right")
@@ -78,6 +79,7 @@ def _metrics(trials: list[dict[str, float]]) -> Table:
 def _targets(found: dict[str, list[dict[str, float]]]) -> Table:
     """A row for each target."""
     from gradformer.report.scales import spread
+    from gradformer.training.metrics import metric_label
 
     (first, *_) = found.values()
     table = Table("target")

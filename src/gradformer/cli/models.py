@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from gradformer.cli.complete import model_names
-from gradformer.cli.tables import fact_table, metric_label, plain_table, show
+from gradformer.cli.tables import fact_table, plain_table, show
 
 
 def models(
@@ -43,6 +43,7 @@ def models(
 
 
 def _show_trained() -> None:
+    from gradformer.training.metrics import metric_label
     from gradformer.training.run import Run
     from gradformer.weights import published
 

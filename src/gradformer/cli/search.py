@@ -14,7 +14,7 @@ from rich.console import Console
 
 from gradformer.cli.complete import choices, data_names
 from gradformer.cli.options import Machine, Model, RecipeFile, Settings, Split, TrainingFile
-from gradformer.cli.tables import count, metric_label, plain_table, show
+from gradformer.cli.tables import count, plain_table, show
 from gradformer.cli.training import (
     end_of,
     reading_words,
@@ -120,6 +120,8 @@ def search(
 
 def _tell(plan: Plan, attempt: Attempt) -> None:
     """An attempt that has ended, with the settings in which candidates differ."""
+    from gradformer.training.metrics import metric_label
+
     name = metric_label(attempt.metric)
     value = "diverged" if attempt.val is None else f"{name} {attempt.val:.4f}"
     drawn = [s for s in attempt.settings if len(plan.space[s.partition("=")[0]]) > 1]
@@ -134,6 +136,7 @@ def _tell(plan: Plan, attempt: Attempt) -> None:
 def _show_levers(attempts: Sequence[Attempt]) -> None:
     """How much the best value of each setting gained over the others."""
     from gradformer.report.levers import levers
+    from gradformer.training.metrics import metric_label
 
     if found := levers(attempts):
         metric, epochs = metric_label(attempts[0].metric), count(attempts[0].epochs, "epoch")

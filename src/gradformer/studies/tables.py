@@ -15,7 +15,7 @@ from gradformer.report.pairs import comparable, paired_difference
 from gradformer.report.settings import machine
 from gradformer.studies.paper import printed
 from gradformer.studies.study import Cell, Measured, Rows, Study
-from gradformer.training.metrics import metric_name
+from gradformer.training.metrics import metric_label
 from gradformer.training.records import environments
 
 _SHOWN = ("device", "threads", "python", "torch", "triton", "gradformer", "commit")
@@ -54,7 +54,7 @@ def results(study: Study, measured: Sequence[Measured]) -> Rows:
             [
                 cell.column,
                 cell.row,
-                metric_name(outcome["metric"]) + (" ↓" if outcome["lower_is_better"] else " ↑"),
+                metric_label(outcome["metric"]),
                 value(outcome),
                 printed(study.name, cell.printed or "", cell.column) or "–",
                 str(len(outcome["test"]["values"])),
