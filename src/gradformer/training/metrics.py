@@ -120,15 +120,6 @@ def metric_label(metric: str) -> str:
     return metric_name(metric) + (" ↓" if metric in LOWER_IS_BETTER else " ↑")
 
 
-def metric_label(metric: str) -> str:
-    """The metric's name, and which way is better.
-
-    >>> metric_label("mae")
-    'MAE ↓'
-    """
-    return metric_name(metric) + (" ↓" if metric in LOWER_IS_BETTER else " ↑")
-
-
 def check_metric(metric: str, task: Task, argument: str = "metric", targets: int = 1) -> str:
     """Return ``metric`` if it can score ``task``; ``argument`` is who gave it."""
     return choice(argument, metric, metrics_of(task, targets))
