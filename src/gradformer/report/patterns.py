@@ -20,6 +20,7 @@ from gradformer.report.attention import (
     focus,
     sketch,
 )
+from gradformer.report.curves import decays
 from gradformer.report.history import History
 from gradformer.report.markup import Content, Markup, figure, join, note, tag
 from gradformer.training.keepsakes import load_examples
@@ -65,7 +66,7 @@ def pair_attention(model: Any, store: Store, graph: int) -> PairAttention:
 def kind_of(history: History) -> str:
     """Which of the four columns of the paper's Figure 1 a run belongs to."""
     config: Any = history.run.recipe.model.config
-    if config.decay < 1.0 or config.decay_shape == "linear":
+    if decays(history):
         return "decay"
     if config.profile or config.decay_shape == "free":
         return "bias"

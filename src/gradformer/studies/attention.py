@@ -15,7 +15,7 @@ from gradformer.report.patterns import Array, example_attention
 from gradformer.report.sheet import Panel, sheet
 from gradformer.studies.figures import histories
 from gradformer.studies.study import Cell, Measured, Study
-from gradformer.training.files import read_json, replace_file
+from gradformer.training.files import plain, read_json, replace_file
 
 PLAIN = ("model.local=none", "model.pe=none", "model.decay=1")
 KINDS = {
@@ -59,16 +59,16 @@ def kept_patterns(history: History) -> list[dict[str, Any]]:
         found = [
             {
                 "name": number,
-                "places": _rounded(drawing.places),
+                "places": drawing.places.tolist(),
                 "bonds": drawing.bonds,
-                "hops": None if drawing.hops is None else _rounded(drawing.hops),
-                "weight": _rounded(attention.weight.mean(axis=(0, 1))),
+                "hops": None if drawing.hops is None else drawing.hops.tolist(),
+                "weight": attention.weight.mean(axis=(0, 1)).tolist(),
             }
             for (_, number), attention, drawing in example_attention(history)
         ]
         if not found:
             return []
-        replace_file(path, json.dumps(found) + "\n")
+        replace_file(path, json.dumps(plain(found, digits=4)) + "\n")
     patterns: list[dict[str, Any]] = read_json(path)
     return patterns
 
@@ -77,11 +77,6 @@ def _read(graph: dict[str, Any]) -> tuple[Sketch, Array]:
     hops = None if graph["hops"] is None else np.array(graph["hops"], np.float64)
     bonds = [(int(i), int(j)) for i, j in graph["bonds"]]
     return Sketch(np.array(graph["places"]), bonds, hops), np.array(graph["weight"])
-
-
-def _rounded(values: Array) -> list[list[float | None]]:
-    """Four digits of each number; None for NaN, which JSON has not."""
-    return [[float(f"{v:.4g}") if np.isfinite(v) else None for v in row] for row in values]
 
 
 def _panel(

@@ -17,6 +17,7 @@ import torch
 from gradformer.errors import GradformerWarning
 from gradformer.graphs.atomic import flush
 from gradformer.training.curves import Curves
+from gradformer.training.distributed import processes
 from gradformer.training.files import RESUMABLE, append, plain, replace_file, writing
 
 _LIBRARIES = ("gradformer", "torch", "torch_geometric", "triton", "numpy", "numba", "safetensors")
@@ -125,7 +126,7 @@ def environment(device: torch.device) -> dict[str, Any]:
         "device": device.type,
         "device_name": name,
         "threads": torch.get_num_threads(),
-        "processes": int(os.environ.get("WORLD_SIZE", "1")),
+        "processes": processes(),
         "commit": _commit(),
     }
 
