@@ -23,7 +23,7 @@ from gradformer.report.markup import (
 from gradformer.report.pairs import PairedDifference, comparable, equal_seeds, paired_difference
 from gradformer.report.plots import strip_plot
 from gradformer.report.scales import decimals, duration, number, plus_minus, spread
-from gradformer.training.metrics import SCALED, metric_name
+from gradformer.training.metrics import SCALED, metric_label, metric_name
 
 
 def dataset_name(history: History) -> str:
@@ -102,7 +102,7 @@ def comparison(histories: Sequence[History]) -> tuple[list[str], list[list[str]]
         [
             history.label,
             dataset_name(history),
-            metric_name(history.metric) + (" ↓" if history.lower_is_better else " ↑"),
+            metric_label(history.metric),
             plus_minus(outcome["test"]["mean"], outcome["test"]["std"]),
             plus_minus(outcome["val"]["mean"], outcome["val"]["std"]),
             str(len(outcome["test"]["values"])),

@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import shutil
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
 
@@ -41,7 +41,7 @@ def save_checkpoint(folder: Path, trial: Trial) -> None:
         "format": FORMAT,
         "step": step,
         "seed": trial.seed,
-        "progress": trial.progress.to_dict(),
+        "progress": asdict(trial.progress),
         "sha256": hashlib.sha256(tensors).hexdigest(),
     }
     with writing(target, RESUMABLE):
