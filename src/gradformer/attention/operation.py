@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Literal, overload
 
 import torch
 from torch import Tensor
 
+from gradformer.attention.arguments import prepared
 from gradformer.attention.availability import current_engine, why_no_triton
 from gradformer.attention.compiling import constant_when_compiled
-from gradformer.attention.draws import share
 from gradformer.attention.layout import Layout
 from gradformer.attention.loops import has_tangent, runs_loops
 from gradformer.attention.reference import reference_attention
@@ -117,33 +118,9 @@ def decay_attention(
     >>> decay_attention(q, k, v, layout, distance, mul, None).shape
     torch.Size([3, 1, 4])
     """
-    mul, add = _prepared(q, k, v, layout, distance, mul, add, bias, dropout, seed)
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
-    if _takes_fused(layout, q, k, v, mul, add, bias, weights=return_weights):
-        from gradformer.attention.fused import fused_attention
-
-        return fused_attention(q, k, v, layout, distance, mul, add, scale, dropout, seed, bias)
-    if not return_weights and q.shape == v.shape and _takes_loops(q, k, v, mul, add, bias):
-        from gradformer.attention.cpu import cpu_attention
-
-        qkv = torch.cat([q, k, v], dim=1)
-        return cpu_attention(qkv, layout, distance, mul, add, scale, dropout, seed, bias)
-    with _without_autocast(q.device.type):
-        out, weights = reference_attention(
-            q,
-            k,
-            v,
-            layout,
-            distance,
-            mul.value if mul else None,
-            add.value if add else None,
-            bias=bias,
-            scale=scale,
-            dropout=dropout,
-            seed=seed,
-            return_weights=return_weights,
-        )
-    return out if weights is None else (out, weights)
+    return _attend(
+        (q, k, v), None, layout, distance, mul, add, bias, scale, dropout, seed, return_weights
+    )
 
 
 def joint_attention(
@@ -163,21 +140,47 @@ def joint_attention(
     """
     if qkv.dim() != 3 or qkv.shape[1] % 3:
         raise InputError(f"qkv: expected [nodes, 3 · heads, d], got {list(qkv.shape)}")
-    q, k, v = qkv.chunk(3, dim=1)
-    fused = _takes_fused(layout, q, k, v, mul, add, bias)
-    if not fused and not _takes_loops(q, mul, add, bias):
-        return decay_attention(
-            q, k, v, layout, distance, mul, add, bias=bias, dropout=dropout, seed=seed
-        )
-    mul, add = _prepared(q, k, v, layout, distance, mul, add, bias, dropout, seed)
-    scale = q.shape[-1] ** -0.5
-    if not fused:
+    three = qkv.chunk(3, dim=1)
+    out = _attend(three, qkv, layout, distance, mul, add, bias, None, dropout, seed, False)
+    assert isinstance(out, Tensor)
+    return out
+
+
+def _attend(
+    three: Sequence[Tensor],
+    joint: Tensor | None,
+    layout: Layout,
+    distance: Tensor,
+    mul: Tensor | Table | None,
+    add: Tensor | Table | None,
+    bias: Tensor | None,
+    scale: float | None,
+    dropout: float,
+    seed: Tensor | None,
+    return_weights: bool,
+) -> Tensor | tuple[Tensor, Tensor]:
+    """By the engine that takes the call; ``joint`` holds q, k and v side by side, if anything."""
+    q, k, v = three
+    mul, add = prepared(q, k, v, layout, distance, mul, add, bias, dropout, seed)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    rest = layout, distance, mul, add, scale, dropout, seed, bias
+    if _takes_fused(layout, q, k, v, mul, add, bias, weights=return_weights):
+        from gradformer.attention.fused import fused_attention
+
+        if joint is not None:
+            return fused_attention(joint, None, None, *rest)
+        return fused_attention(q, k, v, *rest)
+    if not return_weights and q.shape == v.shape and _takes_loops(q, k, v, mul, add, bias):
         from gradformer.attention.cpu import cpu_attention
 
-        return cpu_attention(qkv, layout, distance, mul, add, scale, dropout, seed, bias)
-    from gradformer.attention.fused import fused_attention
-
-    return fused_attention(qkv, None, None, layout, distance, mul, add, scale, dropout, seed, bias)
+        qkv = torch.cat([q, k, v], dim=1) if joint is None else joint
+        return cpu_attention(qkv, *rest)
+    with _without_autocast(q.device.type):
+        out, weights = reference_attention(
+            q, k, v, layout, distance, mul.value if mul else None, add.value if add else None,
+            bias=bias, scale=scale, dropout=dropout, seed=seed, return_weights=return_weights,
+        )  # fmt: skip
+    return out if weights is None else (out, weights)
 
 
 def _without_autocast(device: str) -> AbstractContextManager[None]:
@@ -219,111 +222,3 @@ def _takes_loops(q: Tensor, *more: Tensor | Table | None) -> bool:
 
 def _values(given: Tensor | Table | None) -> Tensor | None:
     return given.value if isinstance(given, Table) else given
-
-
-def _prepared(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    layout: Layout,
-    distance: Tensor,
-    mul: Tensor | Table | None,
-    add: Tensor | Table | None,
-    bias: Tensor | None,
-    dropout: float,
-    seed: Tensor | None,
-) -> tuple[Table | None, Table | None]:
-    """The tables, after a check of all arguments."""
-    tensors = {"q": q, "k": k, "v": v, "distance": distance, "bias": bias, "seed": seed}
-    for name, value in tensors.items():
-        absent = value is None and name in ("bias", "seed")
-        if not absent and not isinstance(value, Tensor):
-            came = type(value).__name__
-            raise InputError(f"{name}: expected a torch tensor, got {came}; use torch.as_tensor")
-    if not isinstance(layout, Layout):
-        came = type(layout).__name__
-        raise InputError(f"layout: expected a Layout, got {came}; use Layout.from_sizes")
-    _check(q, k, v, layout, distance, bias)
-    if share(dropout) > 0.0:
-        _check_seed(seed, q.device)
-    return _table("mul", mul, q), _table("add", add, q)
-
-
-def _check_seed(seed: Tensor | None, device: torch.device) -> None:
-    if seed is None or seed.shape != (3,) or seed.is_floating_point() or seed.device != device:
-        came = "None" if seed is None else f"{seed.dtype} {list(seed.shape)} on {seed.device}"
-        raise InputError(
-            f"seed: dropout needs integers (trial seed, step, site) [3] on {device}, got {came}"
-        )
-
-
-def _table(name: str, table: Tensor | Table | None, q: Tensor) -> Table | None:
-    if table is None:
-        return None
-    table = Table(table) if isinstance(table, Tensor) else table
-    if not isinstance(table, Table):
-        came = type(table).__name__
-        raise InputError(f"{name}: expected a torch tensor or Table, got {came}")
-    if table.value.shape != (q.shape[1], 256):
-        raise InputError(
-            f"{name}: expected a table [{q.shape[1]} heads, 256], got {list(table.value.shape)}"
-        )
-    if table.value.device != q.device:
-        raise InputError(f"{name}: on {table.value.device}, but q is on {q.device}")
-    if table.parameters is not None and table.jacobian is not None:
-        count = len(table.jacobian)
-        made = table.parameters.shape, table.jacobian.shape
-        if made != ((q.shape[1], count), (count, q.shape[1], 256)):
-            raise InputError(
-                f"{name}: expected parameters [{q.shape[1]} heads, p] and their jacobian "
-                f"[p, {q.shape[1]} heads, 256], got {list(made[0])} and {list(made[1])}"
-            )
-        if {table.parameters.device, table.jacobian.device} != {q.device}:
-            raise InputError(f"{name}: parameters and jacobian must be on {q.device}, as q is")
-    return table
-
-
-def _check(
-    q: Tensor, k: Tensor, v: Tensor, layout: Layout, distance: Tensor, bias: Tensor | None
-) -> None:
-    if q.dim() != 3 or k.shape != q.shape or v.shape[:2] != q.shape[:2] or v.dim() != 3:
-        raise InputError(
-            "q, k, v: expected [nodes, heads, d] alike, got "
-            f"{list(q.shape)}, {list(k.shape)}, {list(v.shape)}"
-        )
-    if not q.is_floating_point() or k.dtype != q.dtype or v.dtype != q.dtype:
-        raise InputError(f"q, k, v: expected one float type, got {q.dtype}, {k.dtype}, {v.dtype}")
-    if q.shape[0] != layout.capacity:
-        raise InputError(f"q: has {q.shape[0]} rows, but the layout has {layout.capacity}")
-    if distance.dtype != torch.uint8 or distance.dim() != 1:
-        raise InputError(
-            f"distance: expected a flat uint8 tensor, got {distance.dtype} {list(distance.shape)}"
-        )
-    if distance.device != q.device or layout.device != q.device:
-        raise InputError(
-            f"distance, layout: on {distance.device} and {layout.device}, but q is on {q.device}"
-        )
-    # Reads back from a device, or in code that is traced, would stop the work.
-    traced = torch.compiler.is_compiling()
-    if layout.device.type == "cpu" and layout.num_graphs and not traced:
-        sizes = layout.node_ptr.diff().long()
-        if int(sizes.max()) > layout.largest:
-            raise InputError(
-                f"layout: largest is {layout.largest}, but a graph has {int(sizes.max())} nodes"
-            )
-        real = int(layout.node_ptr[-1])
-        if real < layout.capacity and not layout.padded:
-            raise InputError(
-                f"layout: has {layout.capacity} rows and {real} nodes; rows behind the last graph "
-                "need padded=True"
-            )
-        need = int((layout.pair_ptr + sizes * sizes).max())
-        if distance.numel() < need:
-            raise InputError(f"distance: has {distance.numel()} bytes, the layout needs {need}")
-        pairs = int(layout.packed_ptr[-1])
-        if bias is not None and len(bias) < pairs:
-            raise InputError(f"bias: has {len(bias)} rows, but there are {pairs} pairs")
-    if bias is not None and bias.device != q.device:
-        raise InputError(f"bias: on {bias.device}, but q is on {q.device}")
-    if bias is not None and bias.shape[1:] != q.shape[1:2]:
-        raise InputError(f"bias: expected [pairs, {q.shape[1]} heads], got {list(bias.shape)}")
