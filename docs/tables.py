@@ -20,7 +20,7 @@ from gradformer.studies.rivals import RIVALS
 from gradformer.studies.runner import kept_plan, look
 from gradformer.studies.tables import markdown_table, value
 from gradformer.training.metrics import metric_name
-from gradformer.training.recipe import DataOptions, TrainOptions
+from gradformer.training.sections import DataOptions, TrainOptions
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULTS = ROOT / "results"

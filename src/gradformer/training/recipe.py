@@ -16,88 +16,18 @@ from typing import Any
 
 import yaml
 
-from gradformer.errors import ConfigError, choice, suggest
+from gradformer.errors import ConfigError, suggest
 from gradformer.graphs.arrays import Schema
 from gradformer.model.base import GraphModel, ModelConfig, all_models, create_model, model_class
 from gradformer.recipes import recipe_names, recipe_text
 from gradformer.structure.codebook import Codebook
-from gradformer.training.losses import CLASS_WEIGHTS, LOSSES
-from gradformer.training.optimizer import OPTIMIZERS
 from gradformer.training.options import build, convert, merge, setting
-from gradformer.training.schedule import SCHEDULES
+from gradformer.training.sections import DataOptions, TrainOptions, at_least
 from gradformer.yaml_text import parse_yaml
 
-PRECISIONS = ("float32", "tf32", "bf16")
 DEFAULT_MODEL = "gradformer"
 _SECTIONS = ("dataset", "model", "data", "train", "trials", "seed")
 _EXTRA = ("base", "presets", "baselines", "search")
-
-
-def _option(default: Any, text: str) -> Any:
-    return field(default=default, metadata={"help": text})
-
-
-@dataclass(frozen=True)
-class DataOptions:
-    """Which part of a dataset is used, and how."""
-
-    split: str = _option(
-        "auto",
-        "auto (a benchmark's protocol; of your own data the split column, else stratified, else "
-        "random), random, stratified, scaffold, column, fixed or kfold (trial k is tested on fold "
-        "k of ten)",
-    )
-    fraction: float = _option(
-        1.0, "share of the training part that is used; small shares lie inside larger ones"
-    )
-
-    def __post_init__(self) -> None:
-        if not 0.0 < self.fraction <= 1.0:
-            raise ConfigError(f"data.fraction: got {self.fraction}, expected a share in (0, 1]")
-
-
-@dataclass(frozen=True)
-class TrainOptions:
-    """How the weights are found."""
-
-    epochs: int = _option(100, "passes over the training part")
-    batch_size: int = _option(32, "graphs in a step")
-    optimizer: str = _option("adamw", "adam or adamw")
-    lr: float = _option(1e-3, "highest learning rate")
-    weight_decay: float = _option(1e-5, "on weight matrices; biases, norms, start points have none")
-    decay_all: bool = _option(False, "weight decay on every parameter, as the authors' code")
-    warmup_epochs: float = _option(0.0, "epochs of linear warm-up")
-    schedule: str = _option("cosine", "after warm-up: none (constant) or cosine, step by step")
-    min_lr: float = _option(0.0, "where the cosine ends")
-    clip: float = _option(1.0, "largest norm of the gradient, 0 for no limit")
-    loss: str = _option("auto", "auto, cross_entropy, l1 or mse")
-    class_weights: str = _option(
-        "none", "none, batch (as Benchmarking GNNs; one class of several) or balanced"
-    )
-    precision: str = _option("float32", "float32, tf32 or bf16")
-    patience: int = _option(0, "stop after so many epochs without improvement, 0 for never")
-    ema: float = _option(0.0, "decay of averaged weights, 0 for none")
-    select: str = _option("auto", "validation metric that selects the epoch; auto: the dataset's")
-
-    def __post_init__(self) -> None:
-        for name, known in (
-            ("optimizer", OPTIMIZERS),
-            ("schedule", SCHEDULES),
-            ("loss", LOSSES),
-            ("class_weights", CLASS_WEIGHTS),
-            ("precision", PRECISIONS),
-        ):
-            choice(f"train.{name}", getattr(self, name), known)
-        for name, lowest in (("epochs", 1), ("batch_size", 1), ("patience", 0)):
-            _at_least(f"train.{name}", getattr(self, name), lowest)
-        for name in ("weight_decay", "warmup_epochs", "min_lr", "clip"):
-            _at_least(f"train.{name}", getattr(self, name), 0.0)
-        if not self.lr > 0.0:
-            raise ConfigError(f"train.lr: got {self.lr}, expected a number above 0")
-        if self.min_lr > self.lr:
-            raise ConfigError(f"train.min_lr: {self.min_lr} is above train.lr = {self.lr}")
-        if not 0.0 <= self.ema < 1.0:
-            raise ConfigError(f"train.ema: got {self.ema}, expected a share in [0, 1)")
 
 
 @dataclass(frozen=True)
@@ -127,7 +57,7 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _at_least("trials", self.trials, 1)
+        at_least("trials", self.trials, 1)
         if not 0 <= self.seed <= 2**31 - 1 - self.trials:
             raise ConfigError(
                 f"seed: got {self.seed}, expected a number from 0 to 2³¹ − 1 − trials"
@@ -309,8 +239,3 @@ def _section(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
 
 def _plain(values: dict[str, Any]) -> dict[str, Any]:
     return {n: list(v) if isinstance(v, tuple) else v for n, v in values.items()}
-
-
-def _at_least(where: str, value: float, lowest: float) -> None:
-    if not value >= lowest:
-        raise ConfigError(f"{where}: got {value}, expected at least {lowest}")

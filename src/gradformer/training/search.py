@@ -31,6 +31,7 @@ from gradformer.training.loop import StoppedError
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import environment
 from gradformer.training.run import Run
+from gradformer.training.sections import at_least
 
 METHODS = ("halving", "random")
 REDUCTION = 3
@@ -65,8 +66,7 @@ class Plan:
             for value in values:  # an impossible value is said before anything is trained
                 self.recipe.change(f"{name}={value}")
         for name in ("samples", "finalists"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}: got {getattr(self, name)}, expected at least 1")
+            at_least(name, getattr(self, name), 1)
 
     def candidates(self) -> list[tuple[str, ...]]:
         """Different settings, drawn from ``seed``; all there are if they are no more than asked."""

@@ -17,8 +17,8 @@ from gradformer.model.base import GraphModel
 from gradformer.model.parallel import is_shared, total
 from gradformer.training.losses import Objective
 from gradformer.training.optimizer import Adam, clip_
-from gradformer.training.recipe import TrainOptions
 from gradformer.training.schedule import Schedule
+from gradformer.training.sections import TrainOptions
 from gradformer.training.weights import Weights
 
 
