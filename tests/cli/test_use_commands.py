@@ -22,6 +22,9 @@ from safetensors.numpy import load_file, save_file
 from gradformer import Run
 from tests.cli.conftest import Program
 
+LEFT_OUT = "2 of 4 lines are left out: line 3: column"
+"""What is said of the bad rows of new.csv."""
+
 
 def _renamed(table: Path, folder: Path) -> tuple[Path, str, str]:
     """The table with another name for its SMILES, and the words that say so."""
@@ -155,6 +158,18 @@ def test_a_file_without_targets_cannot_be_scored(
     assert "which the run calls y; add them" in said
 
 
+@pytest.mark.filterwarnings("default::gradformer.errors.GradformerWarning")
+def test_rows_that_a_score_leaves_out_are_listed(
+    program: Program, molecule_run: Path, tmp_path: Path
+) -> None:
+    table = tmp_path / "some.csv"
+    table.write_text("smiles,y\nCCO,1.0\nCC(,1.0\nCCN,much\n")
+    said = program("evaluate", molecule_run, "--on", table, "--skip-invalid")
+    assert "2 of 3 lines are left out: line 3: column 'smiles'" in said.stderr
+    assert "; line 4: column 'y'" in said.stderr
+    assert "left out" not in said.stdout
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [
@@ -172,11 +187,12 @@ def test_what_is_read_already_takes_no_option(
     assert f"smiles: not an option of {what}; it says how new data are read" in said
 
 
+@pytest.mark.filterwarnings("default::gradformer.errors.GradformerWarning")
 def test_embeddings_have_a_row_for_each_graph_and_node(
     program: Program, molecule_run: Path, files: Path, tmp_path: Path
 ) -> None:
     words = ("embed", molecule_run, files / "new.csv", "--skip-invalid")
-    program(*words, "-o", tmp_path / "e.npz")
+    assert LEFT_OUT in program(*words, "-o", tmp_path / "e.npz").stderr
     with np.load(tmp_path / "e.npz", allow_pickle=False) as found:
         assert found["graphs"].shape == (2, 64)
         assert found["nodes"].shape == (3 + 6, 64)
@@ -190,12 +206,15 @@ def test_embeddings_have_a_row_for_each_graph_and_node(
     assert ".npz" in program(*words, "-o", tmp_path / "e.txt", code=1).stderr
 
 
+@pytest.mark.filterwarnings("default::gradformer.errors.GradformerWarning")
 def test_explain_writes_a_page_with_every_head(
     program: Program, molecule_run: Path, files: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "attention.html"
     renamed = _renamed(files / "new.csv", tmp_path)
-    program("explain", molecule_run, *renamed, "--skip-invalid", "-o", out)
+    assert (
+        LEFT_OUT in program("explain", molecule_run, *renamed, "--skip-invalid", "-o", out).stderr
+    )
     page = out.read_text()
     assert all(f"Score of head {head}" in page for head in (1, 2, 3, 4))
     assert "Line 2: CCO" in page

@@ -40,7 +40,11 @@ def predict(
 
     run = Run.load(folder)
     options = use.options()
-    store, user = open_data(run, data, options.pop("mirror"), **_tolerant(data, smiles))
+    source: Any = data
+    reading: dict[str, Any] = {} if smiles is None else {"smiles": smiles}
+    if Path(data).exists():  # its rows that cannot be read are left empty
+        source, reading = run.read(data, skip_invalid=True, **reading), {}
+    store, user = open_data(run, source, options.pop("mirror"), **reading)
     predictions = run.predict(store, **options)
     by_column = columns(run, predictions)
     answers = list(zip(*(map(_text, values) for values in by_column.values())))
@@ -65,12 +69,6 @@ def predict(
     else:
         replace_file(out, text.getvalue())
     _tell(user, out, len(answers))
-
-
-def _tolerant(data: str, smiles: str | None) -> dict[str, Any]:
-    """Rows that cannot be read are left empty; a benchmark has none and takes no option."""
-    given = {} if smiles is None else {"smiles": smiles}
-    return {"skip_invalid": True, **given} if Path(data).exists() else given
 
 
 def _table_rows(path: Path) -> tuple[list[str], list[tuple[Any, list[str]]]]:

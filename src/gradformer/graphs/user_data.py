@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import inspect
+import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -13,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import ConfigError, InputError, suggest
+from gradformer.errors import ConfigError, GradformerWarning, InputError, suggest
 from gradformer.graphs.arrays import GraphArrays, Level, Schema
 from gradformer.graphs.labels import Labels
 from gradformer.graphs.raw_graphs import RawGraph
@@ -93,6 +94,15 @@ class UserData:
     skipped: tuple[Skipped, ...] = ()
     smiles: tuple[str, ...] | None = None
     unit: str = "row"
+
+    def tell_skipped(self) -> None:
+        """Warn of the rows that were left out, each with its reason."""
+        if not self.skipped:
+            return
+        total = len(self.rows) + len(self.skipped)
+        reasons = "; ".join(f"{self.unit} {row}: {reason}" for row, reason in self.skipped)
+        text = f"{len(self.skipped)} of {total} {self.unit}s are left out: {reasons}"
+        warnings.warn(text, GradformerWarning, stacklevel=3)
 
 
 @dataclass

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -15,7 +14,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from gradformer.errors import ConfigError, GradformerWarning, InputError, choice
+from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.arrays import GraphArrays, Over, Schema, split_over
 from gradformer.graphs.cards import find_card
 from gradformer.graphs.collate import Collator
@@ -167,8 +166,7 @@ def own_data(recipe: Recipe, user: UserData) -> TrainingData:
         parts = find(seed)
         return parts._replace(train=low_resource(parts.train, recipe.data.fraction, seed))
 
-    if user.skipped:
-        warnings.warn(_left_out(user), GradformerWarning, stacklevel=2)
+    user.tell_skipped()
     task = arrays.schema.task
     data = TrainingData(
         store,
@@ -181,12 +179,6 @@ def own_data(recipe: Recipe, user: UserData) -> TrainingData:
     for trial in range(recipe.trials):
         _check_parts(data, split(recipe.seed + trial))
     return data
-
-
-def _left_out(user: UserData) -> str:
-    total = len(user.rows) + len(user.skipped)
-    reasons = "; ".join(f"{user.unit} {row}: {reason}" for row, reason in user.skipped)
-    return f"{len(user.skipped)} of {total} {user.unit}s are left out: {reasons}"
 
 
 def _check_parts(data: TrainingData, split: Split) -> None:

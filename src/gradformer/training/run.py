@@ -206,17 +206,26 @@ class Run:
             ) from None
         return model.eval()
 
-    def pack(self, data: Any, **reading: Any) -> tuple[Store, UserData | None]:
-        """Graphs as the model takes them: a path, objects, :class:`UserData` or a store."""
-        if isinstance(data, Store):
-            refuse_options(reading, "graphs that have been read")
-            return data, None
+    def read(self, data: Any, **reading: Any) -> UserData:
+        """New graphs, a path or objects, understood as those that the run was trained on."""
         if isinstance(data, str | Path):
-            data = read(data, like=self.like(kind_of(Path(data)), str(data)), **reading)
-        elif not isinstance(data, UserData):
-            items = as_list(data)
-            kind: Kind = "smiles" if items and isinstance(items[0], str) else "graphs"
-            data = user_data(items, like=self.like(kind, "the list"), **reading)
+            return read(data, like=self.like(kind_of(Path(data)), str(data)), **reading)
+        items = as_list(data)
+        kind: Kind = "smiles" if items and isinstance(items[0], str) else "graphs"
+        return user_data(items, like=self.like(kind, "the list"), **reading)
+
+    def pack(self, data: Any, **reading: Any) -> tuple[Store, UserData | None]:
+        """Graphs as the model takes them: a path, objects, :class:`UserData` or a store.
+
+        Rows of a path or of objects that ``skip_invalid`` leaves out are warned of.
+        """
+        if isinstance(data, Store | UserData):
+            refuse_options(reading, "graphs that have been read")
+        if isinstance(data, Store):
+            return data, None
+        if not isinstance(data, UserData):
+            data = self.read(data, **reading)
+            data.tell_skipped()
         self.expect(data.arrays.schema, "the graphs")
         return pack(data.arrays, self.structure, codebook=self.codebook), data
 
