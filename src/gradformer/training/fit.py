@@ -14,7 +14,7 @@ import torch
 
 from gradformer.attention.launch import precision
 from gradformer.errors import ConfigError, GradformerWarning, InputError
-from gradformer.graphs.cards import find_card, is_card
+from gradformer.graphs.cards import find_card, is_card, named
 from gradformer.graphs.own import read
 from gradformer.graphs.user_data import UserData, refuse_options
 from gradformer.recipes import recipe_names
@@ -267,7 +267,7 @@ def _is_benchmark(data: Any) -> bool:
     if not isinstance(data, str | Path):
         return False
     name = str(data)
-    return (name in recipe_names() and name != OWN) or (is_card(name) and not Path(name).exists())
+    return (name in recipe_names() and name != OWN) or named(data) is not None
 
 
 def recipe_name(data: Any) -> str:

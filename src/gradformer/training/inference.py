@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from gradformer.errors import ConfigError, InputError, choice
-from gradformer.graphs.cards import find_card, is_card
+from gradformer.graphs.cards import named
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.datasets import open_card
 from gradformer.graphs.splits import Split
@@ -45,10 +45,10 @@ def open_data(
 
     A file goes before a benchmark of the same name.
     """
-    if isinstance(data, str) and is_card(data) and not Path(data).exists():
+    if (card := named(data)) is not None:
         refuse_options(reading, f"the benchmark {data}")
-        store = open_card(find_card(data), mirror, run.structure)
-        run.expect(store.schema, data)
+        store = open_card(card, mirror, run.structure)
+        run.expect(store.schema, card.name)
         return store, None
     return run.pack(data, **reading)
 
@@ -151,10 +151,10 @@ def _labelled(
     if on is None:
         refuse_options(reading, "the run's own data")
         return again(run, mirror)
-    if isinstance(on, str) and is_card(on) and not Path(on).exists():
+    if (card := named(on)) is not None:
         refuse_options(reading, f"the benchmark {on}")
-        data = benchmark(replace(run.recipe, dataset=find_card(on).name), mirror)
-        run.expect(data.schema, on)
+        data = benchmark(replace(run.recipe, dataset=card.name), mirror)
+        run.expect(data.schema, card.name)
         return data
     if part != "test":
         raise ConfigError(f"part: new data are scored whole, there is no {part}; leave it out")

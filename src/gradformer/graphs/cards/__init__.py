@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import resources
+from pathlib import Path
 from typing import Any, Literal
 
 from gradformer.errors import ConfigError, suggest
@@ -88,6 +89,13 @@ def is_card(name: str) -> bool:
     except ConfigError:
         return False
     return True
+
+
+def named(data: object) -> Card | None:
+    """The dataset that ``data`` names, if it does: a file goes before one of the same name."""
+    if not isinstance(data, str | Path) or not is_card(str(data)) or Path(data).exists():
+        return None
+    return find_card(str(data))
 
 
 @cache
