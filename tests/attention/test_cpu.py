@@ -122,11 +122,18 @@ def test_half_precision_is_summed_in_float32(dtype: torch.dtype) -> None:
         torch.testing.assert_close(ours, reference, rtol=1e-2, atol=1e-2)
 
 
-def test_a_result_that_was_written_to_is_no_longer_derived() -> None:
+def test_what_is_written_to_is_seen() -> None:
     problem = random_problem((4, 2))
     q, k, v = (x.float() for x in (problem.q, problem.k, problem.v))
-    out = decay_attention(q.requires_grad_(), k, v, problem.layout, problem.distance, None, None)
-    out.mul_(2.0)
+    q.requires_grad_()
+    grads = []
+    for write in (lambda out: out * 2.0, lambda out: out.mul_(2.0)):  # it does not read its result
+        out = decay_attention(q, k, v, problem.layout, problem.distance, None, None)
+        grads.append(torch.autograd.grad(write(out).sum(), q)[0])
+    assert torch.equal(*grads)
+    qkv = torch.cat([q, k, v], dim=1)
+    out = joint_attention(qkv, problem.layout, problem.distance, None, None)
+    qkv.detach().zero_()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
 

@@ -51,10 +51,11 @@ class _Attention(torch.autograd.Function):
             keys = row_keys(seed, rows.graph_id[:, None], head, rows.index[:, None])
         out = qkv.new_zeros((nodes, heads, d), dtype=torch.float32)
         softmax = qkv.new_empty((nodes, heads, 2), dtype=torch.float32)
-        saved = qkv, mul, add, bias, keys, out, softmax
+        saved = qkv, mul, add, bias, keys, softmax
         ctx.save_for_backward(*saved)  # so torch frees them, and sees if one is written to
         ctx.options = layout, distance, scale, dropout, seed
-        _over_tasks(forward_kernel, layout, heads, *_problem(*saved, *ctx.options))
+        problem = _problem(*saved, *ctx.options)
+        _over_tasks(forward_kernel, layout, heads, *problem, out.numpy())
         return out.to(qkv.dtype)
 
     @staticmethod
@@ -93,16 +94,16 @@ class _Attention(torch.autograd.Function):
 
 def _problem(
     qkv: Tensor, mul: Tensor | None, add: Tensor | None, bias: Tensor | None, keys: Tensor,
-    out: Tensor, softmax: Tensor, layout: Layout, distance: Tensor, scale: float, dropout: float,
+    softmax: Tensor, layout: Layout, distance: Tensor, scale: float, dropout: float,
     seed: Tensor | None,
 ) -> tuple[Any, ...]:  # fmt: skip
     """What both kernels are given."""
     where = (layout.node_ptr, layout.pair_ptr, layout.packed_ptr, distance)
     return (
         *(_numbers(qkv), *(x.contiguous().numpy() for x in where)),
-        *(_numbers(mul, 256), _numbers(add, 256), _numbers(bias, out.shape[1]), keys.numpy()),
+        *(_numbers(mul, 256), _numbers(add, 256), _numbers(bias, softmax.shape[1]), keys.numpy()),
         *(np.float32(scale), np.int32(threshold(dropout)), np.float32(1.0 / (1.0 - dropout))),
-        *(out.detach().numpy(), softmax.numpy()),
+        softmax.numpy(),
     )
 
 
