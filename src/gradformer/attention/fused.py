@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from gradformer.attention import launch
 from gradformer.attention.launch import WHOLE
 from gradformer.attention.layout import Layout
+from gradformer.attention.once import no_second_derivative
 from gradformer.attention.tables import Table
-from gradformer.errors import ConfigError
 
 
 def _three(q: Tensor, k: Tensor | None, v: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
@@ -129,10 +129,7 @@ def _(grad: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _no_second_backward(ctx: Any, *grads: Tensor) -> None:
-    raise ConfigError(
-        "the fused engine has no second derivative; use the reference engine for it: "
-        "with gradformer.use_engine('reference'): …"
-    )
+    raise no_second_derivative("engine")
 
 
 _backward.register_autograd(_no_second_backward)

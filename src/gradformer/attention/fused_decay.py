@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gradformer.errors import ConfigError
+from gradformer.attention.once import Gradients, once
 
 
 @triton.jit
@@ -73,18 +73,14 @@ class _Exponential(torch.autograd.Function):
             float(decay), math.log(decay) if decay > 0.0 else 0.0, float(slope), heads,
             LEARN=raw is not None, LOGIT=logit, ZERO=decay == 0.0, FAR=far,
         )  # fmt: skip
-        ctx.save_for_backward(jacobian)
+        ctx.save_for_backward(jacobian, start, raw)
         ctx.mark_non_differentiable(jacobian)
         return value, jacobian
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor, _: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        if torch.is_grad_enabled():
-            raise ConfigError(
-                "the fused decay has no second derivative; use the reference engine for it: "
-                "with gradformer.use_engine('reference'): …"
-            )
-        (jacobian,) = ctx.saved_tensors
+    @once("decay")
+    def backward(ctx: Any, grad: Tensor, _: Tensor) -> Gradients:  # type: ignore[override]
+        jacobian, *_ = ctx.saved_tensors
         found = (grad[:, None] * jacobian).sum(-1).unbind(1)  # [sets, heads] each
         return found[0], found[1] if len(found) > 1 else None, *(None,) * 5
 

@@ -25,7 +25,7 @@ from torch import Tensor, nn
 from gradformer.attention.draw_kernels import _keep, _row_keys
 from gradformer.attention.launch import precision
 from gradformer.attention.layout import Rows
-from gradformer.model.once import Gradients, once
+from gradformer.attention.once import Gradients, once
 from gradformer.model.pieces import Claim, claim
 
 FORWARD_ROWS, ROWS = 16, 32  # of a tile

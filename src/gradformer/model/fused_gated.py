@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention.launch import precision
+from gradformer.attention.once import Gradients, once
 from gradformer.graphs.batch import Edges
 from gradformer.model import fused_norm
 from gradformer.model.fused_edge_norm import (
@@ -34,7 +35,6 @@ from gradformer.model.fused_edge_norm import (
 from gradformer.model.fused_messages import edge_rows
 from gradformer.model.fused_norm import Norms
 from gradformer.model.maps import linear
-from gradformer.model.once import Gradients, once
 from gradformer.model.pieces import Claim, claim, open_map, sum_map
 
 PAIRS = 60  # of programs, at most, that make gradients of the map and of the edge states

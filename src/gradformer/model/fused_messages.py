@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradformer.attention.once import Gradients, once
 from gradformer.graphs.batch import Edges
-from gradformer.model.once import Gradients, once
 
 # --- launching ------------------------------------------------------------------------------------
 

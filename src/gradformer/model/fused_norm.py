@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from gradformer.attention.draws import threshold
 from gradformer.attention.layout import Rows
-from gradformer.model.once import Gradients, once
+from gradformer.attention.once import Gradients, once
 from gradformer.model.pieces import Claim, claim
 
 if TYPE_CHECKING:

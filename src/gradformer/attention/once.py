@@ -14,6 +14,14 @@ from gradformer.errors import ConfigError
 Gradients = tuple[Tensor | None, ...]
 
 
+def no_second_derivative(what: str) -> ConfigError:
+    """The error of one who asks for it."""
+    return ConfigError(
+        f"the fused {what} has no second derivative; use the reference engine for it: "
+        "with gradformer.use_engine('reference'): …"
+    )
+
+
 class _Refuse(torch.autograd.Function):
     """Hands gradients on, tied to what they depend on, so that a second derivative is an error."""
 
@@ -24,14 +32,14 @@ class _Refuse(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *grads: Any) -> Any:
-        raise ConfigError(
-            f"the fused {ctx.what} has no second derivative; use the reference engine for it: "
-            "with gradformer.use_engine('reference'): …"
-        )
+        raise no_second_derivative(ctx.what)
 
 
 def once(what: str) -> Callable[[Callable[..., Gradients]], Callable[..., Gradients]]:
-    """Marks the ``backward`` of an autograd function that is made of kernels."""
+    """Marks the ``backward`` of an autograd function that is made of kernels.
+
+    Whatever its gradients depend on is among what arrives and what was saved.
+    """
 
     def mark(backward: Callable[..., Gradients]) -> Callable[..., Gradients]:
         @wraps(backward)
