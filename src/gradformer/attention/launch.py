@@ -205,7 +205,7 @@ class Problem:
     def dot_options(self) -> dict[str, Any]:
         return self.flags | {
             "HAS_BIAS": self.bias is not None,
-            "BLOCK_D": _power(self.q.shape[2]),
+            "BLOCK_D": block_of(self.q.shape[2]),
             "PRECISION": precision(),
         }
 
@@ -218,7 +218,7 @@ class Problem:
 
     @property
     def small_options(self) -> dict[str, Any]:
-        block = _power(self.largest)
+        block = block_of(self.largest)
         return self.dot_options | {
             "BLOCK": block,
             "num_warps": 2 if block <= 32 else 8,
@@ -227,9 +227,9 @@ class Problem:
         }
 
 
-def _power(size: int) -> int:
-    """The power of two above ``size``, at least 16."""
-    return max(16, 1 << (size - 1).bit_length())
+def block_of(size: int, least: int = 16) -> int:
+    """The side of a tile that holds ``size``: a power of two, no less than ``least``."""
+    return max(least, 1 << (size - 1).bit_length())
 
 
 def forward(p: Problem) -> tuple[Tensor, Tensor]:

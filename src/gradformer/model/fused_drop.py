@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from gradformer.attention.draws import threshold
+from gradformer.attention.launch import block_of
 from gradformer.attention.layout import Rows
 
 
@@ -26,7 +27,7 @@ class _Drop(torch.autograd.Function):
         x = x.contiguous()
         size, channels = x.shape
         y = torch.empty_like(x)
-        block_c = min(64, max(4, 1 << (channels - 1).bit_length()))
+        block_c = min(64, block_of(channels, 4))
         block_r = 1024 // block_c
         drop_kernel[(-(-size // block_r), -(-channels // block_c))](
             x, y, rows.graph_id, rows.index, seed, size, channels, 1.0 / (1.0 - p), threshold(p),

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from gradformer.attention.launch import block_of
 from gradformer.graphs.batch import Edges
 from gradformer.model.fused_messages import edge_rows
 from gradformer.model.fused_norm import Norms
@@ -123,7 +124,7 @@ class Unmade:
         update_kernel[(-(-count // ROWS),)](
             given, self.states, ptr, len(ptr) - 1, count, *origin.norm,
             C=channels, E_ROW=e_row, ROWS=ROWS, DROP=origin.update.after is not None,
-            BLOCK_C=max(16, 1 << (channels - 1).bit_length()), num_warps=8,
+            BLOCK_C=block_of(channels), num_warps=8,
         )  # fmt: skip
         return self.states
 

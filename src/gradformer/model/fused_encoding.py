@@ -23,7 +23,7 @@ import triton.language as tl
 from torch import Tensor, nn
 
 from gradformer.attention.draw_kernels import _keep, _row_keys
-from gradformer.attention.launch import precision
+from gradformer.attention.launch import block_of, precision
 from gradformer.attention.layout import Rows
 from gradformer.attention.once import Gradients, once
 from gradformer.model.pieces import Claim, claim
@@ -31,10 +31,6 @@ from gradformer.model.pieces import Claim, claim
 FORWARD_ROWS, ROWS = 16, 32  # of a tile
 VOCABULARY = 32  # entries of a table that one program sums up
 LEAST_PIECE, MOST_PIECES = 256, 64  # rows that one program sums over; pieces at most
-
-
-def _power(number: int, least: int = 16) -> int:
-    return max(least, 1 << (number - 1).bit_length())
 
 
 @triton.jit
@@ -199,12 +195,12 @@ class _Embed(torch.autograd.Function):
         ctx.real = x if mask is None else mask.contiguous().view(torch.uint8)
         ctx.options = {
             "SIZES": tuple(len(table) for table in tables), "N": n, "K": k, "M": m, "FIRST": first,
-            "WIDTH": width, "BLOCK_K": _power(max(k, 1)), "MASK": mask is not None,
+            "WIDTH": width, "BLOCK_K": block_of(max(k, 1)), "MASK": mask is not None,
             "PRECISION": precision(),
         }  # fmt: skip
         forward_kernel[(-(-rows // FORWARD_ROWS),)](
             x, tables, *(tables[0] if given is None else given for given in (raw, weight, bias)),
-            ctx.real, y, rows, BLOCK_W=_power(width), ROWS=FORWARD_ROWS, **ctx.options,
+            ctx.real, y, rows, BLOCK_W=block_of(width), ROWS=FORWARD_ROWS, **ctx.options,
         )  # fmt: skip
         ctx.save_for_backward(x, raw, weight)
         ctx.piece, ctx.room = piece, room
@@ -230,7 +226,7 @@ class _Embed(torch.autograd.Function):
         backward_kernel[(programs,)](
             grad, x, *given, ctx.real, tuple(outs), grad if d_raw is None else d_raw,
             rows, ctx.piece, pieces, STRIDES=tuple(out.stride(0) for out in outs),
-            BLOCK_N=_power(n), BLOCK_M=_power(max(m, 1)), ROWS=ROWS, VOCABULARY=VOCABULARY,
+            BLOCK_N=block_of(n), BLOCK_M=block_of(max(m, 1)), ROWS=ROWS, VOCABULARY=VOCABULARY,
             **options,
         )  # fmt: skip
         found: list[Tensor | None] = [None for _ in range(len(sizes) + 2)]
@@ -287,6 +283,6 @@ def fused_flip(vectors: Tensor, rows: Rows, seed: Tensor) -> Tensor:
     y = torch.empty_like(vectors)
     size, columns = vectors.shape
     flip_kernel[(-(-size // ROWS),)](
-        vectors, y, rows.graph_id, seed, size, C=columns, BLOCK_C=_power(columns, 1), ROWS=ROWS
+        vectors, y, rows.graph_id, seed, size, C=columns, BLOCK_C=block_of(columns, 1), ROWS=ROWS
     )
     return y

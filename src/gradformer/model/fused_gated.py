@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradformer.attention.launch import precision
+from gradformer.attention.launch import block_of, precision
 from gradformer.attention.once import Gradients, once
 from gradformer.graphs.batch import Edges
 from gradformer.model import fused_norm
@@ -77,14 +77,14 @@ class _Gated(torch.autograd.Function):
         if u.numel() and weight is None:
             edge_kernel[(min(-(-count // ROWS), PROGRAMS),)](
                 given, terms, u, *places,
-                ROWS=ROWS, BLOCK_C=_block(channels), **sizes, num_warps=2,
+                ROWS=ROWS, BLOCK_C=block_of(channels), **sizes, num_warps=2,
             )  # fmt: skip
         elif u.numel():
             map_kernel[(min(-(-count // MAP_ROWS), MAP_PROGRAMS),)](
                 given, matrix, bias, terms, u, *places, e, *norm,
                 IN=width, MAKE=origin is not None,
                 DROP=origin is not None and origin.update.after is not None, ROWS=MAP_ROWS,
-                EXACT=_exact(terms.dtype), BLOCK_IN=_block(width), BLOCK_C=_block(channels),
+                EXACT=_exact(terms.dtype), BLOCK_IN=block_of(width), BLOCK_C=block_of(channels),
                 **sizes, num_stages=1, num_warps=MAP_ROWS // 16, maxnreg=128,
             )  # fmt: skip
         if h.numel():
@@ -149,7 +149,7 @@ class _Gated(torch.autograd.Function):
                 dh, mean, inverse, terms, u, position, u if out_grad is None else out_grad,
                 d_terms, du, u if dr is None else dr, share,
                 edges.source, edges.target_ptr, nodes, count, *norm,
-                C=channels, BLOCK_C=_block(channels), CHUNK=16, POSITION=r is not None,
+                C=channels, BLOCK_C=block_of(channels), CHUNK=16, POSITION=r is not None,
                 OUT_GRAD=out_grad is not None, PADDING=weight is None, **inside,
                 PARTS=parts, num_warps=1, maxnreg=72 if r is None else 255,  # 28 fit on a core
             )  # fmt: skip
@@ -191,7 +191,7 @@ def _map_gradients(
         map_gradient_kernel[(2 * pairs if states else pairs,)](
             du, e, dw, db, dw.stride(0), db.stride(0), du if e_grad is None else e_grad,
             weight.contiguous(), du if de is None else de, partial, ptr, len(ptr) - 1, count, *norm,
-            IN=width, C=channels, E_ROW=edge_rows(e)[1], GROUPS=GROUPS, BLOCK_IN=_block(width),
+            IN=width, C=channels, E_ROW=edge_rows(e)[1], GROUPS=GROUPS, BLOCK_IN=block_of(width),
             EXACT=_exact(du.dtype), REMAKE=ctx.remake, STATES=states, E_GRAD=e_grad is not None,
             SLOPES=states and slopes is not None, DROP=drop,
             num_warps=GROUPS, num_stages=1,  # 3 or 2 fit on a core:
@@ -212,10 +212,6 @@ def _parts(channels: int) -> tuple[int, int]:
     blocks = -(-channels // 16)
     together = next(n for n in (4, 3, 2, 1) if blocks % n == 0)
     return together, blocks // together
-
-
-def _block(channels: int) -> int:
-    return max(16, 1 << (channels - 1).bit_length())
 
 
 def _exact(dtype: torch.dtype) -> bool:

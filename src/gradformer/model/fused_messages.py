@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradformer.attention.launch import block_of
 from gradformer.attention.once import Gradients, once
 from gradformer.graphs.batch import Edges
 
@@ -20,7 +21,7 @@ from gradformer.graphs.batch import Edges
 
 def tile(channels: int, rows: int, segments: int) -> dict[str, int]:
     """Tile of edges and channels: short chunks where nodes have few edges on average."""
-    block = 1 << (channels - 1).bit_length()
+    block = block_of(channels, 1)
     chunk = 8 if rows < 12 * segments else 16
     warps = min(max(chunk * block // 256, 1), 8)
     return {"C": channels, "BLOCK_C": block, "CHUNK": chunk, "num_warps": warps}

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention.draws import threshold
+from gradformer.attention.launch import block_of
 from gradformer.attention.layout import Rows
 from gradformer.attention.once import Gradients, once
 from gradformer.model.pieces import Claim, claim
@@ -38,9 +39,9 @@ class Grid:
     @classmethod
     def of(cls, rows: int, channels: int) -> Grid:
         shape: tuple[int, ...]
-        wide = max(4, 1 << (channels - 1).bit_length())
+        wide = block_of(channels, 4)
         if rows <= MOST_WHOLE_ROWS:
-            block_r = max(16, 1 << (rows - 1).bit_length())
+            block_r = block_of(rows)
             block_c = min(4 if block_r == 1024 else 8, wide)  # each core does its part
             warps = max(block_r * block_c // 512, 1)
             chunk, shape = rows, (-(-channels // block_c),)
@@ -62,7 +63,7 @@ class Grid:
     def merging(self) -> dict[str, int]:
         """Further options of the kernels that merge the sums of all chunks."""
         one = self.chunk == self.blocks["BLOCK_R"]
-        return {"BLOCK_P": max(16, 1 << (self.shape[0] - 1).bit_length()), "ONE": one}
+        return {"BLOCK_P": block_of(self.shape[0]), "ONE": one}
 
 
 @dataclass(frozen=True)

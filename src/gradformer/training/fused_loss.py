@@ -14,6 +14,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from gradformer.attention.launch import block_of
+
 TILE = 4096  # entries of the prediction at a time
 
 
@@ -138,8 +140,8 @@ def fused_loss(
     loss = torch.empty((), dtype=torch.float32, device=prediction.device)
     slope = torch.empty_like(prediction)
     mask = y if real is None else real.contiguous().view(torch.uint8)
-    block_c = 1 << (outputs - 1).bit_length()
-    block_r = min(TILE // block_c, 1 << (rows - 1).bit_length())
+    block_c = block_of(outputs, 1)
+    block_r = min(TILE // block_c, block_of(rows, 1))
     options = {
         "OUT": outputs,
         "HAS_MASK": real is not None,

@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from gradformer.attention.launch import block_of
 from gradformer.training.optimizer import CLIP_EPS, Adam
 from gradformer.training.schedule import Schedule
 
@@ -145,6 +146,6 @@ class FusedUpdate:
             vector, grad, adam.mean, adam.square, vector if average is None else average,
             pieces, numbers, programs, len(vector), parameters, adam.decayed,
             self.clip, self.weight_decay, 1.0 - first, 1.0 - second, adam.epsilon, CLIP_EPS,
-            PIECES=1 << (programs - 1).bit_length(), CLIP=self.clip > 0.0,
+            PIECES=block_of(programs, 1), CLIP=self.clip > 0.0,
             ADAMW=adam.kind == "adamw", AVERAGE=average is not None, BLOCK=BLOCK,
         )  # fmt: skip
