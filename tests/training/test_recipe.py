@@ -107,9 +107,17 @@ def test_a_wrong_setting_is_named(settings: list[str], message: str) -> None:
 
 def test_a_wrong_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
-    path.write_text("model: [1, 2\n")
-    with pytest.raises(ConfigError, match="not a readable recipe"):
+    path.write_text("dataset: zinc\nmodel: [1, 2\n")
+    with pytest.raises(ConfigError, match=r"bad\.yaml, line 3: not a readable recipe: did not"):
         load_recipe(str(path))
+    for text, wrong in (("modle: {}", "modle"), ("model: {layers: two}", "model.layers")):
+        path.write_text(f"dataset: zinc\n{text}\n")
+        for reader in (load_recipe, Recipe.load):
+            with pytest.raises(ConfigError, match=rf"bad\.yaml: {wrong}: "):
+                reader(str(path))
+    path.write_text("dataset: zinc\n")
+    with pytest.raises(ConfigError, match=r"^model\.layer: "):  # which is not in the file
+        load_recipe(str(path), settings=["model.layer=2"])
     with pytest.raises(ConfigError, match="No such file"):
         load_recipe(str(tmp_path / "absent.yaml"))
     with pytest.raises(ConfigError, match="did you mean 'zinc'"):

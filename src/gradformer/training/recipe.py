@@ -8,7 +8,8 @@ which ``gradformer search`` draws from).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
 from functools import partial
 from pathlib import Path
@@ -72,7 +73,7 @@ class Recipe:
                 hint = f"did you mean {whole!r}?" if whole else suggest(str(name), _SECTIONS)
                 raise ConfigError(f"{name}: unknown section; {hint}")
         if "dataset" not in values:
-            raise ConfigError("dataset: the recipe names none")
+            raise ConfigError("dataset: the recipe names none; add dataset: NAME")
         model = dict(_section(values, "model"))
         name = convert(model.pop("name", DEFAULT_MODEL), str, "model.name")
         return cls(
@@ -101,7 +102,9 @@ class Recipe:
     @classmethod
     def load(cls, path: str | Path) -> Recipe:
         """Read a complete recipe, as a run keeps it."""
-        return cls.from_dict(_read(partial(Path(path).read_text, "utf-8"), str(path)))
+        values = _file(str(path))
+        with _naming(path):
+            return cls.from_dict(values)
 
     def change(self, *settings: str) -> Recipe:
         """The recipe with ``a.b=c`` settings applied."""
@@ -124,7 +127,11 @@ def load_recipe(
     >>> load_recipe("zinc", settings=["model.layers=2"]).model.config.layers
     2
     """
-    return Recipe.from_dict(_apply(_find(name, model, preset), settings))
+    values = _find(name, model, preset)
+    if _is_file(name):  # what is wrong in the file, before what is wrong in the settings
+        with _naming(name):
+            Recipe.from_dict(values)
+    return Recipe.from_dict(_apply(values, settings))
 
 
 def presets(name: str) -> list[str]:
@@ -188,9 +195,22 @@ def _raw(name: str) -> dict[str, Any]:
     return merge(under, values)
 
 
+def _is_file(name: str) -> bool:
+    return name.endswith((".yaml", ".yml"))
+
+
+@contextmanager
+def _naming(path: str | Path) -> Iterator[None]:
+    """An error inside names the file."""
+    try:
+        yield
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+
+
 def _file(name: str) -> dict[str, Any]:
     """What stands in a recipe of the package, or in a user's file."""
-    if name.endswith((".yaml", ".yml")):
+    if _is_file(name):
         return _read(partial(Path(name).read_text, "utf-8"), name)
     if name not in recipe_names():
         if Path(name).suffix:
@@ -203,8 +223,11 @@ def _read(text: Callable[[], str], where: str) -> dict[str, Any]:
     try:
         values = parse_yaml(text())
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        reason = " ".join(str(getattr(error, "strerror", None) or error).split())
-        raise ConfigError(f"{where}: not a readable recipe: {reason}") from None
+        reason = getattr(error, "strerror", None) or getattr(error, "problem", None) or error
+        mark = getattr(error, "problem_mark", None)
+        line = "" if mark is None else f", line {mark.line + 1}"
+        reason = " ".join(str(reason).split())
+        raise ConfigError(f"{where}{line}: not a readable recipe: {reason}") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{where}: expected sections such as model: and train:")
     return values
