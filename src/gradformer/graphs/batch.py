@@ -162,21 +162,23 @@ def sort_edges(edge_index: Tensor, layout: Layout) -> tuple[Edges, Tensor]:
     first = torch.nn.functional.pad(counts.cumsum(0), (1, 0))[:-1]
     place = torch.arange(len(source), device=source.device) - first[graph]
     rows = Rows(layout.graph_id[graph], place.int())
-    edges = Edges(
-        source,
-        target,
-        target_ptr=_pointers(target, nodes),
-        by_source=torch.argsort(source, stable=True).int(),
-        source_ptr=_pointers(source, nodes),
-        rows=rows,
-    )
-    return edges, order
+    return link(source, target, nodes, nodes, rows), order
 
 
-def _pointers(index: Tensor, nodes: int) -> Tensor:
-    """[nodes + 1]: where each node's entries begin once sorted."""
-    counts = torch.bincount(index, minlength=nodes)
-    return torch.nn.functional.pad(counts.cumsum(0), (1, 0)).int()
+def link(source: Tensor, target: Tensor, sources: int, targets: int, rows: Rows) -> Edges:
+    """Edges that are sorted by ``target``; numbers from ``sources`` and ``targets`` on are no ends.
+
+    Shapes: source, target [edges] int32, of so many nodes each.
+    """
+    by_source = torch.argsort(source, stable=True)
+    ends = _pointers(target, targets), _pointers(source[by_source], sources)
+    return Edges(source, target, ends[0], by_source.int(), ends[1], rows)
+
+
+def _pointers(ascending: Tensor, count: int) -> Tensor:
+    """[count + 1] int32: where the entries of each number begin."""
+    number = torch.arange(count + 1, device=ascending.device, dtype=ascending.dtype)
+    return torch.searchsorted(ascending.contiguous(), number, out_int32=True)
 
 
 def check_distance(distance: Tensor, layout: Layout) -> None:

@@ -15,7 +15,7 @@ from torch.export import Dim, ExportedProgram
 from gradformer.attention import use_engine
 from gradformer.attention.layout import Group, Layout, Rows
 from gradformer.errors import ConfigError
-from gradformer.graphs.batch import Batch, Edges
+from gradformer.graphs.batch import Batch, Edges, link
 from gradformer.model.base import GraphModel
 from gradformer.training.files import writing
 from gradformer.training.run import Run
@@ -159,19 +159,5 @@ def _edges(edge_index: Tensor, n: int) -> tuple[Edges, Tensor]:
     """Edges sorted by target, and the order that sorts them."""
     order = torch.argsort(edge_index[1], stable=True)
     source, target = edge_index[:, order].int().unbind()
-    by_source = torch.argsort(source, stable=True)
-    nodes = torch.arange(n + 1, dtype=torch.int32)
-
-    def pointers(ends: Tensor) -> Tensor:
-        return torch.searchsorted(ends.contiguous(), nodes, out_int32=True)
-
     place = torch.arange(edge_index.shape[1], dtype=torch.int32)
-    edges = Edges(
-        source,
-        target,
-        pointers(target),
-        by_source.int(),
-        pointers(source[by_source]),
-        Rows(torch.zeros_like(place), place),
-    )
-    return edges, order
+    return link(source, target, n, n, Rows(torch.zeros_like(place), place)), order

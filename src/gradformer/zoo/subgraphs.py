@@ -7,14 +7,14 @@ half a million edges for a graph of 117 nodes. They are cheap to find, and are f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from gradformer.attention.layout import Layout, Rows
-from gradformer.graphs.batch import Edges
+from gradformer.graphs.batch import Edges, link
 from gradformer.zoo.all_pairs import Pairs
 
 
@@ -88,22 +88,13 @@ def _edges(
     source: Tensor, target: Tensor, count: Tensor, sources: int, targets: int, layout: Layout
 ) -> Edges:
     """Edges source → target sorted by target, of which ``count`` are real."""
-    place = torch.arange(len(source), device=source.device)
+    place = torch.arange(len(source), device=source.device, dtype=torch.int32)
     real = place < count
-    source, target = torch.where(real, source, sources), torch.where(real, target, targets)
-    by_source = torch.argsort(source, stable=True)
-    rows = Rows(torch.zeros_like(place).int(), place.int(), real if layout.padded else None)
-    return Edges(
-        torch.where(real, source, 0).int(),
-        torch.where(real, target, max(targets - 1, 0)).int(),
-        _pointers(target, targets),
-        by_source.int(),
-        _pointers(source[by_source], sources),
-        rows,
+    rows = Rows(torch.zeros_like(place), place, real if layout.padded else None)
+    outside = torch.where(real, source, sources).int(), torch.where(real, target, targets).int()
+    made = link(*outside, sources, targets, rows)
+    return replace(
+        made,
+        source=torch.where(real, made.source, 0),
+        target=torch.where(real, made.target, max(targets - 1, 0)),
     )
-
-
-def _pointers(ascending: Tensor, count: int) -> Tensor:
-    """[count + 1]: where the entries of each number begin."""
-    number = torch.arange(count + 1, device=ascending.device)
-    return torch.searchsorted(ascending, number, out_int32=True)
