@@ -1,16 +1,18 @@
 r"""The gated convolution as loops for a CPU, forward and backward; plainly ``local.GatedGCN``.
 
-Between the map of the edge states and the norms, all is done edge by edge in the cache: forward one
-pass over the edges makes u in the place of the map's result and the sums at the targets; backward
-one pass makes du, one sums it to the sources. With :math:`m_t = \sum_s g_{st} B x_s / n_t`,
+Between the map of the edge states and the norms, all is done edge by edge in the cache: one pass
+over the edges forward makes u in the place of the map's result and the sums at the targets; one
+pass backward makes du and all sums of it. With :math:`m_t = \sum_s g_{st} B x_s / n_t`,
 :math:`n_t = \sum_s g_{st} + 10^{-6}` and the gradient :math:`\dot h_t` of :math:`A x_t + m_t`,
 
 .. math::
     \dot u_{st} \mathrel{+}= \frac{\dot h_t}{n_t} (B x_s - m_t)\, r_{st}\, \sigma'(u_{st}), \qquad
     \dot B_s = \sum_t g_{st} \frac{\dot h_t}{n_t}.
 
-Shapes: terms [nodes, 4c] (A, D, B, E); u [edges, c]; r [edges] or [0]; h, mean, total, slope
-[nodes, c]. Loops write to few arrays at once, as compilers make vectors of no others.
+Backward the graphs are shared out between threads, as an edge adds to both of its nodes.
+Shapes: terms [nodes, 4c] (A, D, B, E); u [edges, c]; r [edges] or [0]; given, what du begins with,
+[edges, c] or [0, c]; h, mean, total, slope [nodes, c]. Loops write to few arrays at once, as
+compilers make vectors of no others.
 """
 
 # The kernels' arguments are untyped.
@@ -24,13 +26,14 @@ import torch
 from torch import Tensor
 from torch.nn.functional import linear
 
-from gradformer.attention.cpu_kernels import exp
+from gradformer.attention.cpu_kernels import exp, index
 from gradformer.attention.loops import plain_gradients
 from gradformer.graphs.batch import Edges
 from gradformer.model.local import plain_gates
 from gradformer.structure.parallel import inlined, over_slices, vectorised
 
 LEAST_WORK = 300_000  # numbers of edge states, below which a second thread is not worth its start
+_0, _1, _2, _3 = (np.uintp(n) for n in range(4))
 _ONE, _ZERO, _TINY = np.float32(1.0), np.float32(0.0), np.float32(1e-6)
 
 
@@ -42,20 +45,24 @@ def _sigmoid(x):
 
 @vectorised
 def forward_kernel(first, last, terms, u, r, source, ptr, h, mean, total):
-    c = u.shape[1]
-    for t in range(first, last):
+    c = index(u.shape[1])
+    gate = np.empty((1, c), np.float32)
+    for t in range(index(first), index(last)):
         for j in range(c):
             mean[t, j] = _ZERO
+        for j in range(c):
             total[t, j] = _TINY
-        for edge in range(ptr[t], ptr[t + 1]):
-            s = source[edge]
+        for edge in range(index(ptr[t]), index(ptr[t + _1])):
+            s = index(source[edge])
             open_ = r[edge] if len(r) else _ONE
             for j in range(c):
-                u[edge, j] += terms[t, c + j] + terms[s, 3 * c + j]
+                u[edge, j] += terms[t, c + j] + terms[s, _3 * c + j]
             for j in range(c):
-                gate = _sigmoid(u[edge, j]) * open_
-                mean[t, j] += gate * terms[s, 2 * c + j]
-                total[t, j] += gate
+                gate[_0, j] = _sigmoid(u[edge, j]) * open_
+            for j in range(c):
+                mean[t, j] += gate[_0, j] * terms[s, _2 * c + j]
+            for j in range(c):
+                total[t, j] += gate[_0, j]
         for j in range(c):
             mean[t, j] /= total[t, j]
         for j in range(c):
@@ -63,49 +70,35 @@ def forward_kernel(first, last, terms, u, r, source, ptr, h, mean, total):
 
 
 @vectorised
-def target_kernel(first, last, terms, u, r, source, ptr, mean, slope, given, du, dr, dterms):
-    """du: what is given and what comes through the gates; and its sum at the targets' D."""
-    c = u.shape[1]
-    for t in range(first, last):
-        for j in range(c):
-            dterms[t, c + j] = _ZERO
-        for edge in range(ptr[t], ptr[t + 1]):
-            s = source[edge]
+def backward_kernel(
+    first, last, node_ptr, terms, u, r, source, ptr, mean, slope, given, du, dr, dterms
+):
+    """du, dr, and what D, B and E get, which are zero before."""
+    c = index(u.shape[1])
+    gate = np.empty((1, c), np.float32)
+    for t in range(index(node_ptr[first]), index(node_ptr[last])):
+        for edge in range(index(ptr[t]), index(ptr[t + _1])):
+            s = index(source[edge])
             open_ = r[edge] if len(r) else _ONE
+            for j in range(c):
+                gate[_0, j] = _sigmoid(u[edge, j])
             if len(r):
                 for j in range(c):
-                    apart = terms[s, 2 * c + j] - mean[t, j]
-                    dr[edge] += slope[t, j] * apart * _sigmoid(u[edge, j])
+                    apart = terms[s, _2 * c + j] - mean[t, j]
+                    dr[edge] += slope[t, j] * apart * gate[_0, j]
             for j in range(c):
-                gate = _sigmoid(u[edge, j])
-                apart = terms[s, 2 * c + j] - mean[t, j]
-                through = open_ * gate * (_ONE - gate)
-                du[edge, j] = given[edge, j] + slope[t, j] * apart * through
+                apart = terms[s, _2 * c + j] - mean[t, j]
+                through = open_ * gate[_0, j] * (_ONE - gate[_0, j])
+                du[edge, j] = slope[t, j] * apart * through
+            if len(given):
+                for j in range(c):
+                    du[edge, j] += given[edge, j]
             for j in range(c):
                 dterms[t, c + j] += du[edge, j]
-
-
-@vectorised
-def source_kernel(first, last, u, r, target, by_source, ptr, slope, du, dterms):
-    """What B and E of the sources get."""
-    c = u.shape[1]
-    total = np.empty((2, c), np.float32)
-    for s in range(first, last):
-        for j in range(c):
-            total[0, j] = _ZERO
-            total[1, j] = _ZERO
-        for place in range(ptr[s], ptr[s + 1]):
-            edge = by_source[place]
-            t = target[edge]
-            open_ = r[edge] if len(r) else _ONE
             for j in range(c):
-                total[0, j] += open_ * _sigmoid(u[edge, j]) * slope[t, j]
+                dterms[s, _2 * c + j] += open_ * gate[_0, j] * slope[t, j]
             for j in range(c):
-                total[1, j] += du[edge, j]
-        for j in range(c):
-            dterms[s, 2 * c + j] = total[0, j]
-        for j in range(c):
-            dterms[s, 3 * c + j] = total[1, j]
+                dterms[s, _3 * c + j] += du[edge, j]
 
 
 class _Gates(torch.autograd.Function):
@@ -114,49 +107,63 @@ class _Gates(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, terms: Tensor, e: Tensor, weight: Tensor, bias: Tensor, r: Tensor | None,
-        edges: Edges,
+        edges: Edges, node_ptr: Tensor,
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
-        u = linear(e, weight, bias)
+        ctx.set_materialize_grads(False)
+        ctx.edges, ctx.node_ptr = edges, node_ptr
+        if _is_one_row(e):
+            u = linear(e[:1], weight, bias).repeat(len(e), 1)
+        else:
+            u = linear(e, weight, bias)
         h, mean, total = (u.new_empty(len(terms), u.shape[1]) for _ in range(3))
         gates = u.new_empty(0) if r is None else r.flatten()
         shown = (terms, u, gates, edges.source, edges.target_ptr, h, mean, total)
-        _over_nodes(forward_kernel, edges.target_ptr, u.shape[1], *shown)
-        ctx.edges = edges
+        _in_slices(forward_kernel, edges.target_ptr, u.shape[1], *shown)
         ctx.save_for_backward(terms, e, weight, bias, r, u, mean, total)
         return u, h
 
     @staticmethod
-    def backward(ctx: Any, given: Tensor, dh: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+    def backward(  # type: ignore[override]
+        ctx: Any, given: Tensor | None, dh: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
         *inputs, u, mean, total = ctx.saved_tensors
         edges, needed = ctx.edges, ctx.needs_input_grad
+        dh = torch.zeros_like(mean) if dh is None else dh
         if torch.is_grad_enabled():
 
             def plain(terms: Tensor, e: Tensor, w: Tensor, b: Tensor, r: Tensor) -> Any:
                 return plain_gates(terms, linear(e, w, b), r, edges)
 
-            return *plain_gradients(plain, inputs, needed, (given, dh)), None
+            grads = torch.zeros_like(u) if given is None else given, dh
+            return *plain_gradients(plain, inputs, needed, grads), None, None
         terms, e, weight, _, r = inputs
         gates = u.new_empty(0) if r is None else r.flatten()
         slope, dr, channels = dh / total, torch.zeros_like(gates), u.shape[1]
-        du, dterms = torch.empty_like(u), u.new_empty(terms.shape)
+        du, dterms = torch.empty_like(u), u.new_zeros(terms.shape)
         du[int(edges.target_ptr[-1]) :] = 0.0  # of padding
         dterms[:, :channels] = dh
+        given = u.new_empty(0, channels) if given is None else given
         shown = (terms, u, gates, edges.source, edges.target_ptr, mean, slope, given, du, dr)
-        _over_nodes(target_kernel, edges.target_ptr, channels, *shown, dterms)
-        back = (edges.target, edges.by_source, edges.source_ptr, slope, du, dterms)
-        _over_nodes(source_kernel, edges.source_ptr, channels, u, gates, *back)
+        ends = edges.target_ptr[ctx.node_ptr.long()]
+        _in_slices(backward_kernel, ends, channels, ctx.node_ptr, *shown, dterms)
+        dbias = dterms[:, channels : 2 * channels].sum(0)  # every edge has one target
         return (
             dterms,
             du @ weight if needed[1] else None,
-            du.T @ e,
-            dterms[:, channels : 2 * channels].sum(0),  # every edge has one target
+            dbias[:, None] * e[:1] if _is_one_row(e) else du.T @ e,
+            dbias,
             None if r is None else dr.view_as(r),
-            None,
+            *(None, None),
         )
 
 
-def _over_nodes(kernel: Any, ptr: Tensor, channels: int, *tensors: Tensor) -> None:
-    """All nodes, whose edges begin at ``ptr``, on as many threads as torch has."""
+def _is_one_row(e: Tensor) -> bool:
+    """Whether one row is expanded to all edges, as where data have no edge features."""
+    return len(e) > 1 and e.stride(0) == 0
+
+
+def _in_slices(kernel: Any, ptr: Tensor, channels: int, *tensors: Tensor) -> None:
+    """All nodes or graphs, whose edges begin at ``ptr``, on as many threads as torch has."""
     arrays = [x.detach().contiguous().numpy() for x in tensors]
     over_slices(
         lambda first, last: kernel(first, last, *arrays),
@@ -167,8 +174,12 @@ def _over_nodes(kernel: Any, ptr: Tensor, channels: int, *tensors: Tensor) -> No
 
 
 def looped_gates(
-    terms: Tensor, e: Tensor, weight: Tensor, bias: Tensor, r: Tensor | None, edges: Edges
-) -> tuple[Tensor, Tensor]:
-    """:func:`gradformer.model.local.plain_gates` of C e by loops, in float32."""
-    u, h = _Gates.apply(terms, e, weight, bias, r, edges)
+    terms: Tensor, e: Tensor, weight: Tensor, bias: Tensor, r: Tensor | None, edges: Edges,
+    node_ptr: Tensor,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """:func:`gradformer.model.local.plain_gates` of C e by loops, in float32.
+
+    ``node_ptr`` [graphs + 1] says where graphs begin.
+    """
+    u, h = _Gates.apply(terms, e, weight, bias, r, edges, node_ptr)
     return u, h

@@ -148,7 +148,7 @@ class GatedGCN(nn.Module):
             assert position is not None
             apart = from_target(position, edges) - from_source(position, edges)
             r = self.gate(apart.square().sum(1, keepdim=True)).sigmoid()
-        h, e = self._messages(terms, e, r, edges, seeds)
+        h, e = self._messages(terms, e, r, batch)
         plus = x if self.residual else None
         return self.norm(h, batch.nodes, seeds, relu=True, after=self.dropout, plus=plus), e
 
@@ -158,15 +158,15 @@ class GatedGCN(nn.Module):
         return fits and runs_kernels(terms)
 
     def _messages(
-        self, terms: Tensor, e: Tensor | Unmade, r: Tensor | None, edges: Edges,
-        seeds: Tensor | None,
-    ) -> tuple[Tensor, Tensor | Unmade]:  # fmt: skip
+        self, terms: Tensor, e: Tensor | Unmade, r: Tensor | None, batch: Batch
+    ) -> tuple[Tensor, Tensor | Unmade]:
         """What is normalised [nodes, out], and the edge states that go on."""
+        edges, seeds = batch.edges, batch.seeds
         norm, drop = self.edge_norm, self.edge_dropout
         states = e.states if isinstance(e, Unmade) else e
         if not self.runs_kernels(terms):
             e = made(e)
-            u, h = self._plain(terms, e, r, edges)
+            u, h = self._plain(terms, e, r, batch)
         elif norm is not None and norm.runs_kernels(states) and updates(self.C, len(states)):
             after = drop.draw(edges.rows, seeds)
             update = Norms((norm,), (None,), (False,), edges.rows, relu=True, after=after)
@@ -179,15 +179,17 @@ class GatedGCN(nn.Module):
         return h, e
 
     def _plain(
-        self, terms: Tensor, e: Tensor, r: Tensor | None, edges: Edges
+        self, terms: Tensor, e: Tensor, r: Tensor | None, batch: Batch
     ) -> tuple[Tensor, Tensor]:
         """u [edges, out] and what is normalised [nodes, out]."""
+        edges = batch.edges
         floats = terms.dtype == e.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
         fits = floats and is_plain(self.C) and self.C.bias is not None
         if fits and runs_loops(terms, e, r):
             from gradformer.model.gated_loops import looped_gates
 
-            return looped_gates(terms, e, self.C.weight, self.C.bias, r, edges)
+            learned = self.C.weight, self.C.bias
+            return looped_gates(terms, e, *learned, r, edges, batch.layout.node_ptr)
         return plain_gates(terms, self.C(e), r, edges)
 
 
