@@ -6,12 +6,12 @@ from torch import Tensor, nn
 
 from gradformer.attention import Tables, joint_attention
 from gradformer.attention.draws import Site, share
-from gradformer.errors import ConfigError, InputError
+from gradformer.errors import InputError
 from gradformer.graphs.batch import Batch
 from gradformer.model.fused_edge_norm import Unmade, made
 from gradformer.model.local import GatedGCN
 from gradformer.model.maps import linear, linear_pair
-from gradformer.model.parts import BatchNorm, Branch, Dropout, DropPath, norm_pair
+from gradformer.model.parts import BatchNorm, Branch, Dropout, DropPath, check_heads, norm_pair
 
 
 class Attention(Site):
@@ -19,10 +19,7 @@ class Attention(Site):
 
     def __init__(self, width: int, heads: int, dropout: float = 0.0) -> None:
         super().__init__()
-        if heads < 1 or width < 1:
-            raise ConfigError(f"heads, width: got {heads} and {width}, expected at least 1 of each")
-        if width % heads:
-            raise ConfigError(f"heads: {heads} does not divide the width {width}")
+        check_heads(width, heads)
         self.heads, self.dropout = heads, share(dropout)
         self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
 

@@ -24,7 +24,7 @@ from gradformer.model.fused_edge_norm import Unmade, made
 from gradformer.model.fused_gated import gated, updated, updates
 from gradformer.model.fused_norm import Norms
 from gradformer.model.maps import MLP, is_plain, linear
-from gradformer.model.parts import BatchNorm, Dropout
+from gradformer.model.parts import BatchNorm, Dropout, check_heads
 from gradformer.model.segments import (
     from_source,
     from_target,
@@ -236,8 +236,7 @@ class GAT(nn.Module):
     def __init__(self, width: int, heads: int = 4, out: int | None = None) -> None:
         super().__init__()
         out = out or width
-        if out % heads:
-            raise ConfigError(f"heads: {heads} does not divide the width {out}")
+        check_heads(out, heads)
         self.heads = heads
         self.linear = nn.Linear(width, out, bias=False)
         self.source, self.target = (

@@ -11,7 +11,16 @@ from torch import Tensor, nn
 from gradformer.attention.availability import runs_kernels
 from gradformer.attention.draws import Site, drop, drop_rows, share
 from gradformer.attention.layout import Rows
+from gradformer.errors import ConfigError
 from gradformer.model.parallel import is_shared, total
+
+
+def check_heads(width: int, heads: int) -> None:
+    """Raise unless the heads share the channels evenly."""
+    if min(width, heads) < 1:
+        raise ConfigError(f"heads, width: got {heads} and {width}, expected at least 1 of each")
+    if width % heads:
+        raise ConfigError(f"heads: {heads} does not divide the width {width}")
 
 
 class BatchNorm(nn.BatchNorm1d):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from gradformer.attention.layout import Rows
-from gradformer.errors import ConfigError
 from gradformer.graphs.batch import Edges
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import from_source, from_target, sum_to_target
@@ -69,9 +68,3 @@ class Block(nn.Module):
         inner = self.inner_dropout(self.up(u).relu(), rows, seeds)
         y: Tensor = self.second_norm(u + self.down(inner), rows)
         return y
-
-
-def check_heads(width: int, heads: int) -> None:
-    """The heads share the channels evenly."""
-    if heads < 1 or width % heads:
-        raise ConfigError(f"heads: {heads} does not divide the width {width}")

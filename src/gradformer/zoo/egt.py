@@ -36,7 +36,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, SignFlip
-from gradformer.model.parts import Dropout
+from gradformer.model.parts import Dropout, check_heads
 from gradformer.model.segments import (
     from_source,
     from_target,
@@ -45,7 +45,6 @@ from gradformer.model.segments import (
     sum_to_target,
 )
 from gradformer.zoo.all_pairs import Pairs
-from gradformer.zoo.clamped import check_heads
 from gradformer.zoo.singular import SINGULAR
 from gradformer.zoo.tokens import Tokens, add_tokens
 

@@ -37,10 +37,9 @@ from gradformer.model.base import GraphModel, ModelConfig, Needs, option, regist
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder
 from gradformer.model.heads import Head
 from gradformer.model.layer import FeedForward
-from gradformer.model.parts import BatchNorm, Dropout
+from gradformer.model.parts import BatchNorm, Dropout, check_heads
 from gradformer.structure.codebook import UNREACHABLE
 from gradformer.zoo.anchors import ANCHORS
-from gradformer.zoo.clamped import check_heads
 from gradformer.zoo.linear_attention import key_features, linear_attention, query_features
 from gradformer.zoo.sat import Extractor, SATConfig
 
