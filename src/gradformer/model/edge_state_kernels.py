@@ -43,10 +43,9 @@ def _store(x, value, row, real, channel, C: tl.constexpr):
 @triton.jit(do_not_specialize=NUMBERS)
 def edge_kernel(
     e, terms, u, source, target, ptr, nodes, edges,
-    C: tl.constexpr, E_ROW: tl.constexpr, PADDING: tl.constexpr, ROWS: tl.constexpr,
-    BLOCK_C: tl.constexpr,
+    C: tl.constexpr, ROWS: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """u_st = D_t + E_s + e_st of mapped edge states. With PADDING padded rows of u are 0."""
+    """u_st = D_t + E_s + e_st of mapped edge states e [edges, C]; padded rows of u are 0."""
     last = tl.load(ptr + nodes)
     begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
     for tile in range(begin, end):
@@ -60,11 +59,10 @@ def edge_kernel(
             channel = _channels(k)
             value = _rows(terms + C, onto, channel, 4 * C, C)
             value += _rows(terms + 3 * C, other, channel, 4 * C, C)
-            found += (value + _rows(e + first * E_ROW, row, channel, E_ROW, C),)
+            found += (value + _rows(e + first * C, row, channel, C, C),)
         for k in tl.static_range(len(found)):  # after all loads, which need not wait for it
             _store(u + first * C, found[k], row, real, _channels(k), C)
-    if PADDING:
-        write_rest(u, u, last, edges, C, BLOCK_C, ROWS, False)
+    write_rest(u, u, last, edges, C, BLOCK_C, ROWS, False)
 
 
 # --- its norm, and what follows -------------------------------------------------------------------

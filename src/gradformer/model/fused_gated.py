@@ -73,19 +73,18 @@ class _Gated(torch.autograd.Function):
         moments = moments_of(terms, update)
         norm: list[Any] = [*[u] * 8, 1.0, 0] if origin is None else origin.norm
         places = (edges.source, edges.target, edges.target_ptr, nodes, count)
-        sizes = {"C": channels, "E_ROW": e_row, "PADDING": update is None}
         if u.numel() and weight is None:
             edge_kernel[(min(-(-count // ROWS), PROGRAMS),)](
-                given, terms, u, *places,
-                ROWS=ROWS, BLOCK_C=block_of(channels), **sizes, num_warps=2,
+                given.contiguous(), terms, u, *places,
+                C=channels, ROWS=ROWS, BLOCK_C=block_of(channels), num_warps=2,
             )  # fmt: skip
         elif u.numel():
             map_kernel[(min(-(-count // MAP_ROWS), MAP_PROGRAMS),)](
                 given, matrix, bias, terms, u, *places, e, *norm,
-                IN=width, MAKE=origin is not None,
+                IN=width, C=channels, E_ROW=e_row, PADDING=update is None, MAKE=origin is not None,
                 DROP=origin is not None and origin.update.after is not None, ROWS=MAP_ROWS,
                 EXACT=_exact(terms.dtype), BLOCK_IN=block_of(width), BLOCK_C=block_of(channels),
-                **sizes, num_stages=1, num_warps=MAP_ROWS // 16, maxnreg=128,
+                num_stages=1, num_warps=MAP_ROWS // 16, maxnreg=128,
             )  # fmt: skip
         if h.numel():
             blocks, parts = _parts(channels)

@@ -52,7 +52,7 @@ def segment_sum(values: Tensor, ptr: Tensor, order: Tensor | None) -> Tensor:
     if out.numel():
         sum_kernel[(segments,)](
             values, out, values, ptr, ptr, ptr, ptr if order is None else order,
-            ORDERED=order is not None, GATHER=False, OWN=False, EPS=False, ADD=False,
+            ORDERED=order is not None, NODES=False, EPS=False, ADD=False,
             **tile(channels, len(values if order is None else order), segments),
         )  # fmt: skip
     return out
@@ -87,8 +87,8 @@ def _neighbours(
         sum_kernel[(len(x),)](
             x, y, x if add is None else add.contiguous(), ptr if eps is None else eps,
             ptr, index, ptr if order is None else order,
-            ORDERED=order is not None, GATHER=True, OWN=True, EPS=eps is not None,
-            ADD=add is not None, **tile(x.shape[1], len(index), len(x)),
+            ORDERED=order is not None, NODES=True, EPS=eps is not None, ADD=add is not None,
+            **tile(x.shape[1], len(index), len(x)),
         )  # fmt: skip
     return y
 

@@ -43,12 +43,12 @@ def _own(row, eps, EPS: tl.constexpr):
 def sum_kernel(
     values, out, add, eps, ptr, index, order,
     C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, ORDERED: tl.constexpr,
-    GATHER: tl.constexpr, OWN: tl.constexpr, EPS: tl.constexpr, ADD: tl.constexpr,
+    NODES: tl.constexpr, EPS: tl.constexpr, ADD: tl.constexpr,
 ):  # fmt: skip
     """out_n = Σ values[k] over the edges k of node n; grid (nodes,).
 
-    ORDERED takes the edges through ``order``; GATHER takes the row index[k] in place of k; OWN
-    adds (1 + ε) values[n], ADD adds add[n].
+    ORDERED takes the edges through ``order``. With NODES values are those of nodes: the row
+    index[k] is taken in place of k, and (1 + ε) values[n] is added. ADD adds add[n].
     """
     node = tl.program_id(0)
     channel = tl.arange(0, BLOCK_C)
@@ -60,13 +60,13 @@ def sum_kernel(
         real = row < end
         if ORDERED:
             row = tl.load(order + row, real, other=0).to(tl.int64)
-        if GATHER:
+        if NODES:
             row = tl.load(index + row, real, other=0).to(tl.int64)
         inside = real[:, None] & wide[None, :]
         acc += tl.load(values + row[:, None] * C + channel, inside, other=0.0).to(tl.float32)
     total = tl.sum(acc, 0)
     here = node.to(tl.int64) * C + channel
-    if OWN:
+    if NODES:
         total += _own(tl.load(values + here, wide, other=0.0).to(tl.float32), eps, EPS)
     if ADD:
         total += tl.load(add + here, wide, other=0.0).to(tl.float32)
