@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import json
 import os
 import statistics
 import sys
@@ -19,6 +18,7 @@ from gradformer.graphs.sbm import cluster, pattern
 from gradformer.graphs.splits import Split
 from gradformer.graphs.store import pack
 from gradformer.training.data import TrainingData, structure_for
+from gradformer.training.files import replace_json
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import environment
 from gradformer.training.trial import Trial
@@ -113,8 +113,4 @@ def write_record(path: str | None, rows: list[dict[str, Any]], **more: Any) -> N
     command = " ".join(["python", "benchmarks/" + Path(sys.argv[0]).name, *words])
     record = {"command": command, "date": time.strftime("%Y-%m-%d", time.gmtime()), **known}
     machine = {"cores": len(os.sched_getaffinity(0)), "load": os.getloadavg()[0]}
-    record |= {**machine, **more, "rows": rows}
-    draft = Path(f"{path}.new")
-    draft.parent.mkdir(parents=True, exist_ok=True)
-    draft.write_text(json.dumps(record, indent=1) + "\n")
-    draft.rename(path)
+    replace_json(Path(path), {**record, **machine, **more, "rows": rows})
