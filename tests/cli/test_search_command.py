@@ -13,7 +13,7 @@ import yaml
 from gradformer.report.levers import levers
 from gradformer.training.attempts import load_attempts
 from gradformer.training.recipe import load_recipe
-from gradformer.training.search import Plan, load_plan
+from gradformer.training.search import Plan, load_plan, search
 from tests.cli.conftest import Program
 
 SPACE = ("--range", "model.decay=0.4,0.8", "--range", "train.lr=1e-3,1e-2")
@@ -36,13 +36,29 @@ def test_halving_trains_fewer_for_longer(found: Path) -> None:
     about, *lines = map(json.loads, (found / "record.jsonl").read_text().splitlines())
     assert about["kind"] == "environment"
     assert about["device"] == "cpu"
-    assert [(line["rung"], line["epochs"]) for line in lines] == [(0, 1)] * 4 + [(1, 3)]
+    assert [(line["rung"], line["epochs"]) for line in lines] == [(0, 1)] * 4 + [(1, 3)] * 2
     first = [line["val"] for line in lines[:4]]
-    assert lines[4]["candidate"] == lines[int(np.argmax(first))]["candidate"]
+    recipe, last = sorted(lines[4:], key=lambda line: len(line["settings"]))
+    assert recipe["settings"] == []
+    assert last["candidate"] == lines[int(np.argmax(first))]["candidate"]
     best = yaml.safe_load((found / "best.yaml").read_text())
-    decay, rate = (setting.split("=")[1] for setting in lines[4]["settings"])
-    assert (best["model"]["decay"], best["train"]["lr"]) == (float(decay), float(rate))
+    won = last["settings"] if last["val"] > recipe["val"] else []  # the recipe itself wins a tie
+    assert load_plan(found).recipe.change(*won).to_dict() == best
     assert best["train"]["epochs"] == 3
+
+
+@pytest.mark.parametrize("against", [True, False])
+def test_a_candidate_wins_only_if_it_beats_the_recipe(
+    files: Path, tmp_path: Path, against: bool
+) -> None:
+    recipe = load_recipe("own", settings=("train.epochs=1", "model.layers=1"))
+    same = {"train.lr": [recipe.train.lr]}
+    plan = Plan(str(files / "graphs.jsonl"), recipe, same, samples=1)
+    kept = plan.to_dict()
+    if not against:
+        del kept["against_recipe"]  # as of before there was the option
+    found = search(Plan.from_dict(kept), tmp_path / "search")
+    assert found.settings == (() if against else (f"train.lr={recipe.train.lr}",))
 
 
 def test_what_is_set_is_not_drawn(program: Program, files: Path, tmp_path: Path) -> None:
@@ -92,8 +108,8 @@ def test_every_place_of_a_search_is_recorded(
 ) -> None:
     folder = tmp_path / "search"
     shutil.copytree(found, folder)
-    (last,) = (folder / "attempts").glob("1-*")
-    shutil.rmtree(last)
+    for last in (folder / "attempts").glob("1-*"):
+        shutil.rmtree(last)
     before = (folder / "record.jsonl").read_text().splitlines()
     for place, budget in (("another", "0"), ("third", "9")):  # stopped there, ended here
         monkeypatch.setenv("GRADFORMER_COMMIT", place)

@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from gradformer.training.attempts import Attempt
     from gradformer.training.search import Plan
 
+AS_IT_IS = "the recipe as it is"
+
 
 def search(
     ctx: typer.Context,
@@ -81,7 +83,8 @@ def search(
     """Search the ranges of a recipe by validation score; the test part stays closed.
 
     Halving trains many candidates for few epochs, and the best third for three times as many, until
-    one is trained in full. The winner is a recipe: best.yaml in the folder.
+    one is trained in full, and beside it the recipe as it is. The winner is a recipe: best.yaml in
+    the folder.
 
     Example: [bold]gradformer search mutag --samples 9[/bold]
 
@@ -113,7 +116,7 @@ def search(
         best = str(found.folder / "best.yaml")
         reading = reading_words(plan.reading or {})
         words = ["gradformer", "train", plan.data, *reading, "--recipe", best]
-        typer.echo(f"best     {' '.join(found.settings)}")
+        typer.echo(f"best     {' '.join(found.settings) or AS_IT_IS}")
         typer.echo(f"recipe   {best}")
         typer.echo(f"train    {shlex.join(words)}")
 
@@ -127,7 +130,7 @@ def _tell(plan: Plan, attempt: Attempt) -> None:
     drawn = [s for s in attempt.settings if len(plan.space[s.partition("=")[0]]) > 1]
     Console(stderr=True).print(
         f"rung {attempt.rung}  {count(attempt.epochs, 'epoch')}  validation {value}  "
-        f"{' '.join(drawn)}",
+        f"{' '.join(drawn) or AS_IT_IS}",
         highlight=False,
         soft_wrap=True,
     )

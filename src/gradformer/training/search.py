@@ -1,8 +1,9 @@
 """Search over the ranges that a recipe states: random, or with successive halving.
 
 Halving begins with many candidates and few epochs; the best third by validation goes on with three
-times as many, until one (or ``finalists``) has been trained in full. On a GPU the candidates of a
-rung are trained side by side. The test part stays closed: to a candidate it is replaced by the
+times as many, until one (or ``finalists``) has been trained in full. There the recipe as it is
+joins them: what it is not worse than does not win. On a GPU the candidates of a rung are trained
+side by side. The test part stays closed: to a candidate it is replaced by the
 validation part, so that no file of a search knows a test score.
 
 ``<folder>/plan.json`` what is searched · ``record.jsonl`` where, and a line for each attempt ·
@@ -42,7 +43,10 @@ SIDE_BY_SIDE = 32
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that decides a search; ``data`` is a name or a path, read with ``reading``."""
+    """Everything that decides a search; ``data`` is a name or a path, read with ``reading``.
+
+    ``against_recipe``: the recipe as it is takes part in the last rung.
+    """
 
     data: str
     recipe: Recipe
@@ -52,6 +56,7 @@ class Plan:
     finalists: int = 1
     seed: int = 0
     reading: Mapping[str, Any] | None = None
+    against_recipe: bool = True
 
     def __post_init__(self) -> None:
         choice("method", self.method, METHODS)
@@ -83,7 +88,7 @@ class Plan:
         return found
 
     def rungs(self) -> list[tuple[int, int]]:
-        """(candidates, epochs) of each rung.
+        """(drawn candidates, epochs) of each rung.
 
         >>> from gradformer.training.recipe import load_recipe
         >>> Plan("own", load_recipe("own"), {"model.width": [32, 48, 64]}).rungs()
@@ -111,11 +116,13 @@ class Plan:
             "finalists": self.finalists,
             "seed": self.seed,
             "reading": dict(self.reading or {}),
+            "against_recipe": self.against_recipe,
         }
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Plan:
-        return cls(**{**values, "recipe": Recipe.from_dict(values["recipe"])})
+        first = {"against_recipe": False}  # as of before there was the option
+        return cls(**{**first, **values, "recipe": Recipe.from_dict(values["recipe"])})
 
 
 @dataclass(frozen=True)
@@ -145,10 +152,13 @@ def search(
     _begin(plan, folder)
     open_data, where = _Opened(plan), find_device(device)
     record = Record(folder, environment(where))
-    candidates = plan.candidates()
+    candidates, rungs = plan.candidates(), plan.rungs()
     alive = list(range(len(candidates)))
-    for rung, (count, epochs) in enumerate(plan.rungs()):
+    for rung, (count, epochs) in enumerate(rungs):
         alive = alive[:count]
+        if plan.against_recipe and rung == len(rungs) - 1:
+            alive = [len(candidates), *alive]  # the first of equals wins
+            candidates.append(())
         recipes = {c: _shortened(plan.recipe.change(*candidates[c]), epochs) for c in alive}
         places = {c: folder / "attempts" / f"{rung}-{c}" for c in alive}
         made = []
@@ -216,7 +226,7 @@ def _groups(
     done = [c for c in recipes if _ended(places[c])]
     if done:
         yield done
-    left = sorted(recipes.keys() - done, key=lambda c: recipes[c].train.precision)
+    left = sorted((c for c in recipes if c not in done), key=lambda c: recipes[c].train.precision)
     for _, group in groupby(left, lambda c: recipes[c].train.precision):
         same = list(group)
         most = max(SIDE_BY_SIDE // recipes[same[0]].trials, 1) if on_gpu else 1
