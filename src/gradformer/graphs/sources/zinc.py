@@ -10,11 +10,11 @@ from numpy.typing import NDArray
 
 from gradformer.errors import InputError
 from gradformer.graphs.arrays import GraphArrays, Schema
+from gradformer.graphs.molecules import ZINC_VOCABULARY
 from gradformer.graphs.sources import pickles
 from gradformer.graphs.sources.text import integers
 from gradformer.structure.pointers import pointer
 
-ATOMS, BONDS = 28, 4  # kinds of atom; bond orders 1 to 3, 0 is never an edge
 SPLITS = ("train", "val", "test")
 
 
@@ -67,7 +67,7 @@ def _arrays(molecules: list[dict[str, Any]], split: NDArray[np.int8]) -> GraphAr
         pointer(sizes),
         edge_ptr.astype(np.int64),
         np.stack([column, row]).astype(np.int32),
-        Schema((ATOMS,), (BONDS,), "graph", "regression", 1),
+        Schema(*ZINC_VOCABULARY, "graph", "regression", 1),
         atoms.astype(np.int64)[:, None],
         bonds[place].astype(np.int64)[:, None],
         target.astype(np.float32),
