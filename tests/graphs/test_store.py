@@ -61,10 +61,7 @@ def test_structure_is_computed_on_the_sorted_graphs() -> None:
     store = pack(arrays, Structure(rwse=5, lap=3))
     assert (store.arrays["distance"] == hop_distances(*graphs)).all()
     assert (store.arrays["rwse"] == random_walk(*graphs, 5)).all()
-    vectors, values = laplacian(*graphs, 3)
-    assert (store.arrays["lap"] == vectors).all()
-    assert (store.arrays["lap_values"] == values).all()
-    assert store.kinds["lap_values"] == "graph"
+    assert (store.arrays["lap"] == laplacian(*graphs, 3)[0]).all()
     assert "distance" not in pack(arrays, Structure(index=None)).arrays
 
 
@@ -148,16 +145,11 @@ def test_registered_structures_are_stored_with_their_kind(tmp_path: Path) -> Non
         target = arrays.edge_index[1] + np.repeat(arrays.node_ptr[:-1], np.diff(arrays.edge_ptr))
         return {"degree": scale * np.bincount(target, minlength=arrays.node_ptr[-1])}
 
-    def ragged(arrays: GraphArrays) -> dict[str, np.ndarray]:
-        return {"walk": np.arange(5), "walk_ptr": np.array([0, 2, 2, 5])}
-
     register_structure("test-degrees", degrees, "node")
-    register_structure("test-ragged", ragged, "own")
-    wanted = Structure(extras=("test-degrees:scale=3", "test-ragged"))
+    wanted = Structure(extras=("test-degrees:scale=3",))
     store = build_store(unsorted_graphs(), wanted, tmp_path / "s")
     assert store.arrays["degree"].tolist() == [6, 6, 6, 0, 0, 3, 0, 3]
     assert store.kinds["degree"] == "node"
-    assert store.kinds["walk"] == "own"
     assert store.structure == wanted
     before = store_key("c", wanted)
     register_structure("test-degrees", degrees, "node", version=2)
@@ -170,7 +162,6 @@ def test_broken_structures_are_named() -> None:
     cases = {
         "short": (lambda _: {"a": np.zeros(3)}, "node", "'a' has 3 rows, expected 8"),
         "taken": (lambda _: {"x": np.zeros(8)}, "node", "'x': the name is taken"),
-        "no-ptr": (lambda _: {"b": np.zeros(3)}, "own", "without b_ptr"),
     }
     for name, (function, kind, message) in cases.items():
         register_structure(name, function, kind)

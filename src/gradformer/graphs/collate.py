@@ -39,13 +39,12 @@ class Collator:
     can be captured in a CUDA graph; graph numbers of −1 are empty slots.
 
     The batch has everything in the store that belongs to graphs, nodes, edges or pairs, except its
-    split and arrays with pointers of their own; what belongs to pairs stays where it is, as the
-    distances do.
+    split; what belongs to pairs stays where it is, as the distances do.
     """
 
     def __init__(self, store: Store, device: torch.device | str = "cpu") -> None:
         self.level = store.schema.level
-        kinds = {n: kind for n, kind in store.kinds.items() if kind != "own" and n != "split"}
+        kinds = {name: kind for name, kind in store.kinds.items() if name != "split"}
         self.encodings = [name for name in ENCODINGS if name in kinds]
         further = [name for name in kinds if name not in (*_GIVEN, *self.encodings)]
         self.extras = {

@@ -24,8 +24,8 @@ from gradformer.structure.similarity import similarity_distances
 
 Array = NDArray[Any]
 Index = Literal["hops", "curvature", "similarity"]
-#: What the rows of an array belong to. "own" arrays bring ``<name>_ptr`` [graphs + 1] with them.
-Kind = Literal["node", "edge", "pair", "graph", "own"]
+#: What the rows of an array belong to.
+Kind = Literal["node", "edge", "pair", "graph"]
 
 
 @dataclass(frozen=True)
@@ -83,9 +83,8 @@ def register_structure(
     """Make ``function(arrays, **options)`` available to ``Structure(extras=(name,))``.
 
     It receives the graphs with edges already sorted by destination and returns arrays by name,
-    whose rows belong to ``kind``: [N, ·], [E, ·], [Σn², ·], [graphs, ·], or, for "own", any number
-    of rows with a pointer ``<name>_ptr`` [graphs + 1] int64. Raise ``version`` when its values
-    change, so that old stores are not taken for new ones.
+    whose rows belong to ``kind``: [N, ·], [E, ·], [Σn², ·] or [graphs, ·]. Raise ``version`` when
+    its values change, so that old stores are not taken for new ones.
     """
     choice("kind", kind, get_args(Kind))
     _REGISTRY[name] = _Registered(function, kind, version)
@@ -121,8 +120,8 @@ def compute(
             found["rwse"] = ("node", random_walk(*graphs, structure.rwse, progress=advance))
     if structure.lap:
         with bar("eigenvectors", arrays.num_graphs) as advance:
-            vectors, values = laplacian(*graphs, structure.lap, progress=advance)
-        found["lap"], found["lap_values"] = ("node", vectors), ("graph", values)
+            vectors, _ = laplacian(*graphs, structure.lap, progress=advance)
+        found["lap"] = ("node", vectors)
     for extra in structure.extras:
         name, options = _parse(extra)
         registered = _REGISTRY[name]
@@ -157,15 +156,7 @@ def _check_rows(arrays: GraphArrays, found: dict[str, tuple[Kind, Array]]) -> No
         "graph": arrays.num_graphs,
     }
     for name, (kind, value) in found.items():
-        if kind != "own":
-            expected = rows[kind]
-        elif name.endswith("_ptr"):
-            expected = arrays.num_graphs + 1
-        elif f"{name}_ptr" in found:
-            expected = int(found[f"{name}_ptr"][1][-1])
-        else:
-            raise ConfigError(f"structure array {name!r} comes without {name}_ptr")
-        if len(value) != expected:
+        if len(value) != rows[kind]:
             raise ConfigError(
-                f"structure array {name!r} has {len(value)} rows, expected {expected} ({kind})"
+                f"structure array {name!r} has {len(value)} rows, expected {rows[kind]} ({kind})"
             )

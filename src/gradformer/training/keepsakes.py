@@ -68,7 +68,7 @@ def load_examples(folder: Path) -> Store | None:
 
 
 def take(store: Store, graphs: NDArray[np.int64]) -> Store:
-    """A store with some of the graphs, in the order given; arrays of a model's own are left out."""
+    """A store with some of the graphs, in the order given."""
     pointers = {"node": "node_ptr", "edge": "edge_ptr", "pair": "pair_ptr"}
     arrays: dict[str, NDArray[Any]] = {}
     for kind, name in pointers.items():
