@@ -291,8 +291,10 @@ def test_regression_targets_are_learned_on_their_scale(tmp_path: Path) -> None:
     recipe = toy.RECIPE.change("train.epochs=30", "train.lr=1e-2", "model.attention_dropout=0")
     run = fit(data, recipe=recipe, out=tmp_path / "run", **QUIET)
     y = data.labels(np.arange(40))
-    found = run.predict(data.store)
+    found = run.predict(data.store, device="auto")
     assert found.value.shape == (40, 1)
+    with pytest.raises(ConfigError, match="device: unknown name 'gpu'"):
+        run.predict(data.store, device="gpu")
     test = data.split(0).test
     error = np.abs(found.value[test] - y[test]).mean()
     assert error == pytest.approx(run.results["test"]["mean"], rel=1e-5)

@@ -42,7 +42,7 @@ def embed(
 
     if out.suffix not in (".npz", ".csv"):
         raise ConfigError(f"--out {out}: expected a name that ends in .npz or .csv")
-    found = Run.load(folder).embed(data, trial=trial, **use.options(), **read.options())
+    found = Run.load(folder).embed(data, trial=trial, **vars(use), **read.options())
     rows = np.arange(len(found.graphs)) if found.data is None else found.data.rows
     if out.suffix == ".csv":
         names = [f"e{k}" for k in range(found.graphs.shape[1])]

@@ -52,7 +52,7 @@ def evaluate(
 
     run = Run.load(folder)
     score = run.evaluate_targets if by_target else run.evaluate
-    found: Any = score(on, part=part, **use.options(), **read.options())
+    found: Any = score(on, part=part, **vars(use), **read.options())
     if as_json:
         typer.echo(json.dumps(plain(found)))
         return

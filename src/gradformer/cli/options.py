@@ -104,12 +104,6 @@ class Inference(Machine):
         int, typer.Option("--batch-size", min=1, help="Graphs at once.", rich_help_panel="Machine")
     ] = 64
 
-    def options(self) -> dict[str, Any]:
-        """As the methods of a run take them."""
-        from gradformer.training.distributed import find_device
-
-        return {**vars(self), "device": find_device(self.device)}
-
 
 class _Reading:
     def options(self) -> dict[str, Any]:

@@ -39,13 +39,12 @@ def predict(
     from gradformer.training.wording import columns
 
     run = Run.load(folder)
-    options = use.options()
     source: Any = data
     reading: dict[str, Any] = {} if smiles is None else {"smiles": smiles}
     if Path(data).exists():  # its rows that cannot be read are left empty
         source, reading = run.read(data, skip_invalid=True, **reading), {}
-    store, user = open_data(run, source, options.pop("mirror"), **reading)
-    predictions = run.predict(store, **options)
+    store, user = open_data(run, source, use.mirror, **reading)
+    predictions = run.predict(store, device=use.device, batch_size=use.batch_size)
     by_column = columns(run, predictions)
     answers = list(zip(*(map(_text, values) for values in by_column.values())))
     rows = user.rows.tolist() if user is not None else list(range(store.num_graphs))

@@ -65,7 +65,7 @@ def is_first() -> bool:
     return processes() == 1 or os.environ.get("RANK", "0") == "0"
 
 
-def find_device(name: str = "auto") -> torch.device:
+def find_device(name: str | torch.device = "auto") -> torch.device:
     """``auto`` is this process's GPU if there is one, else the CPU; a GPU becomes the current one.
 
     Triton launches kernels on the current device, wherever their arguments are.

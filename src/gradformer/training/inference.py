@@ -19,6 +19,7 @@ from gradformer.graphs.splits import Split
 from gradformer.graphs.store import Store
 from gradformer.graphs.user_data import UserData, refuse_options
 from gradformer.training.data import Part, TrainingData, benchmark
+from gradformer.training.distributed import find_device
 from gradformer.training.evaluation import predict
 from gradformer.training.metrics import metrics_of, scores
 from gradformer.training.run import Run
@@ -100,10 +101,11 @@ def _answers(
     choice("part", part, get_args(Part))
     trials = run.usable()
     data = _labelled(run, on, part, mirror, reading)
-    collator = data.collator(device)
+    where = find_device(device)
+    collator = data.collator(where)
     for trial in trials:
         items = getattr(data.split(run.recipe.seed + trial), part)
-        model = run.model(trial).to(device)
+        model = run.model(trial).to(where)
         graphs = data.graphs(items)
         rows = predict(model, collator, graphs, batch_size, run.recipe.train.precision)
         rows = rows[items] if data.over == "nodes" else rows
@@ -123,11 +125,12 @@ def embed(
     **reading: Any,
 ) -> Embeddings:
     """Embeddings of ``data`` by the model of one trial."""
-    model = run.model(trial).to(device)
+    where = find_device(device)
+    model = run.model(trial).to(where)
     store, user = open_data(run, data, mirror, **reading)
-    collator = Collator(store, device)
+    collator = Collator(store, where)
     graphs, nodes = [], []
-    for ids in torch.arange(store.num_graphs, device=device).split(batch_size):
+    for ids in torch.arange(store.num_graphs, device=where).split(batch_size):
         batch = collator(ids)
         states = model.states(batch)
         own = states[: batch.num_nodes]  # models with graph tokens append rows

@@ -25,6 +25,7 @@ from gradformer.graphs.user_data import Kind, Reading, UserData, refuse_options
 from gradformer.model.base import GraphModel
 from gradformer.structure.codebook import Codebook
 from gradformer.training.data import TrainingData, as_list, user_data
+from gradformer.training.distributed import find_device
 from gradformer.training.evaluation import predict
 from gradformer.training.files import read_json, replace_json
 from gradformer.training.recipe import Recipe
@@ -267,11 +268,12 @@ class Run:
         """What every trial predicts for ``data``: a path, PyG, NetworkX, SMILES, or a store."""
         trials = self.usable()
         store, user = self.pack(data, **reading)
-        collator = Collator(store, device)
+        where = find_device(device)
+        collator = Collator(store, where)
         graphs = np.arange(store.num_graphs)
         found = []
         for trial in trials:
-            model = self.model(trial).to(device)
+            model = self.model(trial).to(where)
             rows = predict(model, collator, graphs, batch_size, self.recipe.train.precision)
             found.append(self._in_units(rows, trial))
         return Predictions(np.stack(found), user)
