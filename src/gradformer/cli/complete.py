@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 from gradformer.recipes import recipe_names, recipe_text
 from gradformer.yaml_text import parse_yaml
@@ -46,7 +46,7 @@ def model_names() -> list[str]:
     return sorted(names)
 
 
-def choices(*words: str) -> Any:
+def choices(*words: str) -> Callable[[], list[str]]:
     """One of a few words."""
     return lambda: list(words)
 

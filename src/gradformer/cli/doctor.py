@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
 from gradformer.cli.tables import fact_table, show
+
+if TYPE_CHECKING:
+    import torch
 
 LIBRARIES = {
     "torch": "the models",
@@ -62,7 +65,7 @@ def _installed(library: str) -> str:
         return "not installed"
 
 
-def _describe(device: Any) -> str:
+def _describe(device: torch.device) -> str:
     import torch
 
     if device.type != "cuda":

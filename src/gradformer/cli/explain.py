@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gradformer.cli.complete import data_names
 from gradformer.cli.options import Mirror, NewFile, RunFolder, Trial
+
+if TYPE_CHECKING:
+    from gradformer.graphs.store import Store
+    from gradformer.training.run import Run
 
 
 def explain(
@@ -55,7 +59,7 @@ def explain(
     typer.echo(page)
 
 
-def _graphs(run: Any, data: str, most: int, mirror: Path | None) -> Any:
+def _graphs(run: Run, data: str, most: int, mirror: Path | None) -> Store | str:
     """A file as it is; of a benchmark the first graphs that can be drawn."""
     import numpy as np
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from gradformer.cli.complete import model_names
 from gradformer.cli.tables import fact_table, plain_table, show
+
+if TYPE_CHECKING:
+    from gradformer.model.base import GraphModel
 
 
 def models(
@@ -73,7 +76,7 @@ def _show_options(name: str) -> None:
     show(table)
 
 
-def _made(name: str) -> Any:
+def _made(name: str) -> GraphModel:
     from gradformer.graphs.arrays import Schema
     from gradformer.model.base import create_model
 
@@ -81,10 +84,10 @@ def _made(name: str) -> Any:
     return create_model(name, zinc)
 
 
-def _size(model: Any) -> int:
+def _size(model: GraphModel) -> int:
     return sum(p.numel() for p in model.parameters())
 
 
-def _about(model: Any) -> str:
+def _about(model: GraphModel) -> str:
     """What its text says up to the first semicolon or full stop."""
     return re.split(r"[;.](?:\s|$)", (type(model).__doc__ or "").strip())[0]

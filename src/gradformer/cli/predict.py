@@ -5,13 +5,16 @@ from __future__ import annotations
 import csv
 import io
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
 from gradformer.cli.options import Inference, NewData, RunFolder, Smiles
 from gradformer.cli.tables import count
+
+if TYPE_CHECKING:
+    from gradformer.graphs.user_data import UserData
 
 
 def predict(
@@ -92,15 +95,10 @@ def _text(value: Any) -> str:
     return f"{value:.6g}" if isinstance(value, float) else str(value)
 
 
-def _tell(user: Any, out: Path | None, answers: int) -> None:
+def _tell(user: UserData | None, out: Path | None, answers: int) -> None:
     """On standard error: where the predictions are, and every row that has none."""
-    console = Console(stderr=True)
-    if out is not None:
-        console.print(f"{count(answers, 'prediction')} in {out}", highlight=False, soft_wrap=True)
-    for row, reason in user.skipped if user is not None else ():
-        console.print(
-            f"left empty, {user.unit} {row}: {reason}",
-            highlight=False,
-            soft_wrap=True,
-            markup=False,
-        )
+    lines = [] if out is None else [f"{count(answers, 'prediction')} in {out}"]
+    if user is not None:
+        lines += [f"left empty, {user.unit} {row}: {reason}" for row, reason in user.skipped]
+    for line in lines:
+        Console(stderr=True).print(line, highlight=False, soft_wrap=True, markup=False)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+if TYPE_CHECKING:
+    from gradformer.training.run import Run
 
 
 def plain_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
@@ -64,7 +67,7 @@ def count(number: int, thing: str) -> str:
     return f"{number} {thing}" + ("" if number == 1 else "s")
 
 
-def print_results(run: Any) -> None:
+def print_results(run: Run) -> None:
     """The result table of a finished run."""
     from gradformer.report.scales import duration, spread
     from gradformer.training.metrics import SCALED, metric_label

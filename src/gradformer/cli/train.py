@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,6 +11,9 @@ from gradformer.cli.complete import data_names, preset_names
 from gradformer.cli.options import Machine, Model, Quiet, RecipeFile, Settings, Split, TrainingFile
 from gradformer.cli.training import recipe_changes, refuse_others, smoke_trials
 from gradformer.errors import ConfigError, InputError
+
+if TYPE_CHECKING:
+    from gradformer.training.run import Run
 
 SAMPLE = "pattern-sample"
 
@@ -114,7 +117,7 @@ def train(
     _finish(run, report)
 
 
-def _finish(run: Any, report: bool) -> None:
+def _finish(run: Run, report: bool) -> None:
     """Result first, then the page: a report that fails costs nothing."""
     from gradformer.cli.tables import print_results
     from gradformer.training.distributed import is_first
