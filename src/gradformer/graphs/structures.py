@@ -10,7 +10,6 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, get_args
 
-import yaml
 from numpy.typing import NDArray
 
 from gradformer.errors import ConfigError, choice
@@ -21,6 +20,7 @@ from gradformer.structure.curvature import curvature_distances
 from gradformer.structure.distance import hop_distances
 from gradformer.structure.encodings import laplacian, random_walk
 from gradformer.structure.similarity import similarity_distances
+from gradformer.yaml_text import parse_yaml
 
 Array = NDArray[Any]
 Index = Literal["hops", "curvature", "similarity"]
@@ -99,7 +99,7 @@ def _parse(extra: str) -> tuple[str, dict[str, Any]]:
         key, equals, value = part.partition("=")
         if not equals:
             raise ConfigError(f"structure.extras: {extra!r} has {part!r}, expected option=value")
-        options[key.strip()] = yaml.safe_load(value)
+        options[key.strip()] = parse_yaml(value)
     return name, options
 
 

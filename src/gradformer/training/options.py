@@ -10,8 +10,10 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 import yaml
 
 from gradformer.errors import ConfigError, choice, suggest
+from gradformer.yaml_text import parse_yaml
 
 Options = TypeVar("Options")
+_BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def build(kind: type[Options], values: Mapping[str, Any], where: str) -> Options:
@@ -41,7 +43,7 @@ def convert(value: Any, kind: Any, where: str) -> Any:
         return known[choice(where, str(value), known)]
     try:
         if kind is bool:
-            return _boolean(value)
+            return value if isinstance(value, bool) else _BOOLEANS[str(value).lower()]
         if kind is str and isinstance(value, str | int | float) and not isinstance(value, bool):
             return str(value)
         if kind is int and not isinstance(value, bool) and float(value) == int(float(value)):
@@ -49,10 +51,10 @@ def convert(value: Any, kind: Any, where: str) -> Any:
         if kind is float and not isinstance(value, bool):
             return float(value)
         if get_origin(kind) is tuple:
-            items = yaml.safe_load(value) if isinstance(value, str) else value
+            items = parse_yaml(value) if isinstance(value, str) else value
             if isinstance(items, Sequence) and not isinstance(items, str):
                 return tuple(convert(item, get_args(kind)[0], where) for item in items)
-    except (ValueError, TypeError, OverflowError, yaml.YAMLError):
+    except (KeyError, ValueError, TypeError, OverflowError, yaml.YAMLError):
         pass
     raise ConfigError(f"{where}: got {value!r}, expected {_describe(kind)}")
 
@@ -99,17 +101,6 @@ def _known_types(kind: Any, where: str) -> list[Any]:
             "Literal or tuple, or one of them | None"
         )
     return found
-
-
-def _boolean(value: Any) -> bool:
-    if isinstance(value, bool):
-        return value
-    known = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-    return known[value.lower()] if isinstance(value, str) and value.lower() in known else _refuse()
-
-
-def _refuse() -> bool:
-    raise ValueError
 
 
 def _describe(kind: Any) -> str:
