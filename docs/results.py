@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 from gradformer.report.levers import Lever, levers
 from gradformer.report.markup import Markup
@@ -12,7 +13,8 @@ from gradformer.studies.page import results_page, write_markdown
 from gradformer.studies.runner import kept_plan, look
 from gradformer.studies.tables import markdown_table, shown
 from gradformer.training.attempts import load_attempts
-from gradformer.training.metrics import LOWER_IS_BETTER
+from gradformer.training.files import read_json
+from gradformer.training.metrics import LOWER_IS_BETTER, metric_label
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results.md"
@@ -26,6 +28,12 @@ SEARCHES = (
     "and by how many points that mean is better than the mean of the other candidates, ± the "
     "standard error of this difference. More than three errors are bold; all else can be chance, "
     "for the best of several values is shown, and there are many rows."
+)
+WINNERS = (
+    "Candidates were compared by one to three seeds and often for fewer epochs. Below are the "
+    "winners in full beside the recipe `paper`, mean ± sample standard deviation over the seeds in "
+    "brackets. A winner with a lower validation score than `paper` is no improvement that "
+    "validation supports. What is not here was not trained in full."
 )
 
 
@@ -47,7 +55,30 @@ def searches() -> str:
         for row in rows:
             one = gains[name].get(row[0])
             row.append("–" if one is None else _gain(one, factor, places))
-    return f"{SEARCHES}\n\n{markdown_table((head, rows))}\n"
+    return f"{SEARCHES}\n\n{markdown_table((head, rows))}\n\n{WINNERS}\n\n{winners()}\n"
+
+
+def winners() -> str:
+    """What searches found beside the recipe ``paper``, both over the seeds of the studies."""
+    head = ["data", "metric", "winner: val", "paper: val", "winner: test", "paper: test", "kept"]
+    rows = []
+    for place in sorted(SEARCHED.iterdir()):
+        name = f"{place.name}-gradformer"
+        (paper,) = STUDIED.glob(f"*/{name}-paper/results.json")
+        tuned = next(STUDIED.glob(f"*/{name}-tuned/results.json"), None)
+        confirmed = tuned or place / "confirmed" / "results.json"
+        if confirmed.is_file():
+            both = [read_json(path) for path in (confirmed, paper)]
+            scores = [_over_seeds(one, part) for part in ("val", "test") for one in both]
+            kept = "as tuned" if tuned else "no"
+            rows.append([place.name, metric_label(both[0]["metric"]), *scores, kept])
+    return markdown_table((head, rows))
+
+
+def _over_seeds(outcome: dict[str, Any], part: str) -> str:
+    factor, places = shown(outcome)
+    mean, std = (f"{factor * outcome[part][name]:.{places}f}" for name in ("mean", "std"))
+    return f"{mean} ± {std} ({len(outcome[part]['values'])})"
 
 
 def _gain(one: Lever, factor: float, places: int) -> str:
