@@ -12,10 +12,9 @@ from torch import Tensor
 from gradformer.attention.cpu_kernels import backward_kernel, forward_kernel
 from gradformer.attention.draws import row_keys, threshold
 from gradformer.attention.layout import Layout
-from gradformer.attention.loops import plain_gradients
+from gradformer.attention.loops import in_slices, plain_gradients
 from gradformer.attention.reference import reference_attention
 from gradformer.attention.tables import Table
-from gradformer.structure.parallel import over_slices
 
 LEAST_WORK = 30_000  # pairs of nodes, below which a second thread is not worth its start
 
@@ -108,14 +107,9 @@ def _problem(
 
 
 def _over_tasks(kernel: Any, layout: Layout, heads: int, *arguments: Any) -> None:
-    """Every graph and head, on as many threads as torch has."""
+    """Every graph and head."""
     cost = np.repeat(layout.node_ptr.diff().numpy().astype(np.int64) ** 2, heads)
-    over_slices(
-        lambda first, last: kernel(first, last, *arguments),
-        cost,
-        smallest=LEAST_WORK,
-        threads=torch.get_num_threads(),
-    )
+    in_slices(kernel, cost, LEAST_WORK, *arguments)
 
 
 def cpu_attention(

@@ -7,13 +7,16 @@ transforms, or asks for another derivative gets the plain code.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.autograd.forward_ad import unpack_dual
 
 from gradformer.attention.availability import current_engine
-from gradformer.structure.parallel import HAVE_NUMBA
+from gradformer.structure.parallel import HAVE_NUMBA, over_slices
 
 
 def has_tangent(*tensors: Tensor | None) -> bool:
@@ -31,6 +34,22 @@ def runs_loops(x: Tensor, *more: Tensor | None) -> bool:
     if not HAVE_NUMBA or traced or current_engine() == "reference":
         return False
     return not has_tangent(x, *more)
+
+
+def in_slices(
+    kernel: Callable[..., None], cost: NDArray[np.int64], least: int, *given: Any
+) -> None:
+    """``kernel(first, last, *given)`` on slices of the items, on as many threads as torch has.
+
+    Tensors are given to it as arrays; work of a summed ``cost`` below ``least`` is not split.
+    """
+    arrays = [x.detach().contiguous().numpy() if isinstance(x, Tensor) else x for x in given]
+    over_slices(
+        lambda first, last: kernel(first, last, *arrays),
+        cost,
+        smallest=least,
+        threads=torch.get_num_threads(),
+    )
 
 
 def plain_gradients(

@@ -23,14 +23,15 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import linear
 
 from gradformer.attention.cpu_kernels import exp, index
-from gradformer.attention.loops import plain_gradients
+from gradformer.attention.loops import in_slices, plain_gradients
 from gradformer.graphs.batch import Edges
 from gradformer.model.local import plain_gates
-from gradformer.structure.parallel import inlined, over_slices, vectorised
+from gradformer.structure.parallel import inlined, vectorised
 
 LEAST_WORK = 300_000  # numbers of edge states, below which a second thread is not worth its start
 _0, _1, _2, _3 = (np.uintp(n) for n in range(4))
@@ -118,7 +119,7 @@ class _Gates(torch.autograd.Function):
         h, mean, total = (u.new_empty(len(terms), u.shape[1]) for _ in range(3))
         gates = u.new_empty(0) if r is None else r.flatten()
         shown = (terms, u, gates, edges.source, edges.target_ptr, h, mean, total)
-        _in_slices(forward_kernel, edges.target_ptr, u.shape[1], *shown)
+        in_slices(forward_kernel, _cost(edges.target_ptr, u.shape[1]), LEAST_WORK, *shown)
         ctx.save_for_backward(terms, e, weight, bias, r, u, mean, total)
         return u, h
 
@@ -144,8 +145,8 @@ class _Gates(torch.autograd.Function):
         dterms[:, :channels] = dh
         given = u.new_empty(0, channels) if given is None else given
         shown = (terms, u, gates, edges.source, edges.target_ptr, mean, slope, given, du, dr)
-        ends = edges.target_ptr[ctx.node_ptr.long()]
-        _in_slices(backward_kernel, ends, channels, ctx.node_ptr, *shown, dterms)
+        cost = _cost(edges.target_ptr[ctx.node_ptr.long()], channels)
+        in_slices(backward_kernel, cost, LEAST_WORK, ctx.node_ptr, *shown, dterms)
         dbias = dterms[:, channels : 2 * channels].sum(0)  # every edge has one target
         return (
             dterms,
@@ -162,15 +163,9 @@ def _is_one_row(e: Tensor) -> bool:
     return len(e) > 1 and e.stride(0) == 0
 
 
-def _in_slices(kernel: Any, ptr: Tensor, channels: int, *tensors: Tensor) -> None:
-    """All nodes or graphs, whose edges begin at ``ptr``, on as many threads as torch has."""
-    arrays = [x.detach().contiguous().numpy() for x in tensors]
-    over_slices(
-        lambda first, last: kernel(first, last, *arrays),
-        (np.diff(ptr.numpy()) + 1) * np.int64(channels),
-        smallest=LEAST_WORK,
-        threads=torch.get_num_threads(),
-    )
+def _cost(ptr: Tensor, channels: int) -> NDArray[np.int64]:
+    """Numbers of the edges of each node or graph, which begin at ``ptr``."""
+    return (np.diff(ptr.numpy()) + 1) * np.int64(channels)
 
 
 def looped_gates(

@@ -11,8 +11,11 @@ from torch import Tensor, nn
 from gradformer.attention.availability import runs_kernels
 from gradformer.attention.draws import Site, drop, drop_rows, share
 from gradformer.attention.layout import Rows
+from gradformer.attention.loops import runs_loops
 from gradformer.errors import ConfigError
 from gradformer.model.parallel import is_shared, total
+
+LEAST_LOOPED = 100_000  # numbers, below which torch's own norm takes less time than loops
 
 
 def check_heads(width: int, heads: int) -> None:
@@ -46,23 +49,42 @@ class BatchNorm(nn.BatchNorm1d):
 
         ``before`` and ``after`` are dropouts, drawn from ``seeds``; kernels do all at once.
         """
+        late = None if after is None else after.draw(rows, seeds)
         if self.runs_kernels(x):
             from gradformer.model.fused_norm import Norms, fused_norms
 
             x, early = _inside(x, before, rows, seeds)
-            late = None if after is None else after.draw(rows, seeds)
             around = Norms((self,), (early,), (add is not None,), rows, relu, late)
             return fused_norms((x,), add, plus, around)
         x = x if before is None else before(x, rows, seeds)
-        y = self._plain(x if add is None else add + x, rows)
-        y = y.relu() if relu else y
-        y = y if after is None else after(y, rows, seeds)
+        if self._runs_loops(x, add, plus, rows):
+            from gradformer.model.norm_loops import looped_norm
+
+            y = looped_norm(x, add, plus if late is None else None, self, relu)
+            if late is None:
+                return y
+        else:
+            y = self._plain(x if add is None else add + x, rows)
+            y = y.relu() if relu else y
+        y = y if late is None else late(y)
         return y if plus is None else plus + y
 
     def runs_kernels(self, x: Tensor) -> bool:
         """Whether kernels take ``x``; their places in it are 32-bit numbers."""
         alone = not (self.training and is_shared()) and x.numel() < 1 << 31
         return alone and runs_kernels(x) and self.weight.dtype == torch.float32
+
+    def _runs_loops(self, x: Tensor, add: Tensor | None, plus: Tensor | None, rows: Rows) -> bool:
+        """Whether compiled loops take it: not padding, nor a derivative in eval mode."""
+        if x.numel() < LEAST_LOOPED:
+            return False
+        given = [t for t in (x, add, plus, self.weight, self.bias) if t is not None]
+        exact = {t.dtype for t in given} == {torch.float32} and x.dim() == 2 and len(x) > 1
+        alike = all(t.shape == x.shape for t in (add, plus) if t is not None)
+        if not exact or not alike or rows.mask is not None or not runs_loops(*given):
+            return False
+        derived = torch.is_grad_enabled() and any(t.requires_grad for t in given)
+        return not is_shared() if self.training else not derived
 
     def _plain(self, x: Tensor, rows: Rows) -> Tensor:
         if self.training and (rows.mask is not None or is_shared()):
@@ -182,8 +204,10 @@ def norm_pair(
         xs, draws = zip(*(_inside(b.x, b.before, rows, seeds) for b in (first, second)))
         residuals = (first.residual, second.residual)
         return fused_norms(xs, add, None, Norms(norms, draws, residuals, rows))
-    y, z = (
-        b.norm(b.x, rows, seeds, before=b.before, add=add if b.residual else None)
-        for b in (first, second)
-    )
-    return y + z
+
+    def half(b: Branch, plus: Tensor | None) -> Tensor:
+        own = add if b.residual else None
+        y: Tensor = b.norm(b.x, rows, seeds, before=b.before, add=own, plus=plus)
+        return y
+
+    return half(second, half(first, None))

@@ -99,9 +99,12 @@ def over_slices(
     or, where that cannot be done, the slices follow one another.
     """
     items, threads = len(cost), threads or cores()
+    alone = threads == 1 or int(cost.sum()) < 2 * smallest
+    if items and alone and progress is None:
+        work(0, items)
+        return
     total = np.concatenate([[0], np.cumsum(cost)])
-    most = 1 if threads == 1 and progress is None else 16 * threads
-    slices = int(min(items, max(1, total[-1] // smallest), most))
+    slices = int(min(items, max(1, total[-1] // smallest), 16 * threads))
     marks = np.searchsorted(total, np.linspace(0, total[-1], slices + 1)[1:-1])
     bounds = np.unique(np.concatenate([[0], marks, [items]])).tolist()
     spans = list(pairwise(bounds))

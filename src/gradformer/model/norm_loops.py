@@ -1,0 +1,244 @@
+r"""Batch norm with what stands around it as loops for a CPU; plainly ``parts.BatchNorm``.
+
+.. math::
+    y = \text{plus} + \operatorname{ReLU}(\hat z\, \gamma + \beta), \qquad
+    \hat z = (z - \mu) / \sigma, \qquad z = x + \text{add}
+
+Forward one pass over the rows makes the moments of z, one makes y; backward one makes the sums of
+the slopes, one the gradient of z. Sums are made in pieces of :data:`ROWS` rows, which are added in
+their order and in float64: any number of threads gives the same bits.
+
+Shapes: x [rows, c]; add and plus [rows, c], or [1, c], one row for all; moments [pieces, 2, c], the
+mean of a piece and the sum of squares around it; center (μ), scale (γ/σ), shift (β) [c]; slopes
+[pieces, 2, c], the sums of dŷ and dŷ (z − μ). ``floor`` is 0 for a ReLU and −∞ without one.
+"""
+
+# The kernels' arguments are untyped.
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from gradformer.attention.cpu_kernels import index
+from gradformer.attention.loops import in_slices, plain_gradients
+from gradformer.structure.parallel import inlined, vectorised
+
+if TYPE_CHECKING:
+    from gradformer.model.parts import BatchNorm
+
+ROWS = 128
+LEAST_WORK = 300_000  # numbers, below which a second thread is not worth its start
+_0, _1, _ROWS = np.uintp(0), np.uintp(1), np.uintp(ROWS)
+_ZERO = np.float32(0.0)
+
+
+@inlined
+def _piece(number, x):
+    """The first row of a piece, and the first behind it."""
+    first = number * _ROWS
+    return first, min(first + _ROWS, index(x.shape[0]))
+
+
+@inlined
+def _step(x):
+    """How far a row is from the next: 0 where one row stands for all."""
+    return _1 if len(x) > 1 else _0
+
+
+@vectorised
+def moments_kernel(first_piece, last_piece, x, add, moments):
+    c, step = index(x.shape[1]), _step(add)
+    for piece in range(index(first_piece), index(last_piece)):
+        first, last = _piece(piece, x)
+        for j in range(c):
+            moments[piece, _0, j] = _ZERO
+            moments[piece, _1, j] = _ZERO
+        for i in range(first, last):
+            for j in range(c):
+                moments[piece, _0, j] += x[i, j] + add[i * step, j]
+        for j in range(c):
+            moments[piece, _0, j] /= np.float32(last - first)
+        for i in range(first, last):
+            for j in range(c):
+                apart = x[i, j] + add[i * step, j] - moments[piece, _0, j]
+                moments[piece, _1, j] += apart * apart
+
+
+@vectorised
+def forward_kernel(first_piece, last_piece, x, add, center, scale, shift, floor, plus, y):
+    c, step, plus_step = index(x.shape[1]), _step(add), _step(plus)
+    for piece in range(index(first_piece), index(last_piece)):
+        first, last = _piece(piece, x)
+        for i in range(first, last):
+            for j in range(c):
+                made = (x[i, j] + add[i * step, j] - center[j]) * scale[j] + shift[j]
+                y[i, j] = (floor if made <= floor else made) + plus[i * plus_step, j]
+
+
+@vectorised
+def slopes_kernel(first_piece, last_piece, x, add, center, scale, shift, floor, grad, slopes):
+    c, step = index(x.shape[1]), _step(add)
+    for piece in range(index(first_piece), index(last_piece)):
+        first, last = _piece(piece, x)
+        for j in range(c):
+            slopes[piece, _0, j] = _ZERO
+            slopes[piece, _1, j] = _ZERO
+        for i in range(first, last):
+            for j in range(c):
+                apart = x[i, j] + add[i * step, j] - center[j]
+                slope = _ZERO if apart * scale[j] + shift[j] <= floor else grad[i, j]
+                slopes[piece, _0, j] += slope
+                slopes[piece, _1, j] += slope * apart
+
+
+@vectorised
+def backward_kernel(
+    first_piece, last_piece, x, add, center, scale, shift, floor, grad, mean, along, dz
+):
+    """dz = scale · (dŷ − mean − (z − μ) · along)."""
+    c, step = index(x.shape[1]), _step(add)
+    for piece in range(index(first_piece), index(last_piece)):
+        first, last = _piece(piece, x)
+        for i in range(first, last):
+            for j in range(c):
+                apart = x[i, j] + add[i * step, j] - center[j]
+                slope = _ZERO if apart * scale[j] + shift[j] <= floor else grad[i, j]
+                dz[i, j] = scale[j] * (slope - mean[j] - apart * along[j])
+
+
+@vectorised
+def merge_kernel(moments, rows, eps, found):
+    """found [3, c]: μ, 1/σ, and the variance without bias, of the moments of all pieces."""
+    count, c = moments.shape[0], moments.shape[2]
+    total = np.zeros((3, c))
+    for piece in range(count):
+        size = min(ROWS, rows - piece * ROWS)
+        for j in range(c):
+            total[0, j] += size * moments[piece, 0, j] / rows
+    for piece in range(count):
+        size = min(ROWS, rows - piece * ROWS)
+        for j in range(c):
+            total[1, j] += moments[piece, 1, j] + size * (moments[piece, 0, j] - total[0, j]) ** 2
+    for j in range(c):
+        found[0, j] = total[0, j]
+        found[1, j] = 1.0 / np.sqrt(total[1, j] / rows + eps)
+        found[2, j] = total[1, j] / (rows - 1)
+
+
+@vectorised
+def total_kernel(slopes, inverse, rows, found):
+    """found [4, c]: Σ dŷ and Σ dŷ ẑ, and their shares in the gradient of z."""
+    count, c = slopes.shape[0], slopes.shape[2]
+    total = np.zeros((2, c))
+    for piece in range(count):
+        for j in range(c):
+            total[0, j] += slopes[piece, 0, j]
+            total[1, j] += slopes[piece, 1, j]
+    for j in range(c):
+        found[0, j] = total[0, j]
+        found[1, j] = total[1, j] * inverse[j]
+        found[2, j] = total[0, j] / rows
+        found[3, j] = total[1, j] * inverse[j] * inverse[j] / rows
+
+
+class _Norm(torch.autograd.Function):
+    """(x, add, plus, γ, β) → y; the norm's running statistics are moved on in training."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, add: Tensor | None, plus: Tensor | None, weight: Tensor, bias: Tensor,
+        norm: BatchNorm, relu: bool,
+    ) -> Tensor:  # fmt: skip
+        center, inverse = _moments(x, add, norm) if norm.training else _known(norm)
+        ctx.eps, ctx.relu = norm.eps, relu
+        ctx.save_for_backward(x, add, weight, bias, center, inverse)
+        y = x.new_empty(x.shape)
+        around = _around(x, add, center, inverse * weight, bias, relu)
+        _over_pieces(forward_kernel, *around, _rows(plus, x), y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
+        x, add, weight, bias, center, inverse = ctx.saved_tensors
+        need_x, need_add, need_plus, *_ = ctx.needs_input_grad
+        dplus = grad if need_plus else None
+        if torch.is_grad_enabled():
+
+            def plain(x: Tensor, add: Tensor | None, weight: Tensor, bias: Tensor) -> list[Tensor]:
+                z = x if add is None else x + add
+                y = F.batch_norm(z, None, None, weight, bias, training=True, eps=ctx.eps)
+                return [y.relu() if ctx.relu else y]
+
+            needed = [ctx.needs_input_grad[n] for n in (0, 1, 3, 4)]
+            dx, dadd, *learned = plain_gradients(plain, (x, add, weight, bias), needed, [grad])
+            return dx, dadd, dplus, *learned, None, None
+        around = _around(x, add, center, inverse * weight, bias, ctx.relu)
+        slopes = np.empty((_pieces(x), 2, x.shape[1]), np.float32)
+        _over_pieces(slopes_kernel, *around, grad, slopes)
+        found = x.new_empty(4, x.shape[1])
+        total_kernel(slopes, inverse.numpy(), len(x), found.numpy())
+        dbias, dweight, mean, along = found
+        dz = None
+        if need_x or need_add:
+            dz = x.new_empty(x.shape)
+            _over_pieces(backward_kernel, *around, grad, mean, along, dz)
+        return dz, dz if need_add else None, dplus, dweight, dbias, None, None
+
+
+def _moments(x: Tensor, add: Tensor | None, norm: BatchNorm) -> tuple[Tensor, Tensor]:
+    """μ and 1/σ of the batch, [c]; the running statistics are moved towards them."""
+    moments = np.empty((_pieces(x), 2, x.shape[1]), np.float32)
+    _over_pieces(moments_kernel, x, _rows(add, x), moments)
+    found = x.new_empty(3, x.shape[1])
+    merge_kernel(moments, len(x), norm.eps, found.numpy())
+    center, inverse, variance = found
+    if norm.momentum:
+        assert norm.running_mean is not None
+        assert norm.running_var is not None
+        norm.running_mean.lerp_(center, norm.momentum)
+        norm.running_var.lerp_(variance, norm.momentum)
+    return center, inverse
+
+
+def _known(norm: BatchNorm) -> tuple[Tensor, Tensor]:
+    """μ and 1/σ of the running statistics."""
+    assert norm.running_mean is not None
+    assert norm.running_var is not None
+    return norm.running_mean, (norm.running_var + norm.eps).rsqrt()
+
+
+def _pieces(x: Tensor) -> int:
+    return -(-len(x) // ROWS)
+
+
+def _rows(given: Tensor | None, x: Tensor) -> Tensor:
+    """``given`` as kernels take it: one row of zeros if absent, one if it is the same for all."""
+    if given is None:
+        return x.new_zeros(1, x.shape[1])
+    return given[:1] if given.stride(0) == 0 else given
+
+
+def _around(
+    x: Tensor, add: Tensor | None, center: Tensor, scale: Tensor, shift: Tensor, relu: bool
+) -> tuple[Any, ...]:
+    """What all kernels behind the moments are given first."""
+    floor = np.float32(0.0 if relu else -np.inf)
+    return x, _rows(add, x), center, scale, shift, floor
+
+
+def _over_pieces(kernel: Any, x: Tensor, *given: Any) -> None:
+    cost = np.full(_pieces(x), ROWS * x.shape[1])
+    in_slices(kernel, cost, LEAST_WORK, x, *given)
+
+
+def looped_norm(
+    x: Tensor, add: Tensor | None, plus: Tensor | None, norm: BatchNorm, relu: bool
+) -> Tensor:
+    """plus + ReLU(norm(x + add)) by loops, in float32; in eval mode it has no derivative."""
+    y: Tensor = _Norm.apply(x, add, plus, norm.weight, norm.bias, norm, relu)
+    return y

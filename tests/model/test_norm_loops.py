@@ -1,0 +1,122 @@
+"""The norm's loops for a CPU are its plain form: results, statistics, gradients, threads."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import Tensor
+
+from gradformer import use_engine
+from gradformer.attention.layout import Rows
+from gradformer.model import norm_loops, parts
+from gradformer.model.parts import BatchNorm
+
+ROWS, WIDTH = 300, 20  # more than two pieces, and no multiple of a vector
+AROUND = {
+    "alone": {},
+    "residual": {"add"},
+    "all": {"add", "relu", "plus"},
+    "one row": {"relu", "plus", "one row"},
+    "across": {"add", "plus", "across"},
+}
+
+
+@pytest.fixture(autouse=True)
+def looped(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """However few the numbers are; whether the norms that loops took were in training."""
+    calls: list[bool] = []
+    known = norm_loops.looped_norm
+
+    def note(x: Tensor, add: Tensor, plus: Tensor, norm: BatchNorm, relu: bool) -> Tensor:
+        calls.append(norm.training)
+        return known(x, add, plus, norm, relu)
+
+    monkeypatch.setattr(norm_loops, "looped_norm", note)
+    monkeypatch.setattr(parts, "LEAST_LOOPED", 0)
+    return calls
+
+
+def problem(kind: str, dtype: torch.dtype) -> tuple[BatchNorm, dict[str, Tensor]]:
+    """A norm, and the leaves that it is given by name."""
+    torch.manual_seed(0)
+    options = AROUND[kind]
+    norm = BatchNorm(WIDTH)
+    torch.nn.init.normal_(norm.weight)
+    torch.nn.init.normal_(norm.bias)
+    given = {"x": torch.randn(ROWS, WIDTH) + 3.0 * torch.randn(WIDTH)}
+    given |= {name: torch.randn(ROWS, WIDTH) for name in ("add", "plus") if name in options}
+    if "one row" in options:
+        given["plus"] = given["plus"][:1]
+    if "across" in options:
+        given = {name: x.T.contiguous().T for name, x in given.items()}
+    return norm.to(dtype), {name: x.to(dtype).requires_grad_() for name, x in given.items()}
+
+
+def result(norm: BatchNorm, given: dict[str, Tensor], kind: str) -> Tensor:
+    around = {n: x.expand(ROWS, WIDTH) for n, x in given.items() if n != "x"}
+    none = torch.zeros(ROWS, dtype=torch.int32)
+    return norm(given["x"], Rows(none, none), relu="relu" in AROUND[kind], **around)
+
+
+def everything(engine: str, kind: str, dtype: torch.dtype = torch.float32) -> list[Tensor]:
+    """The result, all gradients, and the running statistics."""
+    norm, given = problem(kind, dtype)
+    with use_engine(engine):
+        y = result(norm, given, kind)
+        grads = torch.autograd.grad((y * y.sin()).sum(), [*given.values(), *norm.parameters()])
+    return [y, *grads, *norm.buffers()]
+
+
+@pytest.mark.parametrize("kind", AROUND)
+def test_they_give_what_plain_code_gives(
+    kind: str, looped: list[bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = everything("reference", kind, torch.float64)
+    assert looped == []
+    found = everything("auto", kind)
+    assert looped == [True]
+    for ours, plain in zip(found, expected):
+        torch.testing.assert_close(ours.to(plain.dtype), plain, rtol=1e-4, atol=1e-4)
+    monkeypatch.setattr(norm_loops, "LEAST_WORK", 1)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    assert all(map(torch.equal, everything("auto", kind), found))
+    torch.set_num_threads(threads)
+
+
+def test_evaluation_takes_them_where_nothing_is_derived(looped: list[bool]) -> None:
+    norm, given = problem("all", torch.float32)
+    result(norm, given, "all")  # moves the running statistics
+    derived = result(norm.eval(), given, "all")
+    with torch.no_grad():
+        torch.testing.assert_close(result(norm, given, "all"), derived)
+    assert looped == [True, False]
+    assert derived.requires_grad
+
+
+def test_second_derivatives_are_those_of_plain_code() -> None:
+    found = []
+    for engine in ("auto", "reference"):
+        norm, given = problem("all", torch.float32)
+        leaves = [*given.values(), *norm.parameters()]
+        with use_engine(engine):
+            y = result(norm, given, "all")
+            first = torch.autograd.grad(y.square().sum(), given["x"], create_graph=True)[0]
+            found.append(torch.autograd.grad(first.square().sum(), leaves))
+    for ours, plain in zip(*found):
+        torch.testing.assert_close(ours, plain, rtol=1e-3, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["x", "add"])
+def test_what_was_written_to_is_not_derived(name: str) -> None:
+    norm, given = problem("all", torch.float32)
+    y = result(norm, given, "all")
+    given[name].detach().mul_(2.0)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        y.sum().backward()
+
+
+def test_what_is_not_a_number_stays_so() -> None:
+    norm, given = problem("all", torch.float32)
+    given["x"].detach()[7, 3] = torch.nan
+    assert result(norm, given, "all").isnan().any(0).nonzero().flatten().tolist() == [3]
