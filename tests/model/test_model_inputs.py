@@ -197,3 +197,17 @@ def test_attention_keeps_the_mode_of_the_model_even_when_refused() -> None:
     with pytest.raises(InputError, match=r"^x: category"):
         model.attention(data)
     assert model.training
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"level": "nodes"}, "schema.level: unknown value 'nodes'; did you mean 'node'?"),
+        ({"task": "regresion"}, "schema.task: unknown value 'regresion'; did you mean"),
+        ({"outputs": 0}, "schema.outputs: got 0, expected at least 1"),
+    ],
+)
+def test_a_wrong_schema_is_named(wrong: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        replace(FLOATS, **wrong)
+    assert message in str(caught.value)

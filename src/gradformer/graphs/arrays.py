@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import InputError
+from gradformer.errors import ConfigError, InputError, choice
 
 Level = Literal["graph", "node"]
 Task = Literal["regression", "binary", "multiclass", "multilabel"]
@@ -29,6 +29,12 @@ class Schema:
     level: Level
     task: Task
     outputs: int
+
+    def __post_init__(self) -> None:
+        choice("schema.level", self.level, get_args(Level))
+        choice("schema.task", self.task, get_args(Task))
+        if self.outputs < 1:
+            raise ConfigError(f"schema.outputs: got {self.outputs}, expected at least 1")
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Schema:
