@@ -9,6 +9,7 @@ import pytest
 
 from gradformer.errors import InputError
 from gradformer.structure import FAR, HOPS, SATURATED, UNREACHABLE, Codebook
+from gradformer.structure.codebook import FIXED
 
 
 def test_survives_json():
@@ -40,6 +41,12 @@ def test_encode_ignores_the_last_bits():
 
 def test_unreachable_is_far_in_every_book():
     assert HOPS.values[UNREACHABLE] == Codebook.uniform("x", 1.0).values[UNREACHABLE] == FAR
+
+
+def test_the_books_of_graphs_that_come_one_at_a_time():
+    """Models that were trained with them take no others."""
+    steps = {name: book.values[1] for name, book in FIXED.items()}
+    assert steps == pytest.approx({"hops": 1.0, "curvature": 0.1, "similarity": 2 / SATURATED})
 
 
 def test_values_are_frozen_and_checked():

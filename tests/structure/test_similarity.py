@@ -7,7 +7,7 @@ import pytest
 from sklearn.metrics.pairwise import cosine_distances
 
 from gradformer.errors import ConfigError, InputError
-from gradformer.structure import HOPS, similarity_distances
+from gradformer.structure import HOPS, SATURATED, similarity_distances
 
 
 @pytest.mark.parametrize("signed", [False, True])
@@ -31,9 +31,11 @@ def test_categories_are_one_hot():
     assert np.abs(ours - cosine_distances(one_hot)).max() <= 0.5 / 254 + 1e-6
 
 
-def test_zero_vectors_are_far_from_all_but_themselves():
-    codes, book = similarity_distances(np.array([0, 3]), np.array([[0.0], [0.0], [2.0]]))
+@pytest.mark.parametrize(("last", "largest"), [(2.0, 1.0), (-2.0, 2.0)])
+def test_zero_vectors_are_at_a_right_angle_to_all_but_themselves(last, largest):
+    codes, book = similarity_distances(np.array([0, 3]), np.array([[0.0], [0.0], [last]]))
     assert book.values[codes].tolist() == [0, 1, 1, 1, 0, 1, 1, 1, 0]
+    assert book.values[SATURATED] == largest
 
 
 def test_permutation_equivariance():
