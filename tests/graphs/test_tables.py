@@ -93,7 +93,8 @@ def test_classes_are_numbered_by_their_words_and_may_be_missing(tmp_path: Path) 
         ("smiles,y,z\nC,1,2\n", {}, "say which column is to be learned"),
         ("smiles,y,y\nC,1,2\n", {"target": "y"}, "more than one column 'y'"),
         ("smiles,y\nC,\nC,NA\n", {}, "column 'y' has no values"),
-        ("smiles,y\nC,a\nC,a\n", {}, "column 'y' has one class only, 'a'"),
+        ("smiles,y\nC,a\nC,a\n", {}, "column 'y' has one class only, 'a'; give rows of another"),
+        ('smiles,"a, b",c\nC,1,2\n', {}, "the columns are: smiles, 'a, b', c"),
         ("smiles,y,z\nCC,a,b\n", {"target": ["y", "z"]}, "y (classes), z (classes)"),
         ("smiles,y\n", {}, "holds no data"),
         ("", {}, "is empty"),
@@ -151,6 +152,16 @@ def test_decimal_commas_between_semicolons(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.arrays.y, np.float32([[1.5], [-2], [np.nan], [0.35]]))
     quoted = read_table(write(tmp_path, '"smiles";"IC50, nM"\n"CCO";"1,5"\n"CC";"2,5"\n'))
     assert quoted.reading.labels.targets == ("IC50, nM",)
+
+
+def test_the_separator_is_seen_whatever_names_and_the_file_s_own_name_hold(tmp_path: Path) -> None:
+    lines = ["id;smiles;MW (g/mol), dry", "", "1;CCO;1,5", "  ", "2;CC;2,5"]
+    semicolons = read_table(write(tmp_path, "\n".join(lines)), target="MW (g/mol), dry")
+    tabs = read_table(write(tmp_path, "smiles\ty, z\nCCO\t1.5\nCC\t2.5\n"))
+    for data, rows in ((semicolons, [3, 5]), (tabs, [2, 3])):
+        assert data.rows.tolist() == rows
+        assert data.arrays.y is not None
+        assert data.arrays.y.tolist() == [[1.5], [2.5]]
 
 
 def test_damaged_files(tmp_path: Path) -> None:

@@ -14,7 +14,9 @@ import torch
 from rich.console import Console
 from torch_geometric.data import Data
 
-from gradformer.errors import ConfigError, InputError
+from gradformer.errors import ConfigError, GradformerWarning, InputError
+from gradformer.graphs.objects import from_smiles_list
+from gradformer.graphs.own import read
 from gradformer.training.data import TrainingData, own_data, user_data
 from gradformer.training.fit import fit, resume
 from gradformer.training.loop import Stop, train
@@ -102,6 +104,29 @@ def test_a_file_of_graphs_and_its_resumption(tmp_path: Path) -> None:
     path.unlink()
     with pytest.raises(InputError, match=f"{path}: the data that .* bring them back"):
         resume(tmp_path / "run", **toy.QUIET)
+
+
+def test_what_cannot_be_learned_or_scored_is_said_before_training(tmp_path: Path) -> None:
+    lines = [
+        f"{'C' * n},{n + 0.5 if n % 3 == 1 else ''},{['train', 'val', 'test'][n % 3 - 1]}"
+        for n in range(1, 31)
+    ]
+    (tmp_path / "parts.csv").write_text("\n".join(["smiles,y,part", *lines]))
+    recipe = load_recipe("own")
+    for data, message in (
+        (from_smiles_list(["C", "CC"], y=[1.5, 1.5]), "target 'y' is always 1.5, so nothing"),
+        (from_smiles_list(["C", "CC"], y=[1.5, 2.0]), "left for val of 2 graphs with labels"),
+        (read(tmp_path / "parts.csv", split_column="part"), "of the val part has a label"),
+    ):
+        with pytest.raises(InputError, match=message):
+            own_data(recipe, data)
+
+
+def test_molecules_of_both_training_and_test_are_told() -> None:
+    words = ["C" * n for n in range(1, 16)] * 2
+    data = from_smiles_list(words, y=[len(word) + 0.5 for word in words])
+    with pytest.warns(GradformerWarning, match=r"of 3 test molecules .* \(the first: position"):
+        own_data(load_recipe("own"), data)
 
 
 def test_ten_folds_test_every_graph_once() -> None:

@@ -115,7 +115,10 @@ def find_labels(columns: Mapping[str, Values], task: str | None, where: str) -> 
         )
     for name, words in zip(names, classes):
         if len(names) == 1 and len({class_word(value) for value in present[name]}) == 1:
-            raise InputError(f"{where}: column {name!r} has one class only, {present[name][0]!r}")
+            raise InputError(
+                f"{where}: column {name!r} has one class only, {present[name][0]!r}; "
+                "give rows of another class too, or choose another column"
+            )
         if task != "multiclass" and len(words) != 2:
             raise InputError(
                 f"{where}: column {name!r} has {len(words)} classes {_listed(words)}, a {task} "

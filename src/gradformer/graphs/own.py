@@ -17,6 +17,10 @@ _READERS: dict[Kind, Callable[..., UserData]] = {
     "graphs": read_jsonl,
     "tu": read_tu_folder,
 }
+_WANTED = (
+    f"give a table with SMILES ({', '.join(TABLE_SUFFIXES)}), graphs as JSON lines "
+    f"({', '.join(JSONL_SUFFIXES)}) or a folder in TU format"
+)
 
 
 def read(path: str | Path, like: Reading | None = None, **options: Any) -> UserData:
@@ -36,14 +40,13 @@ def kind_of(path: Path) -> Kind:
     """What the file or folder holds, by its name."""
     name = path.name.lower()
     if not path.exists():
-        raise InputError(f"{path} does not exist")
+        raise InputError(
+            f"{path} does not exist; {_WANTED} (SMILES by themselves: as a list, in Python)"
+        )
     if path.is_dir():
         return "tu"
     if name.endswith(TABLE_SUFFIXES):
         return "smiles"
     if name.endswith(JSONL_SUFFIXES):
         return "graphs"
-    raise InputError(
-        f"{path} is of an unknown kind; give a table with SMILES ({', '.join(TABLE_SUFFIXES)}), "
-        f"graphs as JSON lines ({', '.join(JSONL_SUFFIXES)}) or a folder in TU format"
-    )
+    raise InputError(f"{path} is of an unknown kind; {_WANTED}")

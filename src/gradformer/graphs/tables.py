@@ -117,7 +117,7 @@ class Table:
     rows: list[tuple[int, list[str]]]
 
     def columns(self) -> str:
-        return f"the columns are: {', '.join(self.header)}"
+        return f"the columns are: {', '.join(repr(n) if ',' in n else n for n in self.header)}"
 
     def position(self, name: str) -> int:
         """Where the column ``name`` stands."""
@@ -177,17 +177,14 @@ def open_table(path: Path) -> Table:
 
 def _separated(path: Path) -> Table:
     text = read_text(path)
-    delimiter = "\t" if ".tsv" in path.suffixes[-2:] else ","
-    first_line = re.sub(r'"[^"]*"', "", text.split("\n", 1)[0])  # a quoted name may hold any
-    if delimiter == "," and "," not in first_line and ";" in first_line:
-        delimiter = ";"  # what a spreadsheet writes where the comma is the decimal mark
+    delimiter = "\t" if ".tsv" in path.suffixes[-2:] else _delimiter(text)
     decimal = _decimal_point if delimiter == ";" else str
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     records = []
     line = 1  # on which a record begins: a quoted cell may go over several
     try:
         for cells in reader:
-            if cells:
+            if len(cells) > 1 or "".join(cells).strip():  # else the line is blank
                 records.append((line, [decimal(cell) for cell in cells]))
             line = reader.line_num + 1
     except csv.Error as error:
@@ -195,6 +192,15 @@ def _separated(path: Path) -> Table:
     if not records:
         raise InputError(f"{path} is empty: its first line must name the columns")
     return Table(path, "line", [name.strip() for name in records[0][1]], records[1:])
+
+
+def _delimiter(text: str) -> str:
+    """What separates the columns, in the header as in the first row; a quoted cell may hold any.
+
+    A spreadsheet writes semicolons where the comma is the decimal mark, tabs into a clipboard.
+    """
+    first = [re.sub(r'"[^"]*"', "", line) for line in text.split("\n", 2)[:2] if line.strip()]
+    return max(",;\t", key=lambda mark: min((line.count(mark) for line in first), default=0))
 
 
 def _decimal_point(cell: str) -> str:

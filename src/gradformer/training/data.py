@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import warnings
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -14,7 +15,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from gradformer.errors import ConfigError, InputError, choice
+from gradformer.errors import ConfigError, GradformerWarning, InputError, choice
 from gradformer.graphs.arrays import GraphArrays, Over, Schema, split_over
 from gradformer.graphs.cards import find_card
 from gradformer.graphs.collate import Collator
@@ -29,7 +30,7 @@ from gradformer.graphs.user_data import Reading, UserData, check_options
 from gradformer.graphs.user_splits import scaffold_split
 from gradformer.model.base import Needs
 from gradformer.structure.pointers import pointer
-from gradformer.training.metrics import METRICS, check_metric, metrics_of
+from gradformer.training.metrics import METRICS, check_metric, metric_name, metrics_of
 from gradformer.training.recipe import Recipe
 
 Part = Literal["train", "val", "test"]
@@ -158,6 +159,7 @@ def own_data(recipe: Recipe, user: UserData) -> TrainingData:
     if user.arrays.y is None:
         raise InputError("the data have no targets to learn from; name the target column")
     arrays = user.arrays
+    _refuse_constants(user)
     store = pack(arrays, structure_for(recipe.model.config.needs()))
     way = _own_way(recipe.data.split, arrays)
     find = _own_split(way, user, arrays, recipe)
@@ -178,23 +180,61 @@ def own_data(recipe: Recipe, user: UserData) -> TrainingData:
     )
     for trial in range(recipe.trials):
         _check_parts(data, split(recipe.seed + trial))
+    _tell_copies(user, split(recipe.seed))
     return data
+
+
+def _refuse_constants(user: UserData) -> None:
+    """Raise if a regression target has one value only."""
+    labels, y = user.reading.labels, user.arrays.y
+    if labels.task != "regression" or y is None:
+        return
+    for k, name in enumerate(labels.targets):
+        column = y.reshape(len(y), -1)[:, k]
+        values = column[is_labelled(column)]
+        if len(values) > 1 and (values == values[0]).all():
+            raise InputError(
+                f"target {name!r} is always {values[0]:g}, so nothing can be learned; leave it out"
+            )
 
 
 def _check_parts(data: TrainingData, split: Split) -> None:
     """Raise, before anything is trained, if a part is empty or cannot be scored."""
     for name, part in split._asdict().items():
         if not len(part):
-            raise InputError(f"split: nothing is left for {name}; give more graphs")
-        if name == "train":
-            continue
-        y = data.labels(part)
-        nothing = np.zeros((len(y), data.schema.outputs))
-        if math.isnan(METRICS[data.metric](nothing, y)):
+            if data.about["split"] == "column":
+                raise InputError(
+                    f"split: the column names nothing {name}; name some, or use random"
+                )
+            count = sum(len(each) for each in split)
             raise InputError(
-                f"split: the {data.metric} of the {name} part is not defined, it holds one class "
-                "only; give more graphs, or another split"
+                f"split: nothing is left for {name} of {count} {data.over} with labels"
             )
+        y = data.labels(part)
+        if not is_labelled(y).any():
+            raise InputError(f"split: nothing of the {name} part has a label; give another split")
+        nothing = np.zeros((len(y), data.schema.outputs))
+        if name != "train" and math.isnan(METRICS[data.metric](nothing, y)):
+            raise InputError(
+                f"split: the {metric_name(data.metric)} of the {name} part is not defined, it "
+                "holds one class only; give more graphs, or another split"
+            )
+
+
+def _tell_copies(user: UserData, split: Split) -> None:
+    """Warn where molecules of the test part are trained on: that score is not one of new ones."""
+    if user.smiles is None:
+        return
+    trained = {user.smiles[graph] for graph in split.train}
+    copies = [graph for graph in split.test if user.smiles[graph] in trained]
+    if copies:
+        warnings.warn(
+            f"{len(copies)} of {len(split.test)} test molecules are in the training part too (the "
+            f"first: {user.unit} {user.rows[copies[0]]}), so the test score is too good; split by "
+            "scaffold, which keeps copies together, or leave copies out",
+            GradformerWarning,
+            stacklevel=3,
+        )
 
 
 def _own_way(kind: str, arrays: GraphArrays) -> str:
