@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gradformer.attention import Decay, Layout, Table, decay_attention, use_engine
-from gradformer.attention.launch import precision
+from gradformer.attention.tiles import precision
 from gradformer.errors import ConfigError
 from tests.attention.problems import random_problem, solve
 
@@ -81,7 +81,7 @@ SWITCHES = {
 }
 SCRIPT = """
 import sys, torch
-from gradformer.attention.launch import precision
+from gradformer.attention.tiles import precision
 from gradformer.training.fit import _precision
 for line in sys.stdin.read().splitlines():
     torch.set_float32_matmul_precision('highest')

@@ -18,9 +18,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler.compiler import make_backend
 
-from gradformer.attention.launch import Tiles, forward_tiles, key_tiles, query_tiles
 from gradformer.attention.tiled_backward import key_gradient_kernel, query_gradient_kernel
 from gradformer.attention.tiled_forward import forward_kernel
+from gradformer.attention.tiles import Tiles, forward_tiles, key_tiles, query_tiles
 
 TYPES = {
     "*fp32": "lse stats mul add mul_jacobian add_jacobian partial_mul partial_add bias dbias",

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor
 
 from gradformer.attention.draws import threshold
-from gradformer.attention.launch import block_of
 from gradformer.attention.layout import Rows
+from gradformer.attention.tiles import block_of
 
 
 class _Drop(torch.autograd.Function):

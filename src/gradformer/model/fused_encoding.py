@@ -23,9 +23,9 @@ import triton.language as tl
 from torch import Tensor, nn
 
 from gradformer.attention.draw_kernels import _keep, _row_keys
-from gradformer.attention.launch import block_of, precision
 from gradformer.attention.layout import Rows
 from gradformer.attention.once import Gradients, once
+from gradformer.attention.tiles import block_of, precision
 from gradformer.model.pieces import Claim, claim
 
 FORWARD_ROWS, ROWS = 16, 32  # of a tile

@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention.draws import threshold
-from gradformer.attention.launch import precision
 from gradformer.attention.once import Gradients, once
+from gradformer.attention.tiles import precision
 from gradformer.model.linear_kernels import BLOCK, backward_kernel, forward_kernel
 from gradformer.model.pieces import Claim, claim, open_map, sum_map
 

@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradformer.attention.launch import block_of
 from gradformer.attention.once import Gradients, once
+from gradformer.attention.tiles import block_of
 from gradformer.graphs.batch import Edges
 
 # --- launching ------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from gradformer.attention.launch import precision
+from gradformer.attention.tiles import precision
 from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs.cards import find_card, is_card, named
 from gradformer.graphs.own import read

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gradformer.attention.launch import block_of
+from gradformer.attention.tiles import block_of
 from gradformer.training.optimizer import CLIP_EPS, Adam
 from gradformer.training.schedule import Schedule
 
