@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.graphs.cards import card_names
 from gradformer.model.base import MODELS, create_model, model_class
 from gradformer.recipes import recipe_names
+from gradformer.training.options import convert
 from gradformer.training.recipe import Recipe, load_recipe, presets, search_space
 
 SCHEMA = Schema(node=(5,), edge=(3,), level="graph", task="regression", outputs=1)
@@ -124,3 +126,24 @@ def test_a_wrong_file_is_named(tmp_path: Path) -> None:
         load_recipe("zink")
     with pytest.raises(ConfigError, match="did you mean 'paper'"):
         load_recipe("zinc", preset="papers")
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "value"),
+    [
+        *((word, bool, True) for word in ("true", "Yes", "on")),
+        *((word, bool, False) for word in ("false", "no", "OFF")),
+        ("none", int | None, None),
+        ("3", int | None, 3),
+        ("none", str, "none"),
+        ("[0.5, 2]", tuple[float, ...], (0.5, 2.0)),
+    ],
+)
+def test_what_a_text_means(text: str, kind: Any, value: Any) -> None:
+    assert convert(text, kind, "model.x") == value
+
+
+@pytest.mark.parametrize(("text", "kind"), [("maybe", bool), ("1", bool), ("12", tuple[int, ...])])
+def test_what_a_text_cannot_mean(text: str, kind: Any) -> None:
+    with pytest.raises(ConfigError, match=rf"model\.x: got '{text}', expected (true or|a list)"):
+        convert(text, kind, "model.x")
