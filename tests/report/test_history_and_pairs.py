@@ -38,12 +38,15 @@ def test_curve_is_the_mean_over_trials_that_reach_an_epoch():
         {"kind": "epoch", "trial": 1, "epoch": 1, "loss": 3.0},
         {"kind": "epoch", "trial": 0, "epoch": 2, "loss": 0.5},
         {"kind": "epoch", "trial": 1, "epoch": 2, "loss": None},
+        {"kind": "epoch", "trial": 2, "epoch": 1, "loss": 8.0},
     ]
     curve = history(lines).curve("loss")
     assert curve is not None
-    assert curve.mean.tolist() == [2.0, 0.5]
-    assert curve.high.tolist() == pytest.approx([2 + 2**0.5, 0.5])
-    assert [y.tolist() for _, y in curve.trials] == [[1.0, 0.5], [3.0]]
+    assert curve.mean.tolist() == [4.0, 0.5]
+    spread = ((9 + 1 + 16) / 2) ** 0.5
+    assert curve.low.tolist() == pytest.approx([4 - spread, 0.5])
+    assert curve.high.tolist() == pytest.approx([4 + spread, 0.5])
+    assert [y.tolist() for _, y in curve.trials] == [[1.0, 0.5], [3.0], [8.0]]
     assert history(lines).curve("val", "mae") is None
 
 
