@@ -69,10 +69,12 @@ def test_balanced_weights() -> None:
     y = torch.tensor([0, 0, 0, 1, -1])
     weights = torch.tensor([4 / 9, 4 / 3, 0.0])  # the last class has no label
     torch.testing.assert_close(balanced_weights(y, "multiclass", 3), weights)
-    targets = torch.tensor([[1.0, 0.0], [0.0, 0.0], [0.0, 0.0], [math.nan, 0.0], [1.0, math.nan]])
-    targets = torch.cat([targets, torch.zeros(1, 2)])
-    got = balanced_weights(targets, "multilabel", 2)
-    torch.testing.assert_close(got, torch.tensor([3 / 2, 1.0]))  # without a positive: as it is
+    columns = [[1, 0, 0, math.nan, 1, 0], [0, 0, 0, 0, math.nan, 0], [0, 0, 0, 0, 1, 0]]
+    got = balanced_weights(torch.tensor(columns).T, "multilabel", 3)
+    torch.testing.assert_close(got, torch.tensor([3 / 2, 1.0, 5.0]))  # without a positive: as it is
+    alone, light = rows(1, 2), torch.tensor([0.5, 0.0])  # the mean over one label is its loss
+    got = Objective("cross_entropy", "multiclass", 2, balance=light)(alone, torch.tensor([0]))
+    torch.testing.assert_close(got, F.cross_entropy(alone, torch.tensor([0])))
 
 
 @pytest.mark.parametrize(
