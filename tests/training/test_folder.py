@@ -11,7 +11,7 @@ import pytest
 from gradformer.errors import ConfigError, InputError
 from gradformer.training import fit as fitting
 from gradformer.training.fit import fit, resume
-from gradformer.training.folder import held
+from gradformer.training.folder import held, replacing
 from gradformer.training.run import Run
 from tests.training import toy
 from tests.training.test_run import contents
@@ -105,3 +105,23 @@ def test_only_what_a_run_left_counts_as_nothing(tmp_path: Path) -> None:
     (tmp_path / ".examples.unfinished").mkdir()
     fit(toy.data(SMALL), recipe=SMALL, out=tmp_path, **toy.QUIET)
     assert not (tmp_path / ".examples.unfinished").exists()
+
+
+def test_a_folder_counts_as_a_run_only_while_it_is_whole(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The recipe, which decides that, leaves first and comes back last."""
+    moved: list[str] = []
+    rename = Path.rename
+
+    def noted(path: Path, target: Path) -> Path:
+        moved.append(path.name)
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", noted)
+    with pytest.raises(RuntimeError, match="no luck"), replacing(old):
+        raise RuntimeError("no luck")
+    away, back = moved[: len(moved) // 2], moved[len(moved) // 2 :]
+    assert away[0] == back[-1] == "recipe.yaml"
+    assert sorted(away) == sorted(back)
+    assert len(away) > 3
