@@ -76,12 +76,12 @@ class BatchNorm(nn.BatchNorm1d):
 
     def _runs_loops(self, x: Tensor, add: Tensor | None, plus: Tensor | None, rows: Rows) -> bool:
         """Whether compiled loops take it: not padding, nor a derivative in eval mode."""
-        if x.numel() < LEAST_LOOPED:
-            return False
         given = [t for t in (x, add, plus, self.weight, self.bias) if t is not None]
+        if not runs_loops(*given) or x.numel() < LEAST_LOOPED:  # sizes are unknown to a trace
+            return False
         exact = {t.dtype for t in given} == {torch.float32} and x.dim() == 2 and len(x) > 1
         alike = all(t.shape == x.shape for t in (add, plus) if t is not None)
-        if not exact or not alike or rows.mask is not None or not runs_loops(*given):
+        if not exact or not alike or rows.mask is not None:
             return False
         derived = torch.is_grad_enabled() and any(t.requires_grad for t in given)
         return not is_shared() if self.training else not derived
