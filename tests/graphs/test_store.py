@@ -110,7 +110,9 @@ def test_large_graphs_are_refused_before_any_work() -> None:
     none = np.zeros((2, 0), np.int32)
     schema = Schema((), (), "graph", "regression", 1)
     arrays = GraphArrays(np.array([0, 5, 60_005]), np.array([0, 0, 0]), none, schema)
-    with pytest.raises(InputError, match=r"graph 1 has 60,000 nodes.*3 GB \(limit 1 GB\).*raise"):
+    with pytest.raises(
+        InputError, match=r"graph 1 has 60,000 nodes.*3.6 GB \(limit 1.1 GB\).*gatedg"
+    ):
         pack(arrays)
     assert pack(arrays, Structure(index=None)).num_graphs == 2
     assert pack(unsorted_graphs(), limit=16).num_graphs == 3

@@ -202,7 +202,8 @@ def test_explanation_says_what_it_cannot_do(classes, variants, tmp_path):
 
 def test_molecules_are_drawn_with_their_elements(tmp_path):
     pytest.importorskip("rdkit")
-    smiles = ["CCO", "CCN", "CCS", "CCCl", "CCCO", "CCCN", "CCCS", "CCF", "CC=O", "CCBr"] * 2
+    words = ["CCO", "CCN", "CCS", "CCCl", "CCCO", "CCCN", "CCCS", "CCF", "CC=O", "CCBr"]
+    smiles = [*words, *(f"CCC{word}" for word in words)]
     run = fit(
         smiles,
         y=[float(len(s)) for s in smiles],

@@ -254,8 +254,8 @@ def _refuse_large(arrays: GraphArrays, limit: int) -> None:
     if nodes**2 > limit:
         raise InputError(
             f"graph {largest} has {nodes:,} nodes, so its pairs take {_size(nodes**2)} "
-            f"(limit {_size(limit)}); cut it into neighbourhoods, leave it out, use a model that "
-            "needs no pairs, or raise the limit if memory allows"
+            f"(limit {_size(limit)}); cut it into neighbourhoods, leave it out, or use a model "
+            "that needs no pairs, as --model gatedgcn"
         )
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if arrays.num_pairs > memory:
@@ -277,8 +277,12 @@ def _map(path: Path, spec: dict[str, Any]) -> Array:
 
 
 def _size(count: int) -> str:
-    for unit in ("bytes", "KB", "MB"):
-        if count < 1000:
-            return f"{count:.0f} {unit}"
-        count //= 1000
-    return f"{count:,.0f} GB"
+    """
+    >>> _size(15), _size(40_000**2), _size(10**13)
+    ('15 bytes', '1.6 GB', '10,000 GB')
+    """
+    size, unit = float(count), "bytes"
+    for larger in ("KB", "MB", "GB"):
+        if size >= 1000:
+            size, unit = size / 1000, larger
+    return f"{size:,.{1 if size < 10 and unit != 'bytes' else 0}f} {unit}"

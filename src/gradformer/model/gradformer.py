@@ -125,7 +125,10 @@ class Gradformer(GraphModel):
         elif min(pe_width, c.pe_steps) < 1:
             raise ConfigError(f"pe_width, pe_steps: got {pe_width} and {c.pe_steps}, below 1")
         if concat and pe_width >= c.width:
-            raise ConfigError(f"pe_width: {pe_width} leaves no room for features in {c.width}")
+            raise ConfigError(
+                f"pe_width: {pe_width} leaves no room for features in width {c.width}; lower it, "
+                "or raise width"
+            )
         self.node = FeatureEncoder(
             schema.node,
             c.width - (pe_width if concat else 0),

@@ -67,6 +67,8 @@ def write_explanation(
         f"Trial {trial}, {which}. Score: what query and key say. Decay: what the distance leaves "
         "of it. Weight: the attention that results; a row for each node that looks."
     )
+    if len(run.trials) > 1:
+        text += f" Predictions: mean ± standard deviation over {len(run.trials)} trials."
     title = f"What {run.recipe.model.name} looks at"
     out = Path(out)
     replace_file(out, page(title, f"Run {run.folder.resolve().name}", note(text), sections))

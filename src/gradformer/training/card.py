@@ -9,6 +9,7 @@ from gradformer.graphs.cards import find_card, is_card
 from gradformer.graphs.molecules import smiles_reader
 from gradformer.model.base import GraphModel, home, is_own, model_class
 from gradformer.model.own import VARIABLE
+from gradformer.training.metrics import metric_name
 from gradformer.training.records import environments, header
 from gradformer.training.run import Run
 
@@ -53,24 +54,25 @@ def _file(model: type[GraphModel]) -> str:
 def _data(run: Run, dataset: str) -> list[tuple[str, str]]:
     found = [("data", dataset)]
     found += [(n, str(run.origin[n])) for n in ("protocol", "exactness") if n in run.origin]
-    size = f"{run.recipe.model.config.layers} layers of width {run.recipe.model.config.width}"
+    config = run.recipe.model.config
+    size = f"{config.layers} layer{'' if config.layers == 1 else 's'} of width {config.width}"
     return [*found, ("model", f"{run.recipe.model.name}, {size}; `recipe.yaml` has all settings")]
 
 
 def _scores(run: Run, trial: int) -> list[tuple[str, str]]:
     result = run.result(trial)
-    metric = result["metric"]
+    metric, name = result["metric"], metric_name(result["metric"])
     found = [
         ("parameters", f"{result['parameters']:,}"),
         (
             f"this model, seed {result['seed']}",
-            f"validation {metric} {result['val'][metric]:.4f}, test {result['test'][metric]:.4f}",
+            f"validation {name} {result['val'][metric]:.4f}, test {result['test'][metric]:.4f}",
         ),
     ]
     test = run.results["test"]
     if test["std"] is not None:
         text = f"{test['mean']:.4f} ± {test['std']:.4f}"
-        found.append((f"all {len(test['values'])} seeds", f"test {metric} {text}"))
+        found.append((f"all {len(test['values'])} seeds", f"test {name} {text}"))
     return found
 
 

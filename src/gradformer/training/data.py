@@ -204,11 +204,11 @@ def _check_parts(data: TrainingData, split: Split) -> None:
         if not len(part):
             if data.about["split"] == "column":
                 raise InputError(
-                    f"split: the column names nothing {name}; name some, or use random"
+                    f"split: the data call nothing {name}; name some so, or use another split"
                 )
             count = sum(len(each) for each in split)
             raise InputError(
-                f"split: nothing is left for {name} of {count} {data.over} with labels"
+                f"split: nothing is left for {name} of {count} {data.over} with labels; give more"
             )
         y = data.labels(part)
         if not is_labelled(y).any():

@@ -132,7 +132,10 @@ class GraphGPS(GraphModel):
         c = self.config
         pe_width = 0 if choice("pe", c.pe, ENCODINGS) == "none" else c.pe_width
         if pe_width >= c.width:
-            raise ConfigError(f"pe_width: {pe_width} leaves no room for features in {c.width}")
+            raise ConfigError(
+                f"pe_width: {pe_width} leaves no room for features in width {c.width}; lower it, "
+                "or raise width"
+            )
         self.node = FeatureEncoder(schema.node, c.width - pe_width, dropout=c.input_dropout)
         self.walk = (
             PositionEncoder("rwse", c.pe_steps, pe_width, c.pe_norm) if c.pe == "rwse" else None
