@@ -24,10 +24,10 @@ CLEAR = 3.0
 SEARCHES = (
     "## The searches behind `tuned`\n\nThe candidates of a search are drawn at random from the "
     "ranges of the recipe; the first rung trains all of them (how many and how long: in brackets). "
-    "Below is, for each setting, the value whose candidates have the best mean validation score, "
-    "and by how many points that mean is better than the mean of the other candidates, ± the "
-    "standard error of this difference. More than three errors are bold; all else can be chance, "
-    "for the best of several values is shown, and there are many rows."
+    "Below is, for each setting, the value whose candidates rank best by validation score, by how "
+    "many points their median is better than that of the other candidates, and how many standard "
+    "errors (σ) their mean ranks are apart. More than three are bold; all else can be chance, for "
+    "the best of several values is shown, and there are many rows."
 )
 WINNERS = (
     "Candidates were compared by one to three seeds and often for fewer epochs. Below are the "
@@ -82,7 +82,8 @@ def _over_seeds(outcome: dict[str, Any], part: str) -> str:
 
 
 def _gain(one: Lever, factor: float, places: int) -> str:
-    text = f"{one.value}: {factor * one.gain:.{places}f} ± {factor * one.error:.{places}f}"
+    gain = f"{factor * one.gain:.{places}f}".replace("-", "−")
+    text = f"{one.value}: {gain} ({one.strength:.1f} σ)"
     return f"**{text}**" if one.strength > CLEAR else text
 
 

@@ -1,4 +1,4 @@
-"""Which settings of a search mattered: means of candidates, and the error of their difference."""
+"""Which settings of a search mattered: medians of candidates, and how far their ranks are apart."""
 
 from __future__ import annotations
 
@@ -24,17 +24,28 @@ ATTEMPTS = [
 ]
 
 
-def test_the_best_value_against_all_others_by_students_t() -> None:
+def test_the_best_value_against_all_others_by_ranks() -> None:
     first, second = levers(ATTEMPTS)
     assert (first.name, first.value) == ("a", "1")
-    assert first.gain == pytest.approx(0.82 - (0.60 + 0.66 + 0.61) / 3)
-    assert first.strength == pytest.approx(
-        stats.ttest_ind([0.80, 0.84], [0.60, 0.66, 0.61]).statistic
-    )
+    assert first.gain == pytest.approx(0.82 - 0.61)
+    assert first.strength == pytest.approx(stats.ttest_ind([4, 5], [1, 3, 2]).statistic)
     assert (second.name, second.value) == ("b", "y")
-    assert second.strength == pytest.approx(
-        stats.ttest_ind([0.84, 0.66], [0.80, 0.60, 0.61]).statistic
-    )
+    assert second.gain == pytest.approx(0.75 - 0.61)
+    assert second.strength == pytest.approx(stats.ttest_ind([5, 3], [4, 1, 2]).statistic)
+
+
+def test_a_candidate_that_learned_nothing_does_not_decide() -> None:
+    """Three of four with dropout 0 are the best; the mean of all four is the worst."""
+    scores = {"0.0": (0.14, 0.13, 0.12, 9.0), "0.1": (0.20, 0.21, 0.22, 0.23)}
+    errors = [
+        Attempt(0, 0, (f"dropout={value}",), 3, "mae", val, None)
+        for value, some in scores.items()
+        for val in some
+    ]
+    (lever,) = levers(errors)
+    assert lever.value == "0.0"
+    assert lever.gain == pytest.approx(0.215 - 0.135)
+    assert lever.strength == pytest.approx(stats.ttest_ind([6, 7, 8, 1], [5, 4, 3, 2]).statistic)
 
 
 def test_of_errors_the_smaller_is_better() -> None:

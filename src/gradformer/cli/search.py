@@ -137,16 +137,16 @@ def _tell(plan: Plan, attempt: Attempt) -> None:
 
 
 def _show_levers(attempts: Sequence[Attempt]) -> None:
-    """How much the best value of each setting gained over the others."""
+    """How much the best value of each setting gained over the others, and how clearly."""
     from gradformer.report.levers import levers
     from gradformer.training.metrics import metric_label
 
     if found := levers(attempts):
         metric, epochs = metric_label(attempts[0].metric), count(attempts[0].epochs, "epoch")
-        gain = f"gain in {metric} over the others after {epochs}"
-        table = plain_table("setting", "best value", gain)
+        gain = f"gain in median {metric} over the others after {epochs}"
+        table = plain_table("setting", "best value", gain, "ranks apart")
         for one in found:
-            table.add_row(one.name, one.value, f"{one.gain:.4f} ± {one.error:.4f}")
+            table.add_row(one.name, one.value, f"{one.gain:.4f}", f"{one.strength:.1f} σ")
         show(table)
 
 

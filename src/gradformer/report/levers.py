@@ -1,6 +1,7 @@
 """Which settings of a search mattered: the candidates of the first rung, compared by one setting.
 
-They are drawn at random and trained equally long, so that the other settings average out.
+They are drawn at random and trained equally long, so that the other settings average out. Compared
+are ranks: a candidate that learned nothing is the last, however bad its score.
 """
 
 from __future__ import annotations
@@ -8,7 +9,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from statistics import fmean
+from statistics import fmean, median
+
+from scipy import stats
 
 from gradformer.training.attempts import Attempt
 from gradformer.training.metrics import LOWER_IS_BETTER
@@ -16,47 +19,46 @@ from gradformer.training.metrics import LOWER_IS_BETTER
 
 @dataclass(frozen=True)
 class Lever:
-    """One setting: the value whose candidates have the best mean validation score.
+    """One setting: the value whose candidates have the best mean rank.
 
-    ``gain`` is how much better that mean is than the mean of all other candidates, in the unit of
-    the metric; ``error`` is the standard error of this difference, with one variance for both.
+    ``gain`` is how much better the median of their scores is than that of all other candidates, in
+    the unit of the metric; ``strength`` is how far the mean ranks of both are apart, in standard
+    errors with one variance for both (Student's t of the ranks).
     """
 
     name: str
     value: str
     gain: float
-    error: float
-
-    @property
-    def strength(self) -> float:
-        """The gain in standard errors; 0 where there is none."""
-        if self.gain == 0:
-            return 0.0
-        return self.gain / self.error if self.error > 0 else math.inf
+    strength: float
 
 
 def levers(attempts: Sequence[Attempt]) -> list[Lever]:
     """Every setting that had several values, the clearest gain first; diverged candidates are left
     out, and so is a setting with fewer than three candidates."""
-    found: dict[str, dict[str, list[float]]] = {}
-    for one in attempts:
-        if one.rung == 0 and one.val is not None:
-            score = -one.val if one.metric in LOWER_IS_BETTER else one.val
-            for setting in one.settings:
-                name, _, value = setting.partition("=")
-                found.setdefault(name, {}).setdefault(value, []).append(score)
-    several = {name: scores for name, scores in found.items() if len(scores) > 1}
-    made = [_lever(name, scores) for name, scores in several.items()]
+    first = [(one, one.val) for one in attempts if one.rung == 0 and one.val is not None]
+    scores = [-val if one.metric in LOWER_IS_BETTER else val for one, val in first]
+    found: dict[str, dict[str, list[_Scored]]] = {}
+    for (one, _), score, rank in zip(first, scores, stats.rankdata(scores)):
+        for setting in one.settings:
+            name, _, value = setting.partition("=")
+            found.setdefault(name, {}).setdefault(value, []).append((float(rank), score))
+    several = {name: scored for name, scored in found.items() if len(scored) > 1}
+    made = [_lever(name, scored) for name, scored in several.items()]
     return sorted(filter(None, made), key=lambda lever: -lever.strength)
 
 
-def _lever(name: str, scores: dict[str, list[float]]) -> Lever | None:
-    best = max(scores, key=lambda value: fmean(scores[value]))
-    rest = [score for value, some in scores.items() if value != best for score in some]
-    sides = (scores[best], rest)
-    freedom = sum(map(len, sides)) - 2
+_Scored = tuple[float, float]  # rank and score, the more the better
+
+
+def _lever(name: str, scored: dict[str, list[_Scored]]) -> Lever | None:
+    best = max(scored, key=lambda value: fmean(rank for rank, _ in scored[value]))
+    rest = [one for value, some in scored.items() if value != best for one in some]
+    ranks, scores = ([[one[k] for one in side] for side in (scored[best], rest)] for k in (0, 1))
+    freedom = sum(map(len, ranks)) - 2
     if freedom < 1:
         return None
-    squares = sum((score - fmean(side)) ** 2 for side in sides for score in side)
-    error = math.sqrt(squares / freedom * sum(1 / len(side) for side in sides))
-    return Lever(name, best, fmean(sides[0]) - fmean(sides[1]), error)
+    squares = sum((rank - fmean(side)) ** 2 for side in ranks for rank in side)
+    error = math.sqrt(squares / freedom * sum(1 / len(side) for side in ranks))
+    apart = fmean(ranks[0]) - fmean(ranks[1])
+    strength = apart / error if error > 0 else math.inf if apart > 0 else 0.0
+    return Lever(name, best, median(scores[0]) - median(scores[1]), strength)
