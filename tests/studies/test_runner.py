@@ -235,7 +235,7 @@ def test_a_damaged_cell_hides_no_other(tmp_path: Path) -> None:
     assert other.missing == "not begun"
     (place / "recipe.yaml").write_text('{"a')
     damaged, other = look(TABLE1, CELLS, PLAN, tmp_path)
-    assert "mutag-gcn/recipe.yaml: not a readable recipe: while" in damaged.missing
+    assert "mutag-gcn/recipe.yaml, line 1: not a readable recipe" in damaged.missing
     assert "train again" in damaged.missing
     assert other.missing == "not begun"
 
