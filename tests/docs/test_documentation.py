@@ -72,6 +72,7 @@ def test_commands_in_sentences_exist(page: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("default::gradformer.errors.GradformerWarning")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_what_a_page_says_works(
     page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
