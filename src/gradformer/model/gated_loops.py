@@ -45,7 +45,7 @@ def _sigmoid(x):
 
 
 @vectorised
-def forward_kernel(first, last, terms, u, r, source, ptr, h, mean, total):
+def forward_kernel(first, last, terms, bias, u, r, source, ptr, h, mean, total):
     c = index(u.shape[1])
     gate = np.empty((1, c), np.float32)
     for t in range(index(first), index(last)):
@@ -57,7 +57,7 @@ def forward_kernel(first, last, terms, u, r, source, ptr, h, mean, total):
             s = index(source[edge])
             open_ = r[edge] if len(r) else _ONE
             for j in range(c):
-                u[edge, j] += terms[t, c + j] + terms[s, _3 * c + j]
+                u[edge, j] += terms[t, c + j] + terms[s, _3 * c + j] + bias[j]
             for j in range(c):
                 gate[_0, j] = _sigmoid(u[edge, j]) * open_
             for j in range(c):
@@ -112,13 +112,10 @@ class _Gates(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor]:  # fmt: skip
         ctx.set_materialize_grads(False)
         ctx.edges, ctx.node_ptr = edges, node_ptr
-        if _is_one_row(e):
-            u = linear(e[:1], weight, bias).repeat(len(e), 1)
-        else:
-            u = linear(e, weight, bias)
+        u = (e[:1] @ weight.T).repeat(len(e), 1) if _is_one_row(e) else e @ weight.T
         h, mean, total = (u.new_empty(len(terms), u.shape[1]) for _ in range(3))
         gates = u.new_empty(0) if r is None else r.flatten()
-        shown = (terms, u, gates, edges.source, edges.target_ptr, h, mean, total)
+        shown = (terms, bias, u, gates, edges.source, edges.target_ptr, h, mean, total)
         in_slices(forward_kernel, _cost(edges.target_ptr, u.shape[1]), LEAST_WORK, *shown)
         ctx.save_for_backward(terms, e, weight, bias, r, u, mean, total)
         return u, h
