@@ -21,7 +21,7 @@ def shared_path(*parts: str) -> Path:
     """A path under the shared folder; skips the test with a reason where it is absent."""
     path = SHARED.joinpath(*parts)
     if not path.exists():
-        pytest.skip(f"{path} is absent: set GRADFORMER_SHARED to the folder with golden/ and data/")
+        pytest.skip(f"{path} is absent: set GRADFORMER_SHARED to where golden, data, paper are")
     return path
 
 

@@ -73,7 +73,7 @@ def train(
 ) -> None:
     """Train a model; print the result and where the report is.
 
-    Without arguments it trains on a generated sample of PATTERN, in about a minute on two cores.
+    Without arguments it trains on a generated sample of PATTERN, in under a minute on two cores.
     Ctrl-C saves the run and says how to continue it.
 
     Example: [bold]gradformer train zinc --trials 10[/bold]

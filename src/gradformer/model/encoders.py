@@ -223,8 +223,10 @@ class PositionEncoder(nn.Module):
     def raw(self, batch: Batch) -> Tensor:
         """The encoding as it enters the linear map (normalised if asked for)."""
         if self.name not in batch.encodings:
+            transform = {"rwse": "AddRandomWalk", "lap": "AddLaplacian"}[self.name]
             raise InputError(
-                f"{self.name}: the graphs carry no such encoding; add it with a transform"
+                f"{self.name}: the graphs carry no such encoding; add it with the transform "
+                f"{transform}({self.linear.in_features}) of gradformer.structure"
             )
         value = batch.encodings[self.name].to(self.linear.weight.dtype)
         if value.shape[1] != self.linear.in_features:
