@@ -106,6 +106,25 @@ def test_a_file_of_graphs_and_its_resumption(tmp_path: Path) -> None:
         resume(tmp_path / "run", **toy.QUIET)
 
 
+def test_a_run_goes_on_with_the_metric_it_was_begun_with(tmp_path: Path) -> None:
+    """Several regression targets had MAE before the metric was written down."""
+    graphs = some_graphs()
+    y = [[len(g) + 0.5, 1000.5 * g.number_of_edges()] for g in graphs]
+    settings = [*SMALL, "train.epochs=1"]
+    run = fit(graphs, y=y, settings=settings, out=tmp_path / "run", **toy.QUIET)
+    assert run.results["metric"] == run.origin["metric"] == "scaled_mae"
+    about = json.loads((run.folder / "data.json").read_text())
+    del about["origin"]["metric"]
+    (run.folder / "data.json").write_text(json.dumps(about))
+    path = run.place(0) / "result.json"
+    result = {**run.result(0), "metric": "mae"}
+    for part in ("val", "test"):
+        del result[part]["scaled_mae"]
+    path.write_text(json.dumps(result))
+    grown = resume(run.folder, user_data(graphs, y=y), trials=2, **toy.QUIET)
+    assert (grown.results["metric"], len(grown.results["test"]["values"])) == ("mae", 2)
+
+
 def test_what_cannot_be_learned_or_scored_is_said_before_training(tmp_path: Path) -> None:
     lines = [
         f"{'C' * n},{n + 0.5 if n % 3 == 1 else ''},{['train', 'val', 'test'][n % 3 - 1]}"

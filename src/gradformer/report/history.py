@@ -80,8 +80,8 @@ class History:
             return str(self.results[0]["metric"])
         if self.run.origin["kind"] == "benchmark":
             return find_card(self.run.recipe.dataset).metric
-        schema = self.run.schema
-        return metrics_of(schema.task, schema.outputs)[0]
+        before = metrics_of(self.run.schema.task)[0]  # it was not always written down
+        return str(self.run.origin.get("metric", before))
 
     @property
     def lower_is_better(self) -> bool:

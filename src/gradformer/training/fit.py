@@ -23,6 +23,7 @@ from gradformer.training.distributed import by_first, find_device, from_first, j
 from gradformer.training.files import RESUMABLE, replace_file, replace_json
 from gradformer.training.folder import RECIPE, check_free, held, replacing, tidy
 from gradformer.training.keepsakes import save_examples
+from gradformer.training.metrics import SCALED, metrics_of
 from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.run import Run, describe_data
 from gradformer.training.trials import SAVE_EVERY, Trials, summary, train_all
@@ -192,7 +193,13 @@ def again(run: Run, mirror: str | Path | None = None, data: Any = None) -> Train
             f"{run.folder}: the data are not those that the run began with; bring those back, or "
             "train anew with these (evaluate scores a run on other data with --on FILE)"
         )
-    return material
+    return replace(material, metric=_metric(run, material))
+
+
+def _metric(run: Run, data: TrainingData) -> str:
+    """What the run was begun with; before it was written down, several targets had MAE."""
+    before = metrics_of(data.schema.task)[0] if data.metric == SCALED else data.metric
+    return str(run.origin.get("metric", before))
 
 
 def _begin(

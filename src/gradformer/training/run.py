@@ -300,7 +300,12 @@ def describe_data(path: Path, data: TrainingData, origin: dict[str, Any]) -> Non
     replace_json(
         path,
         {
-            "origin": {**origin, **data.about, "content": store.content},
+            "origin": {
+                **origin,
+                **data.about,
+                "content": store.content,
+                "metric": data.metric,
+            },
             "schema": asdict(store.schema),
             "structure": store.structure.as_dict(),
             "codebook": store.codebook.to_dict(),
