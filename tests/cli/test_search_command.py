@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 import yaml
 
+from gradformer.cli.search import _tell
 from gradformer.report.levers import levers
 from gradformer.training.attempts import load_attempts
 from gradformer.training.recipe import load_recipe
@@ -49,7 +51,7 @@ def test_halving_trains_fewer_for_longer(found: Path) -> None:
 
 @pytest.mark.parametrize("against", [True, False])
 def test_a_candidate_wins_only_if_it_beats_the_recipe(
-    files: Path, tmp_path: Path, against: bool
+    files: Path, tmp_path: Path, against: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
     recipe = load_recipe("own", settings=("train.epochs=1", "model.layers=1"))
     same = {"train.lr": [recipe.train.lr]}
@@ -57,8 +59,23 @@ def test_a_candidate_wins_only_if_it_beats_the_recipe(
     kept = plan.to_dict()
     if not against:
         del kept["against_recipe"]  # as of before there was the option
-    found = search(Plan.from_dict(kept), tmp_path / "search")
+    found = search(Plan.from_dict(kept), tmp_path / "search", tell=partial(_tell, plan))
     assert found.settings == (() if against else (f"train.lr={recipe.train.lr}",))
+    said = capsys.readouterr().err
+    assert (said.count("train.lr="), said.count("the recipe as it is")) == (1, int(against))
+
+
+def test_candidates_are_compared_by_the_metric_of_those_before(files: Path, tmp_path: Path) -> None:
+    """Otherwise scores of two metrics were ranked together where the data's metric has changed."""
+    recipe = load_recipe("own", settings=("train.epochs=1", "model.layers=1"))
+    plan = Plan(str(files / "graphs.jsonl"), recipe, {"train.lr": [1e-3]})
+    (first, _) = search(plan, tmp_path / "search").attempts
+    assert first.metric == "accuracy"
+    record = tmp_path / "search" / "record.jsonl"
+    record.write_text(record.read_text().replace('"accuracy"', '"mean_recall"'))
+    shutil.rmtree(tmp_path / "search" / "attempts")
+    again = search(plan, tmp_path / "search")
+    assert [attempt.metric for attempt in again.attempts] == ["mean_recall"] * 2
 
 
 def test_what_is_set_is_not_drawn(program: Program, files: Path, tmp_path: Path) -> None:

@@ -122,7 +122,7 @@ def search(
 
 
 def _tell(plan: Plan, attempt: Attempt) -> None:
-    """An attempt that has ended, with the settings in which candidates differ."""
+    """An attempt that has ended, with the settings in which candidates differ, if they do."""
     from gradformer.training.metrics import metric_label
 
     name = metric_label(attempt.metric)
@@ -130,7 +130,7 @@ def _tell(plan: Plan, attempt: Attempt) -> None:
     drawn = [s for s in attempt.settings if len(plan.space[s.partition("=")[0]]) > 1]
     Console(stderr=True).print(
         f"rung {attempt.rung}  {count(attempt.epochs, 'epoch')}  validation {value}  "
-        f"{' '.join(drawn) or AS_IT_IS}",
+        f"{' '.join(drawn or attempt.settings) or AS_IT_IS}",
         highlight=False,
         soft_wrap=True,
     )

@@ -23,7 +23,7 @@ from typing import Any
 
 from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.splits import Split
-from gradformer.training.attempts import Attempt, Record
+from gradformer.training.attempts import Attempt, Record, load_attempts
 from gradformer.training.data import TrainingData, structure_for
 from gradformer.training.distributed import find_device
 from gradformer.training.files import read_json, replace_file, replace_json, writing
@@ -150,7 +150,7 @@ def search(
     """
     folder = Path(folder)
     _begin(plan, folder)
-    open_data, where = _Opened(plan), find_device(device)
+    open_data, where = _Opened(plan, load_attempts(folder)), find_device(device)
     record = Record(folder, environment(where))
     candidates, rungs = plan.candidates(), plan.rungs()
     alive = list(range(len(candidates)))
@@ -250,10 +250,13 @@ def _ended(place: Path) -> bool:
 
 
 class _Opened:
-    """The data of a plan with the test part closed, opened once for each structure they need."""
+    """The data of a plan with the test part closed, opened once for each structure they need.
 
-    def __init__(self, plan: Plan) -> None:
-        self._plan = plan
+    Their metric is that of the attempts before, where there are some: all are compared by one.
+    """
+
+    def __init__(self, plan: Plan, before: Sequence[Attempt]) -> None:
+        self._plan, self._before = plan, before
         self._known: dict[Any, TrainingData] = {}
 
     def __call__(self, recipe: Recipe) -> TrainingData:
@@ -261,7 +264,8 @@ class _Opened:
         if key not in self._known:
             plan = self._plan
             data, _ = prepare(plan.data, recipe, None, dict(plan.reading or {}))
-            self._known[key] = closed(data)
+            metric = self._before[0].metric if self._before else data.metric
+            self._known[key] = closed(replace(data, metric=metric))
         return self._known[key]
 
 
