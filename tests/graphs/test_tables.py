@@ -13,7 +13,7 @@ import pytest
 
 from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.molecules import from_smiles
-from gradformer.graphs.tables import read_table
+from gradformer.graphs.tables import open_table, read_table
 from gradformer.graphs.user_data import Reading
 
 pytest.importorskip("rdkit")
@@ -158,10 +158,18 @@ def test_the_separator_is_seen_whatever_names_and_the_file_s_own_name_hold(tmp_p
     lines = ["id;smiles;MW (g/mol), dry", "", "1;CCO;1,5", "  ", "2;CC;2,5"]
     semicolons = read_table(write(tmp_path, "\n".join(lines)), target="MW (g/mol), dry")
     tabs = read_table(write(tmp_path, "smiles\ty, z\nCCO\t1.5\nCC\t2.5\n"))
-    for data, rows in ((semicolons, [3, 5]), (tabs, [2, 3])):
+    lines = ["", " ", '"smiles";"y, of ""a"", b,', 'or c"', "CCO;1,5", "CC;2,5"]
+    over_two = read_table(write(tmp_path, "\n".join(lines)))
+    for data, rows in ((semicolons, [3, 5]), (tabs, [2, 3]), (over_two, [5, 6])):
         assert data.rows.tolist() == rows
         assert data.arrays.y is not None
         assert data.arrays.y.tolist() == [[1.5], [2.5]]
+
+
+def test_a_row_of_one_empty_cell_is_a_row(tmp_path: Path) -> None:
+    """pandas writes a missing value so, where a blank line would be no row."""
+    table = open_table(write(tmp_path, 'smiles\nCCO\n""\n\n  \nCC\n'))
+    assert table.rows == [(2, ["CCO"]), (3, [""]), (6, ["CC"])]
 
 
 def test_damaged_files(tmp_path: Path) -> None:

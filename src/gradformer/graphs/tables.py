@@ -7,6 +7,7 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -27,6 +28,7 @@ from gradformer.graphs.user_data import Reading, RowChecks, UserData, read_text
 from gradformer.graphs.user_splits import part_number
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
+_QUOTED = re.compile(r'(?<![^,;\t\n])"[^"]*(?:""[^"]*)*"')  # a cell, from its beginning
 
 
 def read_table(
@@ -184,7 +186,7 @@ def _separated(path: Path) -> Table:
     line = 1  # on which a record begins: a quoted cell may go over several
     try:
         for cells in reader:
-            if len(cells) > 1 or "".join(cells).strip():  # else the line is blank
+            if cells and not (len(cells) == 1 and cells[0].isspace()):  # else the line is blank
                 records.append((line, [decimal(cell) for cell in cells]))
             line = reader.line_num + 1
     except csv.Error as error:
@@ -199,7 +201,8 @@ def _delimiter(text: str) -> str:
 
     A spreadsheet writes semicolons where the comma is the decimal mark, tabs into a clipboard.
     """
-    first = [re.sub(r'"[^"]*"', "", line) for line in text.split("\n", 2)[:2] if line.strip()]
+    bare = _QUOTED.sub("", text[:100_000])
+    first = list(islice((line for line in bare.split("\n") if line.strip()), 2))
     return max(",;\t", key=lambda mark: min((line.count(mark) for line in first), default=0))
 
 
