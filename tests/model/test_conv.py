@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
-from torch_geometric.nn import GATConv, GCNConv, GINEConv, GPSConv
+from torch_geometric.nn import GATConv, GCNConv, GINConv, GINEConv, GPSConv
 
-from gradformer.attention import Decay, use_engine
+from gradformer.attention import Decay
 from gradformer.errors import ConfigError, InputError
 from gradformer.model import conv as module
 from gradformer.model.conv import GradformerConv
@@ -193,15 +193,22 @@ def test_bad_options_are_named() -> None:
 
 
 def test_it_compiles_around_what_depends_on_the_sizes() -> None:
-    """Distances and the reference engine stay plain calls: no graph is made of their insides."""
+    """Distances and attention stay plain calls: no graph is made of their insides, and of the rest
+    one for the first sizes and one for all others."""
     counters = torch._dynamo.utils.counters
     counters.clear()
-    layer, x = make(dropout=0.3, attention_dropout=0.3), torch.randn(7, 8)
-    torch.manual_seed(1)
-    with use_engine("reference"):
-        expected = layer(x, EDGES, VECTOR)
-    torch.manual_seed(1)
-    assert torch.equal(torch.compile(layer, backend="eager")(x, EDGES.clone(), VECTOR), expected)
+    layer = make(GINConv(nn.Linear(8, 8)), dropout=0.3, attention_dropout=0.3)
+    compiled = torch.compile(layer, backend="eager")
+    graphs = []
+    for nodes in (7, 6, 5, 4):
+        inside = EDGES.amax(dim=0) < nodes
+        x, edges, vector = torch.randn(nodes, 8), EDGES[:, inside], VECTOR[:nodes]
+        torch.manual_seed(1)
+        expected = layer(x, edges, vector)
+        torch.manual_seed(1)
+        assert torch.equal(compiled(x, edges.clone(), vector), expected)
+        graphs.append(counters["stats"]["unique_graphs"])
+    assert graphs[1] == graphs[-1]
     assert counters["graph_break"]
     for reason in counters["graph_break"]:
-        assert re.search("function (`disable`|_batch_of|reference_attention) ", reason), reason
+        assert re.search("function (`disable`|_batch_of|_by_engine) ", reason), reason

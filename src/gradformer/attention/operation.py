@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal, overload
+from typing import Any, Literal, overload
 
 import torch
 from torch import Tensor
 
 from gradformer.attention.arguments import prepared
-from gradformer.attention.availability import current_engine, why_no_triton
-from gradformer.attention.compiling import constant_when_compiled
+from gradformer.attention.availability import current_engine, exporting, why_no_triton
+from gradformer.attention.compiling import constant_when_compiled, never_compiled
 from gradformer.attention.layout import Layout
 from gradformer.attention.loops import has_tangent, runs_loops
 from gradformer.attention.reference import reference_attention
@@ -146,7 +146,13 @@ def joint_attention(
     return out
 
 
-def _attend(
+def _attend(three: Sequence[Tensor], *rest: Any) -> Any:
+    """:func:`_by_engine`; a compiler leaves it out on a CPU, whose loops are compiled already."""
+    left_out = three[0].device.type == "cpu" and torch.compiler.is_compiling() and not exporting()
+    return (_by_engine_uncompiled if left_out else _by_engine)(three, *rest)
+
+
+def _by_engine(
     three: Sequence[Tensor],
     joint: Tensor | None,
     layout: Layout,
@@ -181,6 +187,9 @@ def _attend(
             bias=bias, scale=scale, dropout=dropout, seed=seed, return_weights=return_weights,
         )  # fmt: skip
     return out if weights is None else (out, weights)
+
+
+_by_engine_uncompiled = never_compiled(_by_engine)
 
 
 def _without_autocast(device: str) -> AbstractContextManager[None]:

@@ -31,6 +31,7 @@ def _batch_of(edge_index: Tensor, vector: Tensor, distance: Tensor | None) -> Ba
     else:
         layout = Layout.from_batch(vector)
         batch = Batch(layout, sort_edges(edge_index, layout)[0])
+        _ = layout.rows  # made here: a compiler cannot follow the lock of a cached property
     if distance is not None:
         check_distance(distance, batch.layout)
         return replace(batch, distance=distance)
