@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from gradformer.errors import ConfigError
 from gradformer.training import fit as fitting
 from gradformer.training.distributed import find_device
 from gradformer.training.fit import fit
@@ -89,3 +90,14 @@ def test_every_process_launches_on_its_own_device(monkeypatch: pytest.MonkeyPatc
     assert find_device("cuda:3") == torch.device("cuda:3")
     assert find_device("cpu") == torch.device("cpu")
     assert current == [torch.device("cuda:1"), torch.device("cuda:3")]
+
+
+def test_a_gpu_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(device: torch.device) -> None:
+        raise RuntimeError("CUDA error: invalid device ordinal")
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "set_device", refuse)
+    with pytest.raises(ConfigError, match="there is no cuda:7; GPUs that torch sees: 1"):
+        find_device("cuda:7")

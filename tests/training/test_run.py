@@ -293,8 +293,9 @@ def test_regression_targets_are_learned_on_their_scale(tmp_path: Path) -> None:
     y = data.labels(np.arange(40))
     found = run.predict(data.store, device="auto")
     assert found.value.shape == (40, 1)
-    with pytest.raises(ConfigError, match="device: unknown name 'gpu'"):
-        run.predict(data.store, device="gpu")
+    for name in ("gpu", "mps", "meta"):
+        with pytest.raises(ConfigError, match=f"device: unknown name '{name}'"):
+            run.predict(data.store, device=name)
     test = data.split(0).test
     error = np.abs(found.value[test] - y[test]).mean()
     assert error == pytest.approx(run.results["test"]["mean"], rel=1e-5)

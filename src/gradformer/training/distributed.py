@@ -75,11 +75,19 @@ def find_device(name: str | torch.device = "auto") -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:
-        raise ConfigError(f"device: unknown name {name!r}; use auto, cpu, cuda or cuda:1") from None
+        device = None
+    if device is None or device.type not in ("cpu", "cuda"):
+        raise ConfigError(f"device: unknown name '{name}'; use auto, cpu, cuda or cuda:1")
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"device: {name} is asked for, but torch sees no GPU; use --device cpu")
     if device.type == "cuda" and device.index is None:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
     if device.type == "cuda":
-        torch.cuda.set_device(device)
+        try:
+            torch.cuda.set_device(device)
+        except RuntimeError:
+            count = torch.cuda.device_count()
+            raise ConfigError(
+                f"device: there is no {device}; GPUs that torch sees: {count}"
+            ) from None
     return device

@@ -99,9 +99,8 @@ def _answers(
 ) -> Iterator[tuple[NDArray[Any], NDArray[Any]]]:
     """What each trial answers, in the user's units, and what is right."""
     choice("part", part, get_args(Part))
-    trials = run.usable()
+    trials, where = run.usable(), find_device(device)
     data = _labelled(run, on, part, mirror, reading)
-    where = find_device(device)
     collator = data.collator(where)
     for trial in trials:
         items = getattr(data.split(run.recipe.seed + trial), part)

@@ -266,9 +266,8 @@ class Run:
         self, data: Any, *, device: str | torch.device = "cpu", batch_size: int = 64, **reading: Any
     ) -> Predictions:
         """What every trial predicts for ``data``: a path, PyG, NetworkX, SMILES, or a store."""
-        trials = self.usable()
+        trials, where = self.usable(), find_device(device)
         store, user = self.pack(data, **reading)
-        where = find_device(device)
         collator = Collator(store, where)
         graphs = np.arange(store.num_graphs)
         found = []
