@@ -59,10 +59,12 @@ def plain_gradients(
     grads: Sequence[Tensor],
 ) -> list[Tensor | None]:
     """Gradients of ``plain(*inputs)`` that can be differentiated themselves; None if not needed."""
-    wanted = [x for x, need in zip(inputs, needed) if need and x is not None]
+    # Views: an input may be made of another, whose gradient shall not have what comes through it.
+    views = [None if x is None else x.view_as(x) for x in inputs]
+    wanted = [x for x, need in zip(views, needed) if need and x is not None]
     with torch.autocast("cpu", enabled=False):  # as the loops, which compute in float32
         found = torch.autograd.grad(
-            plain(*inputs), wanted, grads, create_graph=True, allow_unused=True
+            plain(*views), wanted, grads, create_graph=True, allow_unused=True
         )
     left = iter(found)
     return [next(left) if need else None for _, need in zip(inputs, needed)]
