@@ -148,7 +148,7 @@ def joint_attention(
 
 def _attend(three: Sequence[Tensor], *rest: Any) -> Any:
     """:func:`_by_engine`; a compiler leaves it out on a CPU, whose loops are compiled already."""
-    left_out = three[0].device.type == "cpu" and torch.compiler.is_compiling() and not exporting()
+    left_out = torch.compiler.is_compiling() and not exporting() and three[0].device.type == "cpu"
     return (_by_engine_uncompiled if left_out else _by_engine)(three, *rest)
 
 
