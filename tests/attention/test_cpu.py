@@ -147,3 +147,16 @@ def test_second_derivatives_have_no_part_in_autocast() -> None:
             out = decay_attention(q, k, v, problem.layout, problem.distance, None, None)
             firsts.append(torch.autograd.grad(out.square().sum(), q, create_graph=True)[0].double())
     torch.testing.assert_close(*firsts, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.filterwarnings("ignore")  # of sizes, which a trace takes for constant
+def test_a_trace_takes_the_reference(taken: list[int]) -> None:
+    problem = random_problem((4, 2))
+
+    def attend(q: torch.Tensor) -> torch.Tensor:
+        return decay_attention(q, q, q, problem.layout, problem.distance, None, None)
+
+    q = problem.q.float()
+    traced = torch.jit.trace(attend, q, check_trace=False)
+    assert taken == []
+    torch.testing.assert_close(traced(q.exp()), attend(q.exp()))

@@ -30,8 +30,9 @@ def runs_loops(x: Tensor, *more: Tensor | None) -> bool:
     """Whether compiled loops take a call with these tensors; not if the reference is asked for."""
     if x.device.type != "cpu" or x.dtype == torch.float64 or type(x) not in (Tensor, nn.Parameter):
         return False
-    traced = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-    if not HAVE_NUMBA or traced or current_engine() == "reference":
+    traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    changed = traced or torch._C._are_functorch_transforms_active()
+    if not HAVE_NUMBA or changed or current_engine() == "reference":
         return False
     return not has_tangent(x, *more)
 
