@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from gradformer.attention.availability import runs_kernels
+from gradformer.attention.availability import exporting, runs_kernels
 from gradformer.attention.draws import Site, drop, drop_rows, share
 from gradformer.attention.layout import Rows
 from gradformer.attention.loops import runs_loops
@@ -140,6 +140,10 @@ class Draw:
         return 1.0 / (1.0 - self.p)
 
     def __call__(self, x: Tensor) -> Tensor:
+        if torch.compiler.is_compiling() and not exporting():
+            from gradformer.model.drop_operator import drop_operator
+
+            return drop_operator(x, self)
         if runs_kernels(x):
             from gradformer.model.fused_drop import fused_drop
 
