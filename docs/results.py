@@ -4,14 +4,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from gradformer.report.levers import Lever, levers
 from gradformer.report.markup import Markup
 from gradformer.studies import STUDIES
 from gradformer.studies.page import results_page, write_markdown
 from gradformer.studies.runner import kept_plan, look
-from gradformer.studies.tables import markdown_table, shown
+from gradformer.studies.tables import markdown_table, shown, value
 from gradformer.training.attempts import load_attempts
 from gradformer.training.files import read_json
 from gradformer.training.metrics import LOWER_IS_BETTER, metric_label
@@ -31,9 +30,9 @@ SEARCHES = (
 )
 WINNERS = (
     "Candidates were compared by one to three seeds and often for fewer epochs. Below are the "
-    "winners in full beside the recipe `paper`, mean ± sample standard deviation over the seeds in "
-    "brackets. A winner with a lower validation score than `paper` is no improvement that "
-    "validation supports. What is not here was not trained in full."
+    "winners in full beside the recipe `paper`, mean ± sample standard deviation over seeds, and "
+    "whether a winner is kept as `tuned`. A winner with a lower validation score than `paper` is no "
+    "improvement that validation supports. What is not here was not trained in full."
 )
 
 
@@ -60,7 +59,8 @@ def searches() -> str:
 
 def winners() -> str:
     """What searches found beside the recipe ``paper``, both over the seeds of the studies."""
-    head = ["data", "metric", "winner: val", "paper: val", "winner: test", "paper: test", "kept"]
+    head = ["data", "metric", "winner, val", "paper, val", "winner, test", "paper, test"]
+    head += ["seeds", "kept"]
     rows = []
     for place in sorted(SEARCHED.iterdir()):
         name = f"{place.name}-gradformer"
@@ -69,16 +69,11 @@ def winners() -> str:
         confirmed = tuned or place / "confirmed" / "results.json"
         if confirmed.is_file():
             both = [read_json(path) for path in (confirmed, paper)]
-            scores = [_over_seeds(one, part) for part in ("val", "test") for one in both]
-            kept = "as tuned" if tuned else "no"
-            rows.append([place.name, metric_label(both[0]["metric"]), *scores, kept])
+            scores = [value(one, part) for part in ("val", "test") for one in both]
+            seeds = " / ".join(str(len(one["test"]["values"])) for one in both)
+            metric = metric_label(both[0]["metric"])
+            rows.append([place.name, metric, *scores, seeds, "yes" if tuned else "no"])
     return markdown_table((head, rows))
-
-
-def _over_seeds(outcome: dict[str, Any], part: str) -> str:
-    factor, places = shown(outcome)
-    mean, std = (f"{factor * outcome[part][name]:.{places}f}" for name in ("mean", "std"))
-    return f"{mean} ± {std} ({len(outcome[part]['values'])})"
 
 
 def _gain(one: Lever, factor: float, places: int) -> str:

@@ -26,14 +26,14 @@ def shown(outcome: dict[str, Any]) -> tuple[float, int]:
     return (1.0, 4) if outcome["lower_is_better"] else (100.0, 2)
 
 
-def value(outcome: dict[str, Any]) -> str:
-    """Mean ± standard deviation of the test values.
+def value(outcome: dict[str, Any], part: str = "test") -> str:
+    """Mean ± standard deviation of the values on a part.
 
     >>> value({"lower_is_better": False, "test": {"mean": 0.8601, "std": 0.0147}})
     '86.01 ± 1.47'
     """
     factor, places = shown(outcome)
-    mean, std = outcome["test"]["mean"], outcome["test"]["std"]
+    mean, std = outcome[part]["mean"], outcome[part]["std"]
     text = f"{factor * mean:.{places}f}"
     return text if std is None else f"{text} ± {factor * std:.{places}f}"
 
@@ -164,4 +164,4 @@ def unbroken(text: str) -> str:
     >>> unbroken("accuracy ↑"), unbroken("−0.44 (−1.72 … +0.85)")
     ('accuracy\\xa0↑', '−0.44 (−1.72\\xa0…\\xa0+0.85)')
     """
-    return re.sub(r" (?=[±…−↑↓](?: |$))|(?<= [±…−]) ", "\N{NO-BREAK SPACE}", text)
+    return re.sub(r" (?=[±…−↑↓](?: |$)|σ)|(?<= [±…−]) ", "\N{NO-BREAK SPACE}", text)
