@@ -31,8 +31,8 @@ SEARCHES = (
 WINNERS = (
     "Candidates were compared by one to three seeds and often for fewer epochs. Below are the "
     "winners in full beside the recipe `paper`, mean ± sample standard deviation over seeds, and "
-    "whether a winner is kept as `tuned`. A winner with a lower validation score than `paper` is no "
-    "improvement that validation supports. What is not here was not trained in full."
+    "whether a winner is kept as `tuned`. A winner with a lower validation score than `paper` is "
+    "no improvement that validation supports. What is not here was not trained in full."
 )
 
 
