@@ -141,6 +141,20 @@ def test_what_cannot_be_learned_or_scored_is_said_before_training(tmp_path: Path
             own_data(recipe, data)
 
 
+def test_a_run_that_was_begun_with_a_target_of_one_value_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphs = some_graphs()
+    y = [[len(g) + 0.5, 1.5] for g in graphs]
+    with monkeypatch.context() as before:
+        before.setattr("gradformer.training.data._refuse_constants", lambda user: None)
+        fit(graphs, y=y, settings=SMALL, out=tmp_path / "run", **toy.QUIET)
+    again = user_data(graphs, y=y)
+    assert resume(tmp_path / "run", again, trials=2, **toy.QUIET).trials == [0, 1]
+    with pytest.raises(InputError, match=r"'y\[1\]' is always 1.5"):
+        fit(again, settings=SMALL, out=tmp_path / "new", **toy.QUIET)
+
+
 def test_molecules_of_both_training_and_test_are_told() -> None:
     words = ["C" * n for n in range(1, 16)] * 2
     data = from_smiles_list(words, y=[len(word) + 0.5 for word in words])

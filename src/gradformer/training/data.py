@@ -154,12 +154,16 @@ def user_data(objects: Any, like: Reading | None = None, **options: Any) -> User
     )
 
 
-def own_data(recipe: Recipe, user: UserData) -> TrainingData:
-    """A user's graphs, packed in memory as the recipe's model needs them."""
+def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingData:
+    """A user's graphs, packed in memory as the recipe's model needs them.
+
+    What a run has ``begun`` with may hold a target of one value: it was not always refused.
+    """
     if user.arrays.y is None:
         raise InputError("the data have no targets to learn from; name the target column")
     arrays = user.arrays
-    _refuse_constants(user)
+    if not begun:
+        _refuse_constants(user)
     store = pack(arrays, structure_for(recipe.model.config.needs()))
     way = _own_way(recipe.data.split, arrays)
     find = _own_split(way, user, arrays, recipe)

@@ -187,7 +187,8 @@ def again(run: Run, mirror: str | Path | None = None, data: Any = None) -> Train
                 "to this place, or give them: --on FILE with evaluate, data= in Python"
             )
     reading = origin.get("options", {})
-    material, _ = prepare(data, run.recipe, mirror or origin.get("mirror"), reading)
+    mirror = mirror or origin.get("mirror")
+    material, _ = prepare(data, run.recipe, mirror, reading, begun=True)
     if material.store.content != origin["content"]:
         raise InputError(
             f"{run.folder}: the data are not those that the run began with; bring those back, or "
@@ -248,9 +249,13 @@ def _train(runs: Sequence[Trials], until: float | None, quiet: bool) -> list[Run
 
 
 def prepare(
-    data: Any, recipe: Recipe, mirror: str | Path | None, reading: dict[str, Any]
+    data: Any,
+    recipe: Recipe,
+    mirror: str | Path | None,
+    reading: dict[str, Any],
+    begun: bool = False,
 ) -> tuple[TrainingData, dict[str, Any]]:
-    """The data to train on, and how to find them again."""
+    """The data to train on, or that a run has begun with, and how to find them again."""
     if isinstance(data, TrainingData):
         return data, {"kind": "objects"}
     if _is_benchmark(data):
@@ -261,13 +266,13 @@ def prepare(
         }
     if isinstance(data, str | Path):
         path = str(Path(data).absolute())
-        return own_data(recipe, read(data, **reading)), {
+        return own_data(recipe, read(data, **reading), begun), {
             "kind": "file",
             "path": path,
             "options": reading,
         }
     user = data if isinstance(data, UserData) else user_data(data, **reading)
-    return own_data(recipe, user), {"kind": "objects"}
+    return own_data(recipe, user, begun), {"kind": "objects"}
 
 
 def _is_benchmark(data: Any) -> bool:
