@@ -117,6 +117,10 @@ def test_a_wrong_file_is_named(tmp_path: Path) -> None:
         for reader in (load_recipe, Recipe.load):
             with pytest.raises(ConfigError, match=rf"bad\.yaml: {wrong}: "):
                 reader(str(path))
+    for base, wrong in (("zink", "there is none"), (str(path), "base: .* is made from this file")):
+        path.write_text(f"base: {base}\n")
+        with pytest.raises(ConfigError, match=rf"bad\.yaml: .*{wrong}"):
+            load_recipe(str(path))
     path.write_text("dataset: zinc\n")
     with pytest.raises(ConfigError, match=r"^model\.layer: "):  # which is not in the file
         load_recipe(str(path), settings=["model.layer=2"])

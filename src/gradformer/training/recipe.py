@@ -183,13 +183,16 @@ def _own_recipe(name: str, model: str) -> str:
     return name
 
 
-def _raw(name: str) -> dict[str, Any]:
-    """A file's values with those of its ``base`` under them."""
+def _raw(name: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A file's values with those of its ``base`` under them; ``above`` are files it is base of."""
+    if name in above:
+        raise ConfigError(f"base: {name} is made from this file; name another")
     values = _file(name)
     base = values.pop("base", None)
     if base is None:
         return values
-    under = _raw(str(base))
+    with _naming(name):
+        under = _raw(str(base), (*above, name))
     if "name" in _section(values, "model"):  # what is said of one model is not said of another
         under = {name: value for name, value in under.items() if name not in _EXTRA}
     return merge(under, values)
