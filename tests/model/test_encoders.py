@@ -12,7 +12,7 @@ from torch import nn
 
 from gradformer.attention.draws import drop, site_seeds
 from gradformer.attention.layout import Layout, Rows
-from gradformer.errors import ConfigError
+from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.molecules import ATOM_VOCABULARY, BOND_VOCABULARY
@@ -86,6 +86,13 @@ def test_an_encoding_is_normalised_over_all_nodes() -> None:
     torch.testing.assert_close(encoder(raw), encoder.linear(raw))
     plain = PositionEncoder("rwse", toys.STEPS, 6, norm=False)
     assert torch.equal(plain.raw(batch), batch.encodings["rwse"])
+
+
+@pytest.mark.parametrize(("name", "remedy"), [("lap", r"AddLaplacian\(5\)"), ("own", "data.own")])
+def test_an_encoding_that_is_absent_is_named(name: str, remedy: str) -> None:
+    batch = replace(toys.toy_batch(toys.toy_schema()), encodings={})
+    with pytest.raises(InputError, match=f"^{name}: the graphs carry .*{remedy}"):
+        PositionEncoder(name, 5, 6).raw(batch)
 
 
 def test_signs_are_flipped_column_by_column_for_whole_graphs() -> None:

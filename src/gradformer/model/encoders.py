@@ -223,11 +223,12 @@ class PositionEncoder(nn.Module):
     def raw(self, batch: Batch) -> Tensor:
         """The encoding as it enters the linear map (normalised if asked for)."""
         if self.name not in batch.encodings:
-            transform = {"rwse": "AddRandomWalk", "lap": "AddLaplacian"}[self.name]
-            raise InputError(
-                f"{self.name}: the graphs carry no such encoding; add it with the transform "
-                f"{transform}({self.linear.in_features}) of gradformer.structure"
-            )
+            steps = self.linear.in_features
+            transform = {"rwse": "AddRandomWalk", "lap": "AddLaplacian"}.get(self.name)
+            remedy = f"give floats [nodes, {steps}] as data.{self.name}"
+            if transform is not None:
+                remedy = f"add it with the transform {transform}({steps}) of gradformer.structure"
+            raise InputError(f"{self.name}: the graphs carry no such encoding; {remedy}")
         value = batch.encodings[self.name].to(self.linear.weight.dtype)
         if value.shape[1] != self.linear.in_features:
             raise InputError(
