@@ -65,17 +65,24 @@ def test_a_candidate_wins_only_if_it_beats_the_recipe(
     assert (said.count("train.lr="), said.count("the recipe as it is")) == (1, int(against))
 
 
-def test_candidates_are_compared_by_the_metric_of_those_before(files: Path, tmp_path: Path) -> None:
-    """Otherwise scores of two metrics were ranked together where the data's metric has changed."""
+def test_recorded_attempts_without_folders_stand_and_decide_the_metric(
+    files: Path, tmp_path: Path
+) -> None:
+    """As a repository keeps them; scores of two metrics were ranked together otherwise."""
     recipe = load_recipe("own", settings=("train.epochs=1", "model.layers=1"))
     plan = Plan(str(files / "graphs.jsonl"), recipe, {"train.lr": [1e-3]})
-    (first, _) = search(plan, tmp_path / "search").attempts
+    first, second = search(plan, tmp_path / "search").attempts
     assert first.metric == "accuracy"
     record = tmp_path / "search" / "record.jsonl"
-    record.write_text(record.read_text().replace('"accuracy"', '"mean_recall"'))
+    place, line, _ = record.read_text().splitlines()
+    kept = json.loads(line) | {"metric": "mean_recall", "val": 0.875}
+    record.write_text(f"{place}\n{json.dumps(kept)}\n")
     shutil.rmtree(tmp_path / "search" / "attempts")
-    again = search(plan, tmp_path / "search")
-    assert [attempt.metric for attempt in again.attempts] == ["mean_recall"] * 2
+    again = search(plan, tmp_path / "search").attempts
+    assert [attempt.metric for attempt in again] == ["mean_recall"] * 2
+    assert [attempt.candidate for attempt in again] == [first.candidate, second.candidate]
+    assert again[0].val == 0.875
+    assert load_attempts(tmp_path / "search") == again
 
 
 def test_what_is_set_is_not_drawn(program: Program, files: Path, tmp_path: Path) -> None:
@@ -127,11 +134,13 @@ def test_every_place_of_a_search_is_recorded(
     shutil.copytree(found, folder)
     for last in (folder / "attempts").glob("1-*"):
         shutil.rmtree(last)
-    before = (folder / "record.jsonl").read_text().splitlines()
+    record = folder / "record.jsonl"
+    before = record.read_text().splitlines()
+    record.write_text("".join(f"{line}\n" for line in before if '"rung": 1' not in line))
     for place, budget in (("another", "0"), ("third", "9")):  # stopped there, ended here
         monkeypatch.setenv("GRADFORMER_COMMIT", place)
         program("search", "--resume", folder, "--budget", budget)
-    first, second, third, *attempts = (folder / "record.jsonl").read_text().splitlines()
+    first, second, third, *attempts = record.read_text().splitlines()
     assert [first, *attempts] == before
     assert [json.loads(line)["commit"] for line in (second, third)] == ["another", "third"]
 

@@ -34,12 +34,14 @@ def load_attempts(folder: str | Path) -> list[Attempt]:
 class Record:
     """``record.jsonl`` of a search: every place where candidates were trained, then the attempts.
 
-    What another command did before stays; where nothing is trained, no place is added.
+    What another command did before stays (``before``, by rung and candidate); where nothing is
+    trained, no place is added.
     """
 
     def __init__(self, folder: Path, here: Mapping[str, Any]) -> None:
         self.path = folder / "record.jsonl"
         self.attempts: list[Attempt] = []
+        self.before = {(one.rung, one.candidate): one for one in load_attempts(folder)}
         self._here = {"kind": "environment", **here}
         known = read_record(self.path)
         self._places = [line for line in known if line["kind"] == "environment"]
@@ -56,5 +58,6 @@ class Record:
         self._write()
 
     def _write(self) -> None:
-        lines = [*self._places, *({"kind": "attempt", **vars(one)} for one in self.attempts)]
+        known = self.before | {(one.rung, one.candidate): one for one in self.attempts}
+        lines = [*self._places, *({"kind": "attempt", **vars(one)} for one in known.values())]
         replace_file(self.path, "".join(json.dumps(line) + "\n" for line in lines))

@@ -23,12 +23,13 @@ from typing import Any
 
 from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.splits import Split
-from gradformer.training.attempts import Attempt, Record, load_attempts
+from gradformer.training.attempts import Attempt, Record
 from gradformer.training.data import TrainingData, structure_for
 from gradformer.training.distributed import find_device
 from gradformer.training.files import read_json, replace_file, replace_json, writing
 from gradformer.training.fit import Job, fit_together, prepare
 from gradformer.training.loop import StoppedError
+from gradformer.training.metrics import LOWER_IS_BETTER
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import environment
 from gradformer.training.run import Run
@@ -145,13 +146,16 @@ def search(
 ) -> Found:
     """Carry out ``plan`` in ``folder``; a search that was stopped there goes on where it was.
 
+    Attempts that are recorded but kept without their folders stand.
+
     Raises :class:`StoppedError` after saving if a signal asks to stop, or at ``until`` (on the
     monotonic clock; then its signal is SIGALRM).
     """
     folder = Path(folder)
     _begin(plan, folder)
-    open_data, where = _Opened(plan, load_attempts(folder)), find_device(device)
+    where = find_device(device)
     record = Record(folder, environment(where))
+    open_data = _Opened(plan, next((one.metric for one in record.before.values()), None))
     candidates, rungs = plan.candidates(), plan.rungs()
     alive = list(range(len(candidates)))
     for rung, (count, epochs) in enumerate(rungs):
@@ -159,9 +163,17 @@ def search(
         if plan.against_recipe and rung == len(rungs) - 1:
             alive = [len(candidates), *alive]  # the first of equals wins
             candidates.append(())
-        recipes = {c: _shortened(plan.recipe.change(*candidates[c]), epochs) for c in alive}
         places = {c: folder / "attempts" / f"{rung}-{c}" for c in alive}
-        made = []
+        kept = [c for c in alive if (rung, c) in record.before and not places[c].exists()]
+        made = [record.before[rung, c] for c in kept]
+        recipes = {
+            c: _shortened(plan.recipe.change(*candidates[c]), epochs)
+            for c in alive
+            if c not in kept
+        }
+        for attempt in made:
+            record.add(attempt)
+            tell(attempt)
         for group in _groups(recipes, places, where.type == "cuda"):
             jobs = [Job(places[c], recipes[c], open_data(recipes[c])) for c in group]
             if not _ended(places[group[0]]):
@@ -181,7 +193,7 @@ def search(
                 )
                 record.add(made[-1])
                 tell(made[-1])
-        sign = 1 if outcome["lower_is_better"] else -1
+        sign = 1 if made[0].metric in LOWER_IS_BETTER else -1
         made.sort(key=lambda attempt: alive.index(attempt.candidate))
         ranked = sorted(made, key=lambda a: math.inf if a.val is None else sign * a.val)
         alive = [attempt.candidate for attempt in ranked]
@@ -252,11 +264,11 @@ def _ended(place: Path) -> bool:
 class _Opened:
     """The data of a plan with the test part closed, opened once for each structure they need.
 
-    Their metric is that of the attempts before, where there are some: all are compared by one.
+    All attempts are compared by one ``metric``: that of those before, where there are some.
     """
 
-    def __init__(self, plan: Plan, before: Sequence[Attempt]) -> None:
-        self._plan, self._before = plan, before
+    def __init__(self, plan: Plan, metric: str | None) -> None:
+        self._plan, self._metric = plan, metric
         self._known: dict[Any, TrainingData] = {}
 
     def __call__(self, recipe: Recipe) -> TrainingData:
@@ -264,8 +276,7 @@ class _Opened:
         if key not in self._known:
             plan = self._plan
             data, _ = prepare(plan.data, recipe, None, dict(plan.reading or {}))
-            metric = self._before[0].metric if self._before else data.metric
-            self._known[key] = closed(replace(data, metric=metric))
+            self._known[key] = closed(replace(data, metric=self._metric or data.metric))
         return self._known[key]
 
 
