@@ -9,7 +9,7 @@ from torch import Tensor
 from gradformer import use_engine
 from gradformer.attention.layout import Rows
 from gradformer.model import norm_loops, parts
-from gradformer.model.parts import BatchNorm
+from gradformer.model.parts import BatchNorm, Dropout
 
 ROWS, WIDTH = 300, 20  # more than two pieces, and no multiple of a vector
 AROUND = {
@@ -18,6 +18,7 @@ AROUND = {
     "all": {"add", "relu", "plus"},
     "one row": {"relu", "plus", "one row"},
     "across": {"add", "plus", "across"},
+    "dropout": {"add", "relu", "plus", "dropout"},
 }
 
 
@@ -54,8 +55,10 @@ def problem(kind: str, dtype: torch.dtype) -> tuple[BatchNorm, dict[str, Tensor]
 
 def result(norm: BatchNorm, given: dict[str, Tensor], kind: str) -> Tensor:
     around = {n: x.expand(ROWS, -1) if len(x) == 1 else x for n, x in given.items() if n != "x"}
-    none = torch.zeros(ROWS, dtype=torch.int32)
-    return norm(given["x"], Rows(none, none), relu="relu" in AROUND[kind], **around)
+    place = torch.arange(ROWS, dtype=torch.int32)
+    rows, seeds = Rows(place % 3, place), torch.tensor([[5, 7, 0]])
+    drops = dict.fromkeys(("before", "after"), Dropout(0.3) if "dropout" in AROUND[kind] else None)
+    return norm(given["x"], rows, seeds, relu="relu" in AROUND[kind], **drops, **around)
 
 
 def everything(engine: str, kind: str, dtype: torch.dtype = torch.float32) -> list[Tensor]:
