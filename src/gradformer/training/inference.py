@@ -70,7 +70,7 @@ def evaluate(
     """
     found = _answers(run, on, part, mirror, device, batch_size, **reading)
     task = run.schema.task
-    return [scores(rows, y, task, run.scale(k)) for k, (rows, y) in zip(run.trials, found)]
+    return [scores(rows, y, task, run.scale(k)) for k, (rows, y) in zip(run.usable(), found)]
 
 
 def evaluate_targets(
