@@ -21,6 +21,7 @@ ATTEMPTS = [
     _attempt(4, 0.61, "a=3", "b=x", "c=0"),
     _attempt(5, None, "a=3", "b=y", "c=0"),  # diverged
     _attempt(1, 0.10, "a=1", "b=y", "c=0", rung=1),  # trained longer: no comparison
+    _attempt(6, 0.70),  # the recipe as it is: not drawn
 ]
 
 

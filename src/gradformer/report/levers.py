@@ -34,8 +34,9 @@ class Lever:
 
 def levers(attempts: Sequence[Attempt]) -> list[Lever]:
     """Every setting that had several values, the clearest gain first; diverged candidates are left
-    out, and so is a setting with fewer than three candidates."""
-    first = [(one, one.val) for one in attempts if one.rung == 0 and one.val is not None]
+    out, the recipe as it is, which was not drawn, and a setting with fewer than three candidates."""
+    drawn = (one for one in attempts if one.rung == 0 and one.settings)
+    first = [(one, one.val) for one in drawn if one.val is not None]
     scores = [-val if one.metric in LOWER_IS_BETTER else val for one, val in first]
     found: dict[str, dict[str, list[_Scored]]] = {}
     for (one, _), score, rank in zip(first, scores, stats.rankdata(scores)):
