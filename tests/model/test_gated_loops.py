@@ -18,6 +18,8 @@ def everything(engine: str, kind: str, dtype: torch.dtype = torch.float32) -> li
     x, e = (t.detach().to(dtype).requires_grad_() for t in states(batch, 20))
     e = e[:1].expand(len(e), -1) if kind == "one row" else e
     module = local.GatedGCN(20, position_gate=gated, dropout=0.0).to(dtype)
+    if kind == "shut":
+        torch.nn.init.constant_(module.C.bias, -30.0)
     position = torch.randn(len(x), 3).to(dtype).requires_grad_() if gated else None
     with use_engine(engine):
         y, f = module(x, e, batch, position)
@@ -27,7 +29,7 @@ def everything(engine: str, kind: str, dtype: torch.dtype = torch.float32) -> li
         return [y, f, *grads]
 
 
-@pytest.mark.parametrize("kind", ["plain", "gated", "one row", "nodes"])
+@pytest.mark.parametrize("kind", ["plain", "gated", "one row", "nodes", "shut"])
 def test_they_give_what_plain_code_gives(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     expected = everything("reference", kind, torch.float64)
     found = everything("auto", kind)
