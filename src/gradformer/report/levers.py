@@ -35,8 +35,8 @@ class Lever:
 def levers(attempts: Sequence[Attempt]) -> list[Lever]:
     """Every setting that had several values, the clearest gain first.
 
-    Left out: diverged candidates, the recipe as it is, which was not drawn, and a setting with fewer
-    than three candidates.
+    Left out: diverged candidates, the recipe as it is, which was not drawn, and a setting with
+    fewer than three candidates.
     """
     drawn = (one for one in attempts if one.rung == 0 and one.settings)
     first = [(one, one.val) for one in drawn if one.val is not None]
