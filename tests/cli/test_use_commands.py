@@ -20,6 +20,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from gradformer import Run
+from gradformer.errors import InputError
 from tests.cli.conftest import Program
 
 LEFT_OUT = "2 of 4 lines are left out: line 3: column"
@@ -46,6 +47,18 @@ def test_predictions_keep_rows_columns_and_order(
     assert [row["y_spread"] == "" for row in rows] == [False, True, False, True]
     assert "left empty, line 3: column 'smiles': SMILES 'CC(' cannot be parsed" in result.stderr
     assert "left empty, line 5" in result.stderr
+
+
+def test_predictions_need_no_targets_and_look_at_none(
+    program: Program, molecule_run: Path, files: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "other.csv"
+    path.write_text("smiles,y\nCCO,unknown\nCCN,n/k\n")
+    assert all(row["y_predicted"] for row in _rows(program("predict", molecule_run, path).stdout))
+    run = Run.load(molecule_run)
+    assert len(run.predict(path).value) == len(run.embed(path).graphs) == 2
+    with pytest.raises(InputError, match="column 'y': 'unknown' is not a number"):
+        run.evaluate(path)
 
 
 def test_a_prediction_is_the_mean_of_the_trials_in_the_users_units(

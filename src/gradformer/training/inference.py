@@ -40,7 +40,7 @@ class Embeddings:
 
 
 def open_data(
-    run: Run, data: Any, mirror: str | Path | None = None, **reading: Any
+    run: Run, data: Any, mirror: str | Path | None = None, labelled: bool = True, **reading: Any
 ) -> tuple[Store, UserData | None]:
     """Graphs as the run's model takes them: all of a benchmark by name, or what ``Run.pack`` takes.
 
@@ -51,7 +51,7 @@ def open_data(
         store = open_card(card, mirror, run.structure)
         run.expect(store.schema, card.name)
         return store, None
-    return run.pack(data, **reading)
+    return run.pack(data, labelled, **reading)
 
 
 def evaluate(
@@ -126,7 +126,7 @@ def embed(
     """Embeddings of ``data`` by the model of one trial."""
     where = find_device(device)
     model = run.model(trial).to(where)
-    store, user = open_data(run, data, mirror, **reading)
+    store, user = open_data(run, data, mirror, labelled=False, **reading)
     collator = Collator(store, where)
     graphs, nodes = [], []
     for ids in torch.arange(store.num_graphs, device=where).split(batch_size):

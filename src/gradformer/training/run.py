@@ -207,15 +207,23 @@ class Run:
             ) from None
         return model.eval()
 
-    def read(self, data: Any, **reading: Any) -> UserData:
-        """New graphs, a path or objects, understood as those that the run was trained on."""
+    def read(self, data: Any, labelled: bool = True, **reading: Any) -> UserData:
+        """New graphs, a path or objects, understood as those that the run was trained on.
+
+        Unless they shall be ``labelled``, a table may have anything in the columns of targets.
+        """
         if isinstance(data, str | Path):
-            return read(data, like=self.like(kind_of(Path(data)), str(data)), **reading)
+            kind = kind_of(Path(data))
+            if kind == "smiles" and not labelled:
+                reading = {**reading, "target": ()}
+            return read(data, like=self.like(kind, str(data)), **reading)
         items = as_list(data)
-        kind: Kind = "smiles" if items and isinstance(items[0], str) else "graphs"
+        kind = "smiles" if items and isinstance(items[0], str) else "graphs"
         return user_data(items, like=self.like(kind, "the list"), **reading)
 
-    def pack(self, data: Any, **reading: Any) -> tuple[Store, UserData | None]:
+    def pack(
+        self, data: Any, labelled: bool = True, **reading: Any
+    ) -> tuple[Store, UserData | None]:
         """Graphs as the model takes them: a path, objects, :class:`UserData` or a store.
 
         Rows of a path or of objects that ``skip_invalid`` leaves out are warned of.
@@ -225,7 +233,7 @@ class Run:
         if isinstance(data, Store):
             return data, None
         if not isinstance(data, UserData):
-            data = self.read(data, **reading)
+            data = self.read(data, labelled, **reading)
             data.tell_skipped()
         self.expect(data.arrays.schema, "the graphs")
         return pack(data.arrays, self.structure, codebook=self.codebook), data
@@ -267,7 +275,7 @@ class Run:
     ) -> Predictions:
         """What every trial predicts for ``data``: a path, PyG, NetworkX, SMILES, or a store."""
         trials, where = self.usable(), find_device(device)
-        store, user = self.pack(data, **reading)
+        store, user = self.pack(data, labelled=False, **reading)
         collator = Collator(store, where)
         graphs = np.arange(store.num_graphs)
         found = []
