@@ -55,9 +55,6 @@ def moments_kernel(first_piece, last_piece, x, add, moments):
     c, step = index(x.shape[1]), _step(add)
     for piece in range(index(first_piece), index(last_piece)):
         first, last = _piece(piece, x)
-        for j in range(c):
-            moments[piece, _0, j] = _ZERO
-            moments[piece, _1, j] = _ZERO
         for i in range(first, last):
             for j in range(c):
                 moments[piece, _0, j] += x[i, j] + add[i * step, j]
@@ -85,9 +82,6 @@ def slopes_kernel(first_piece, last_piece, x, add, center, scale, shift, floor, 
     c, step = index(x.shape[1]), _step(add)
     for piece in range(index(first_piece), index(last_piece)):
         first, last = _piece(piece, x)
-        for j in range(c):
-            slopes[piece, _0, j] = _ZERO
-            slopes[piece, _1, j] = _ZERO
         for i in range(first, last):
             for j in range(c):
                 apart = x[i, j] + add[i * step, j] - center[j]
@@ -178,7 +172,7 @@ class _Norm(torch.autograd.Function):
             dx, dadd, *learned = plain_gradients(plain, (x, add, weight, bias), needed, [grad])
             return dx, dadd, dplus, *learned, None, None
         around = _around(x, add, center, inverse * weight, bias, ctx.relu)
-        slopes = np.empty((_pieces(x), 2, x.shape[1]), np.float32)
+        slopes = np.zeros((_pieces(x), 2, x.shape[1]), np.float32)
         _over_pieces(slopes_kernel, *around, grad, slopes)
         found = x.new_empty(4, x.shape[1])
         total_kernel(slopes, inverse.numpy(), len(x), found.numpy())
@@ -192,7 +186,7 @@ class _Norm(torch.autograd.Function):
 
 def _moments(x: Tensor, add: Tensor | None, norm: BatchNorm) -> tuple[Tensor, Tensor]:
     """μ and 1/σ of the batch, [c]; the running statistics are moved towards them."""
-    moments = np.empty((_pieces(x), 2, x.shape[1]), np.float32)
+    moments = np.zeros((_pieces(x), 2, x.shape[1]), np.float32)
     _over_pieces(moments_kernel, x, _rows(add, x), moments)
     found = x.new_empty(3, x.shape[1])
     merge_kernel(moments, len(x), norm.eps, found.numpy())
