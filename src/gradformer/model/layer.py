@@ -5,13 +5,14 @@ from __future__ import annotations
 from torch import Tensor, nn
 
 from gradformer.attention import Tables, joint_attention
+from gradformer.attention.arguments import check_heads
 from gradformer.attention.draws import Site, share
 from gradformer.errors import InputError
 from gradformer.graphs.batch import Batch
 from gradformer.model.fused_edge_norm import Unmade, made
 from gradformer.model.local import GatedGCN
 from gradformer.model.maps import linear, linear_pair
-from gradformer.model.parts import BatchNorm, Branch, Dropout, DropPath, check_heads, norm_pair
+from gradformer.model.parts import BatchNorm, Branch, Dropout, DropPath, norm_pair
 
 
 class Attention(Site):

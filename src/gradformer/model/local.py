@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gradformer.attention.arguments import check_heads
 from gradformer.attention.availability import runs_kernels
 from gradformer.attention.loops import runs_loops
 from gradformer.errors import ConfigError, suggest
@@ -24,7 +25,7 @@ from gradformer.model.fused_edge_norm import Unmade, made
 from gradformer.model.fused_gated import gated, updated, updates
 from gradformer.model.fused_norm import Norms
 from gradformer.model.maps import MLP, is_plain, linear
-from gradformer.model.parts import BatchNorm, Dropout, check_heads
+from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import (
     from_source,
     from_target,

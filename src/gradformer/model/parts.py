@@ -12,18 +12,9 @@ from gradformer.attention.availability import exporting, runs_kernels
 from gradformer.attention.draws import Site, drop, drop_rows, share
 from gradformer.attention.layout import Rows
 from gradformer.attention.loops import runs_loops
-from gradformer.errors import ConfigError
 from gradformer.model.parallel import is_shared, total
 
 LEAST_LOOPED = 1_000_000  # numbers, below which they stay in the cache and loops save no time
-
-
-def check_heads(width: int, heads: int) -> None:
-    """Raise unless the heads share the channels evenly."""
-    if min(width, heads) < 1:
-        raise ConfigError(f"heads, width: got {heads} and {width}, expected at least 1 of each")
-    if width % heads:
-        raise ConfigError(f"heads: {heads} does not divide the width {width}")
 
 
 class BatchNorm(nn.BatchNorm1d):

@@ -30,13 +30,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import elu
 
+from gradformer.attention.arguments import check_heads
 from gradformer.attention.layout import Layout
 from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, SignFlip
-from gradformer.model.parts import Dropout, check_heads
+from gradformer.model.parts import Dropout
 from gradformer.model.segments import (
     from_source,
     from_target,

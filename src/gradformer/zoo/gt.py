@@ -22,12 +22,12 @@ from typing import Any
 
 from torch import Tensor, nn
 
+from gradformer.attention.arguments import check_heads
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
 from gradformer.model.heads import Head
-from gradformer.model.parts import check_heads
 from gradformer.zoo.clamped import Block, channel_products, clamped_weights, weighted_sums
 from gradformer.zoo.complete_graph import complete_edges
 

@@ -31,13 +31,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from gradformer.attention.arguments import check_heads
 from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, SignFlip
 from gradformer.model.heads import Head
-from gradformer.model.parts import Dropout, check_heads
+from gradformer.model.parts import Dropout
 from gradformer.zoo.clamped import Block, channel_products, clamped_weights, weighted_sums
 from gradformer.zoo.complete_graph import complete_edges, unlinked
 from gradformer.zoo.eigenpairs import NORMALISED, real_slots
