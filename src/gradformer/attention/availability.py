@@ -122,6 +122,7 @@ def runs_kernels(x: Tensor) -> bool:
     return why_no_triton(x.device) is None
 
 
+@constant_when_compiled  # torch 2.11 says yes inside ``torch.compile`` too
 def exporting() -> bool:
     """Whether ``torch.export`` is tracing: then no value can be read back."""
     asked = getattr(torch.compiler, "is_exporting", None)  # torch 2.7 and later
