@@ -119,6 +119,28 @@ def test_gin(width: int, padding: tuple[int, int] | None) -> None:
     compare(module, batch, *states(batch, width))
 
 
+@pytest.mark.parametrize(("width", "padding"), [(1, None), (6, (3, 40)), (64, (0, 7))])
+def test_gcn(width: int, padding: tuple[int, int] | None) -> None:
+    torch.manual_seed(0)
+    batch = graphs(padding)
+    compare(local.GCN(width), batch, *states(batch, width))
+
+
+def test_gcn_is_differentiated_twice() -> None:
+    batch = graphs((2, 9), few=True)
+    x, _ = states(batch, 6)
+    found = {}
+    for engine, dtype in (("fused", torch.float32), ("reference", torch.float64)):
+        leaf = x.to(dtype, copy=True).requires_grad_()
+        with use_engine(engine):
+            y = segments.normalised_sum(leaf.sin(), batch.edges)
+            (slope,) = torch.autograd.grad(weighted(y.square()), leaf, create_graph=True)
+            weighted(slope).backward()
+        assert leaf.grad is not None
+        found[engine] = leaf.grad.double()
+    torch.testing.assert_close(found["fused"], found["reference"], rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize(("width", "padding"), [(1, (0, 7)), (48, (3, 40)), (64, None)])
 def test_gine(width: int, padding: tuple[int, int] | None) -> None:
     torch.manual_seed(0)

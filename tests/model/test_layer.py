@@ -53,3 +53,16 @@ def test_kernels_follow_the_plain_layer(name: str, p: float, device: str) -> Non
     for key, value in run("fused", torch.float32).items():
         if plain[key] is not None:
             torch.testing.assert_close(value.double(), plain[key], rtol=1e-3, atol=1e-4, msg=key)
+
+
+def test_a_hook_on_the_local_module_sees_it_called() -> None:
+    """Although the layer has a shorter way through it, which passes x on."""
+    layer, batch, seen = GradformerLayer(WIDTH, 2, make_local("gin", WIDTH)), _batch("cpu"), []
+    number_sites(layer)
+    x = torch.randn(batch.num_nodes, WIDTH)
+    tables = Decay(2)()[0]
+    expected, _ = layer.eval()(x, None, tables, batch)
+    assert layer.local is not None
+    layer.local.register_forward_hook(lambda module, given, result: seen.append(result[0]))
+    assert torch.equal(layer(x, None, tables, batch)[0], expected)
+    assert [len(y) for y in seen] == [batch.num_nodes]

@@ -51,8 +51,8 @@ def segment_sum(values: Tensor, ptr: Tensor, order: Tensor | None) -> Tensor:
         return out.zero_()
     if out.numel():
         sum_kernel[(segments,)](
-            values, out, values, ptr, ptr, ptr, ptr if order is None else order,
-            ORDERED=order is not None, NODES=False, EPS=False, ADD=False,
+            values, out, values, ptr, ptr, ptr, ptr if order is None else order, ptr,
+            ORDERED=order is not None, NODES=False, EPS=False, ADD=False, SCALE=False,
             **tile(channels, len(values if order is None else order), segments),
         )  # fmt: skip
     return out
@@ -71,14 +71,17 @@ def gather_real(x: Tensor, index: Tensor, ptr: Tensor) -> Tensor:
     return out
 
 
-# --- GIN ------------------------------------------------------------------------------------------
+# --- GIN and GCN ----------------------------------------------------------------------------------
 
 
 def _neighbours(
     x: Tensor, eps: Tensor | None, ptr: Tensor, index: Tensor, order: Tensor | None,
-    add: Tensor | None = None,
+    add: Tensor | None = None, degree_ptr: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
-    """(1 + ε) x_n + Σ x[index[k]] over the edges k of node n, + ``add``."""
+    """(1 + ε) x_n + Σ x[index[k]] over the edges k of node n, + ``add``.
+
+    With ``degree_ptr`` the row m in the sum of node n counts 1 / √(d_m d_n), d = 1 + its edges.
+    """
     from gradformer.model.message_kernels import sum_kernel
 
     x = x.contiguous()
@@ -86,9 +89,9 @@ def _neighbours(
     if x.numel():
         sum_kernel[(len(x),)](
             x, y, x if add is None else add.contiguous(), ptr if eps is None else eps,
-            ptr, index, ptr if order is None else order,
+            ptr, index, ptr if order is None else order, ptr if degree_ptr is None else degree_ptr,
             ORDERED=order is not None, NODES=True, EPS=eps is not None, ADD=add is not None,
-            **tile(x.shape[1], len(index), len(x)),
+            SCALE=degree_ptr is not None, **tile(x.shape[1], len(index), len(x)),
         )  # fmt: skip
     return y
 
@@ -125,6 +128,29 @@ def gin(x: Tensor, eps: Tensor | None, edges: Edges) -> tuple[Tensor, Tensor]:
     """
     found: tuple[Tensor, Tensor] = _Gin.apply(x, eps, edges)
     return found
+
+
+class _Gcn(torch.autograd.Function):
+    """Linear, so that its derivative is itself with all edges turned round."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, edges: Edges, turned: bool) -> Tensor:
+        ctx.edges, ctx.turned = edges, turned
+        degrees = edges.target_ptr
+        if turned:
+            ends = edges.source_ptr, edges.target, edges.by_source
+            return _neighbours(x, None, *ends, degree_ptr=degrees)
+        return _neighbours(x, None, edges.target_ptr, edges.source, None, degree_ptr=degrees)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> Gradients:
+        return _Gcn.apply(grad, ctx.edges, not ctx.turned), None, None
+
+
+def gcn(x: Tensor, edges: Edges) -> Tensor:
+    """Σ_{s→t} x_s / √(d_s d_t) + x_t / d_t, d = 1 + in-degree; x [nodes, c]."""
+    y: Tensor = _Gcn.apply(x, edges, False)
+    return y
 
 
 # --- GINE -----------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from gradformer.attention.draws import Site, share
 from gradformer.errors import InputError
 from gradformer.graphs.batch import Batch
 from gradformer.model.fused_edge_norm import Unmade, made
-from gradformer.model.local import GatedGCN
+from gradformer.model.local import GatedGCN, passed_on
 from gradformer.model.maps import linear, linear_pair
 from gradformer.model.parts import BatchNorm, Branch, Dropout, DropPath, norm_pair
 
@@ -161,10 +161,7 @@ class GradformerLayer(nn.Module):
         self, x: Tensor, e: Tensor | Unmade | None, tables: Tables, batch: Batch,
         position: Tensor | None,
     ) -> tuple[Tensor, Tensor | None, Tensor | Unmade | None, Tensor]:  # fmt: skip
-        """What the attention makes of x, and the local module of x and e; and x.
-
-        A module with a method ``pass_on`` gives x back itself: see :func:`linear`.
-        """
+        """What the attention makes of x, and the local module of x and e; and x."""
         if isinstance(self.local, GatedGCN):
             assert e is not None
             joint, terms, x, again = linear_pair(x, self.attention.qkv, self.local.ADBE)
@@ -173,6 +170,5 @@ class GradformerLayer(nn.Module):
         y, x = self.attention.pass_on(x, tables, batch)
         if self.local is None:
             return y, None, e, x
-        pass_on, e = getattr(self.local, "pass_on", None), made(e)
-        z, e, x = (*self.local(x, e, batch), x) if pass_on is None else pass_on(x, e, batch)
+        z, e, x = passed_on(self.local, x, made(e), batch)
         return y, z, e, x

@@ -24,18 +24,27 @@ from gradformer.model import fused_messages
 from gradformer.model.fused_edge_norm import Unmade, made
 from gradformer.model.fused_gated import gated, updated, updates
 from gradformer.model.fused_norm import Norms
-from gradformer.model.maps import MLP, is_plain, linear
+from gradformer.model.maps import MLP, hooked, is_plain, linear
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import (
     from_source,
     from_target,
-    in_degree,
-    sum_of_sources,
+    normalised_sum,
     sum_to_target,
+    with_sources,
 )
 
 Local = tuple[Tensor, Tensor | None]
 PassedOn = tuple[Tensor, Tensor | None, Tensor]
+
+
+def passed_on(module: nn.Module, x: Tensor, e: Tensor | None, batch: Batch) -> PassedOn:
+    """x' and e' of a module, and x for later use; a hook sees the module called."""
+    pass_on = getattr(module, "pass_on", None)
+    if pass_on is None or hooked(module):
+        return *module(x, e, batch), x
+    found: PassedOn = pass_on(x, e, batch)
+    return found
 
 
 class GIN(nn.Module):
@@ -49,18 +58,12 @@ class GIN(nn.Module):
         self.mlp = MLP(width, inner or width, width)
         self.eps = nn.Parameter(torch.zeros(1)) if learn_eps else None
 
-    def own(self, x: Tensor) -> Tensor:
-        return x if self.eps is None else (1.0 + self.eps) * x
-
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
         y, e, _ = self.pass_on(x, e, batch)
         return y, e
 
     def pass_on(self, x: Tensor, e: Tensor | None, batch: Batch) -> PassedOn:
-        if runs_kernels(x):
-            y, x = fused_messages.gin(x, self.eps, batch.edges)
-        else:
-            y = self.own(x) + sum_of_sources(x, batch.edges)
+        y, x = with_sources(x, self.eps, batch.edges)
         return self.mlp(y), e, x
 
 
@@ -75,7 +78,8 @@ class GINE(GIN):
             y, x, e = fused_messages.gine(x, e, self.eps, batch.edges)
         else:
             message = (from_source(x, batch.edges) + e).relu()
-            y = self.own(x) + sum_to_target(message, batch.edges)
+            own = x if self.eps is None else (1.0 + self.eps) * x
+            y = own + sum_to_target(message, batch.edges)
         return self.mlp(y), e, x
 
 
@@ -217,10 +221,12 @@ class GCN(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out or width))
 
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
-        scale = (in_degree(batch.edges, x.dtype) + 1.0).rsqrt()[:, None]
-        y = self.linear(x) * scale
-        y = (y + sum_of_sources(y, batch.edges)) * scale
-        return y + self.bias, e
+        y, e, _ = self.pass_on(x, e, batch)
+        return y, e
+
+    def pass_on(self, x: Tensor, e: Tensor | None, batch: Batch) -> PassedOn:
+        y, x = linear(x, self.linear, pass_on=True)
+        return normalised_sum(y, batch.edges) + self.bias, e, x
 
 
 class GAT(nn.Module):

@@ -70,9 +70,13 @@ def linear_pair(
 
 def is_plain(layer: nn.Linear) -> bool:
     """Whether the layer is its weight and bias and nothing else: no subclass, no hooks."""
-    hooks = layer._forward_pre_hooks, layer._forward_hooks
-    more = layer._backward_pre_hooks, layer._backward_hooks
-    return type(layer) is nn.Linear and not any((*hooks, *more))
+    return type(layer) is nn.Linear and not hooked(layer)
+
+
+def hooked(module: nn.Module) -> bool:
+    """Whether someone wants to see that the module is called."""
+    before, after = module._forward_pre_hooks, module._forward_hooks
+    return any((before, after, module._backward_pre_hooks, module._backward_hooks))
 
 
 def maps_by_kernels(x: Tensor, layer: nn.Linear) -> bool:
@@ -106,5 +110,4 @@ class NormMLP(nn.Module):
         self.second = nn.Linear(inner, out or width)
 
     def forward(self, x: Tensor, rows: Rows) -> Tensor:
-        y: Tensor = self.second(self.norm(self.first(x), rows, relu=True))
-        return y
+        return linear(self.norm(linear(x, self.first), rows, relu=True), self.second)

@@ -40,15 +40,23 @@ def _own(row, eps, EPS: tl.constexpr):
 
 
 @triton.jit
+def _root_degree(ptr, node, real):
+    """1 / √(1 + edges of a node)."""
+    edges = tl.load(ptr + node + 1, real, other=0) - tl.load(ptr + node, real, other=0)
+    return tl.rsqrt(1.0 + edges.to(tl.float32))
+
+
+@triton.jit
 def sum_kernel(
-    values, out, add, eps, ptr, index, order,
+    values, out, add, eps, ptr, index, order, degree_ptr,
     C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, ORDERED: tl.constexpr,
-    NODES: tl.constexpr, EPS: tl.constexpr, ADD: tl.constexpr,
+    NODES: tl.constexpr, EPS: tl.constexpr, ADD: tl.constexpr, SCALE: tl.constexpr,
 ):  # fmt: skip
     """out_n = Σ values[k] over the edges k of node n; grid (nodes,).
 
     ORDERED takes the edges through ``order``. With NODES values are those of nodes: the row
-    index[k] is taken in place of k, and (1 + ε) values[n] is added. ADD adds add[n].
+    index[k] is taken in place of k, and (1 + ε) values[n] is added; SCALE weights the row m in the
+    sum of node n by 1 / √(d_m d_n), d = 1 + edges by ``degree_ptr``. ADD adds add[n].
     """
     node = tl.program_id(0)
     channel = tl.arange(0, BLOCK_C)
@@ -63,11 +71,19 @@ def sum_kernel(
         if NODES:
             row = tl.load(index + row, real, other=0).to(tl.int64)
         inside = real[:, None] & wide[None, :]
-        acc += tl.load(values + row[:, None] * C + channel, inside, other=0.0).to(tl.float32)
+        value = tl.load(values + row[:, None] * C + channel, inside, other=0.0).to(tl.float32)
+        if SCALE:
+            value *= _root_degree(degree_ptr, row, real)[:, None]
+        acc += value
     total = tl.sum(acc, 0)
     here = node.to(tl.int64) * C + channel
     if NODES:
-        total += _own(tl.load(values + here, wide, other=0.0).to(tl.float32), eps, EPS)
+        own = _own(tl.load(values + here, wide, other=0.0).to(tl.float32), eps, EPS)
+        if SCALE:
+            scale = _root_degree(degree_ptr, node, node >= 0)
+            total = (total + own * scale) * scale
+        else:
+            total += own
     if ADD:
         total += tl.load(add + here, wide, other=0.0).to(tl.float32)
     tl.store(out + here, total.to(out.dtype.element_ty), wide)

@@ -9,9 +9,9 @@ from torch import Tensor, nn
 
 from gradformer.graphs.batch import Batch
 from gradformer.model.base import option, register
-from gradformer.model.local import Local
+from gradformer.model.local import Local, PassedOn
 from gradformer.model.maps import NormMLP
-from gradformer.model.segments import sum_of_sources
+from gradformer.model.segments import with_sources
 from gradformer.zoo.mpnn import ConvolutionStack, StackConfig
 
 
@@ -24,8 +24,12 @@ class Convolution(nn.Module):
         self.mlp = NormMLP(width, out=out)
 
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
-        y = (1.0 + self.eps) * x + sum_of_sources(x, batch.edges)
-        return self.mlp(y, batch.nodes), e
+        y, e, _ = self.pass_on(x, e, batch)
+        return y, e
+
+    def pass_on(self, x: Tensor, e: Tensor | None, batch: Batch) -> PassedOn:
+        y, x = with_sources(x, self.eps, batch.edges)
+        return self.mlp(y, batch.nodes), e, x
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from gradformer.graphs.batch import Batch
 from gradformer.model.base import GraphModel, ModelConfig, option
 from gradformer.model.encoders import FeatureEncoder
 from gradformer.model.heads import Head
+from gradformer.model.local import passed_on
 from gradformer.model.parts import BatchNorm, Dropout
 
 
@@ -53,9 +54,14 @@ class StackLayer(nn.Module):
         self.residual = config.residual and width == out
 
     def forward(self, h: Tensor, batch: Batch) -> Tensor:
-        y, _ = self.conv(h, None, batch)
-        y = self.activation(y if self.norm is None else self.norm(y, batch.nodes))
-        z: Tensor = self.dropout(h + y if self.residual else y, batch.nodes, batch.seeds)
+        y, _, h = passed_on(self.conv, h, None, batch)
+        plus = h if self.residual else None
+        if self.norm is not None and isinstance(self.activation, nn.ReLU):  # in one kernel
+            y = self.norm(y, batch.nodes, relu=True, plus=plus)
+        else:
+            y = self.activation(y if self.norm is None else self.norm(y, batch.nodes))
+            y = y if plus is None else plus + y
+        z: Tensor = self.dropout(y, batch.nodes, batch.seeds)
         return z
 
 
