@@ -10,6 +10,7 @@ import torch
 
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
+os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")  # some machines say AMX and lack it
 torch.set_num_threads(1)
 if DEVICE == "cpu":  # Triton reads it when it is imported: kernels run in its interpreter
     os.environ.setdefault("TRITON_INTERPRET", "1")
