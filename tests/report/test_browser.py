@@ -12,6 +12,8 @@ import pytest
 from PIL import Image
 
 from gradformer.report import write_report
+from gradformer.report.markup import note
+from gradformer.report.page import page as make_page
 
 CHROMIUM = next(
     (p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))),
@@ -29,6 +31,14 @@ def page(classes, tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def comparison(variants, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(variants, tmp_path_factory.mktemp("browser") / "comparison.html")
+
+
+@pytest.fixture(scope="module")
+def molecule(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A page whose section bears a long SMILES, which has no place to break."""
+    path = tmp_path_factory.mktemp("browser") / "molecule.html"
+    path.write_text(make_page("A molecule", "", note(""), [("one", "C" * 80, note("word " * 500))]))
+    return path
 
 
 def browse(page: Path, *options: str) -> str:
@@ -72,7 +82,7 @@ def test_light_and_dark(page):
     assert colourful.mean() > 0.003, "curves and patterns are drawn in colour"
 
 
-@pytest.mark.parametrize("kind", ["page", "comparison"])
+@pytest.mark.parametrize("kind", ["page", "comparison", "molecule"])
 def test_phone_needs_no_sideways_scrolling(kind, request):
     page = request.getfixturevalue(kind)
     script = "document.title = this.contentDocument.scrollingElement.scrollWidth"
