@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from gradformer.report.levers import Lever, levers
+from gradformer.report.levers import levers
 from gradformer.report.markup import Markup
 from gradformer.studies import STUDIES
 from gradformer.studies.page import results_page, write_markdown
@@ -22,11 +22,10 @@ SEARCHED = ROOT / "results" / "search"
 CLEAR = 3.0
 SEARCHES = (
     "## The searches behind `tuned`\n\nThe candidates of a search are drawn at random from the "
-    "ranges of the recipe; the first rung trains all of them (how many and how long: in brackets). "
-    "Below is, for each setting, the value whose candidates rank best by validation score, by how "
-    "many points their median is better than that of the other candidates, and how many standard "
-    "errors (σ) their mean ranks are apart. More than three are bold; all else can be chance, for "
-    "the best of several values is shown, and there are many rows."
+    "ranges of the recipe; the first rung trains all of them. Below are the settings of which one "
+    "value is clearly best there: the mean rank of its candidates by validation score is more than "
+    f"{CLEAR:.0f} standard errors (σ) from that of the others. Better by: difference of the "
+    "medians, in points."
 )
 WINNERS = (
     "Candidates were compared by one to three seeds and often for fewer epochs. Below are the "
@@ -44,17 +43,22 @@ def made() -> tuple[str, dict[str, Markup]]:
 
 def searches() -> str:
     """What the candidates of the recorded searches say about each setting."""
-    found = {place.name: load_attempts(place) for place in sorted(SEARCHED.iterdir())}
-    gains = {name: {one.name: one for one in levers(some)} for name, some in found.items()}
-    head, rows = ["setting"], [[name] for name in sorted(set[str]().union(*gains.values()))]
-    for name, attempts in found.items():
+    head = ["data", "candidates", "epochs", "setting", "best value", "better by", "σ"]
+    rows, unclear = [], set[str]()
+    for place in sorted(SEARCHED.iterdir()):
+        attempts = load_attempts(place)
         first = [one for one in attempts if one.rung == 0]
-        head.append(f"{name} ({len(first)}, {first[0].epochs} epochs)")
         factor, places = shown({"lower_is_better": first[0].metric in LOWER_IS_BETTER})
-        for row in rows:
-            one = gains[name].get(row[0])
-            row.append("–" if one is None else _gain(one, factor, places))
-    return f"{SEARCHES}\n\n{markdown_table((head, rows))}\n\n{WINNERS}\n\n{winners()}\n"
+        about = [place.name, str(len(first)), str(first[0].epochs)]
+        for one in levers(attempts):
+            if one.strength > CLEAR:
+                gain = f"{factor * one.gain:.{places}f}".replace("-", "−")
+                rows.append([*about, one.name, str(one.value), gain, f"{one.strength:.1f}"])
+            else:
+                unclear.add(one.name)
+    never = ", ".join(f"`{name}`" for name in sorted(unclear - {row[3] for row in rows}))
+    nothing = f"Of these no value is clearly best on any data: {never}."
+    return "\n\n".join([SEARCHES, markdown_table((head, rows)), nothing, WINNERS, winners()]) + "\n"
 
 
 def winners() -> str:
@@ -74,12 +78,6 @@ def winners() -> str:
             metric = metric_label(both[0]["metric"])
             rows.append([place.name, metric, *scores, seeds, "yes" if tuned else "no"])
     return markdown_table((head, rows))
-
-
-def _gain(one: Lever, factor: float, places: int) -> str:
-    gain = f"{factor * one.gain:.{places}f}".replace("-", "−")
-    text = f"{one.value}: {gain} ({one.strength:.1f} σ)"
-    return f"**{text}**" if one.strength > CLEAR else text
 
 
 if __name__ == "__main__":

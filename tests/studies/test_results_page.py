@@ -8,7 +8,8 @@ from pathlib import Path
 
 from gradformer.studies import STUDIES
 from gradformer.studies.page import results_page
-from gradformer.studies.tables import unbroken
+from gradformer.studies.study import Cell, Measured
+from gradformer.studies.tables import missing, results, unbroken
 from gradformer.training.recipe import load_recipe
 from gradformer.training.run import Run
 from tests.conftest import ROOT
@@ -57,3 +58,19 @@ def test_what_the_page_says_of_cora_and_citeseer_is_recorded() -> None:
         assert (recipe.train.optimizer, recipe.train.lr) == ("adam", 0.01)
         assert recipe.train.weight_decay > 0.0
         assert recipe.to_dict()["model"]["input_dropout"] > 0.0
+
+
+def test_what_is_missing_is_said_in_few_words() -> None:
+    """Rows that lack the same columns are named together."""
+    lacking = {"gcn": ("zinc", "molhiv"), "gin": ("zinc", "molhiv"), "gat": ("zinc",)}
+    cells = [Cell(data, row, data, row) for row, columns in lacking.items() for data in columns]
+    measured = [Measured(cell, missing="not begun") for cell in cells]
+    said = "not begun (5 of 5): gcn / gin on zinc / molhiv; gat on zinc"
+    assert missing(measured, {}) == [said]
+
+
+def test_columns_without_a_value_are_left_out() -> None:
+    outcome = {"metric": "mae", "lower_is_better": True, "trials": []}
+    outcome["test"] = {"mean": 1.0, "std": None, "values": [1.0]}
+    alone = [Measured(Cell("zinc", "mine", "zinc"), outcome)]
+    assert results(STUDIES["starts"], alone)[0] == ["data", "model", "metric", "ours", "seeds"]

@@ -15,19 +15,20 @@ from gradformer.errors import GradformerWarning, InputError
 from gradformer.report.history import History
 from gradformer.report.markup import Content, Markup, join, note, table, tag
 from gradformer.report.page import page, report_page
-from gradformer.studies import tables
+from gradformer.studies import summary, tables
 from gradformer.studies.runner import kept_plan, look
 from gradformer.studies.study import Cell, Measured, Plan, Study, slug
 from gradformer.training.files import replace_file
 
-NOTHING = "Nothing is measured yet."
 CAPTION = (
     "Ours: test at the first epoch of the best validation value, mean ± sample standard deviation "
     "over seeds. Difference: paired over equal seeds and splits, to the row that says so."
 )
-
-BEHIND = ("Protocol", "Machines")
-"""Lists that markdown folds: their lines are many."""
+INTRODUCTION = (
+    "# Results\n\nEvery number on this page is made from the records under `results/` "
+    "(`make tables`) or stands in the paper's tables. What is not measured is named. " + CAPTION
+)
+NOTHING = "Nothing is measured yet."
 
 Lists = list[tuple[str, list[str]]]
 """Titles, and the lines under each."""
@@ -79,26 +80,25 @@ def figure_of(study: Study, measured: Sequence[Measured]) -> Markup | None:
 
 
 def markdown(
-    study: Study, measured: Sequence[Measured], lists: Lists, picture: str | None = None
+    study: Study,
+    measured: Sequence[Measured],
+    lists: Lists,
+    picture: str | None = None,
+    caption: str = CAPTION,
 ) -> str:
-    """The page without its title; ``picture`` is where its figure lies."""
+    """The page without its title; ``picture`` is where its figure lies. Lists are folded."""
     rows = tables.results(study, measured)
-    parts = [study.text, f"{CAPTION}\n\n{tables.markdown_table(rows)}" if rows[1] else NOTHING]
+    parts = [study.text, *([caption, tables.markdown_table(rows)] if rows[1] else [NOTHING])]
     if picture is not None:
         parts.append(f"![{study.title}]({picture})")
     if study.more is not None and (more := study.more(measured))[1]:
         parts.append(tables.markdown_table(more))
-    said = {title: _listed(title, lines) for title, lines in lists if lines}
-    behind = [said.pop(title) for title in BEHIND if title in said]
-    parts += said.values()
-    if behind:
-        title = " and ".join(BEHIND).capitalize()
-        parts += [f'<details markdown="1"><summary>{title}</summary>', *behind, "</details>"]
-    return "\n\n".join(parts) + "\n"
-
-
-def _listed(title: str, lines: Sequence[str]) -> str:
-    return "\n".join([f"{title}:\n", *(f"- {line}" for line in lines)])
+    for title, lines in lists:
+        if lines:
+            items = "\n".join(f"- {line}" for line in lines)
+            fold = f'<details markdown="1"><summary>{title}</summary>'
+            parts.append(f"{fold}\n\n{items}\n\n</details>")
+    return "\n\n".join(part for part in parts if part) + "\n"
 
 
 def html(
@@ -137,11 +137,7 @@ def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, M
 
     Figures are given by the path by which the page shows them.
     """
-    parts = [
-        "# Results\n\nEvery number on this page is made from the records under `results/` "
-        "(`make tables`) or stands in the paper's tables. What is not measured is named.\n"
-    ]
-    figures = {}
+    parts, figures, ranked = list[str](), dict[str, Markup](), list[Measured]()
     for study in studies:
         plan, kept = Plan(study.datasets, study.models), kept_plan(study, root)
         plan = plan if kept is None else plan.with_more(kept)
@@ -150,9 +146,12 @@ def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, M
         if (drawn := figure_of(study, measured)) is not None:
             path = f"assets/results/{study.name}.svg"
             figures[path] = drawn
-        text = markdown(study, measured, _lists(plan, measured, {}), path)
+        if study.name in summary.STUDIES:
+            ranked += measured
+        text = markdown(study, measured, _lists(plan, measured, {}), path, caption="")
         parts.append(f"## {study.title}\n\n{text}")
-    return "\n".join(parts), figures
+    head = [f"{INTRODUCTION}\n", summary.summary(ranked)]
+    return "\n".join(part for part in (*head, *parts) if part), figures
 
 
 def _columns(measured: Sequence[Measured]) -> dict[str, list[History]]:
@@ -165,9 +164,10 @@ def _columns(measured: Sequence[Measured]) -> dict[str, list[History]]:
 
 
 def _lists(plan: Plan, measured: Sequence[Measured], failed: dict[Cell, str]) -> Lists:
+    lacking = sum(bool(failed.get(one.cell) or one.missing) for one in measured)
     return [
         ("Changed in every recipe", list(plan.settings)),
-        ("Not measured yet", tables.missing(measured, failed)),
+        (f"Not measured yet: {lacking} of {len(measured)}", tables.missing(measured, failed)),
         ("Protocol", tables.protocols(measured)),
         ("Machines", tables.machines(measured)),
     ]

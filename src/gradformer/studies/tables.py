@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gradformer.report.outcome import protocol
-from gradformer.report.pairs import comparable, paired_difference
+from gradformer.report.pairs import PairedDifference, comparable, paired_difference
 from gradformer.report.settings import machine
 from gradformer.studies.paper import printed
 from gradformer.studies.study import Cell, Measured, Rows, Study
@@ -39,7 +39,7 @@ def value(outcome: dict[str, Any], part: str = "test") -> str:
 
 
 def results(study: Study, measured: Sequence[Measured]) -> Rows:
-    """One row for each cell that has a result."""
+    """One row for each cell that has a result; columns without a value are left out."""
     head = ["data", "model", "metric", "ours", "paper", "seeds", "difference (95 % interval)"]
     scored = [(one, one.outcome) for one in measured if one.outcome and not one.cell.cost]
     together = Counter((one.cell.column, one.cell.group) for one, _ in scored)
@@ -61,24 +61,31 @@ def results(study: Study, measured: Sequence[Measured]) -> Rows:
                 "–" if first is None else difference(first, one),
             ]
         )
-    return head, rows
+    kept = [k for k in range(len(head)) if any(row[k] != "–" for row in rows)]
+    return [head[k] for k in kept], [[row[k] for k in kept] for row in rows]
+
+
+def paired(first: Measured, other: Measured) -> PairedDifference | None:
+    """Other − first over equal seeds and splits; None where there are none."""
+    runs = [one.history for one in (first, other) if one.history is not None]
+    if len(runs) == 2 and not comparable(*runs):
+        return None
+    assert first.outcome is not None
+    assert other.outcome is not None
+    return paired_difference(first.outcome, other.outcome)
 
 
 def difference(first: Measured, other: Measured) -> str:
-    """Other − first over equal seeds and splits, with its confidence interval."""
-    assert first.history is not None
-    assert first.outcome is not None
-    assert other.outcome is not None
+    """Other − first as text, with its confidence interval."""
     if other is first:
         return "others − this"
-    if other.history is not None:
-        if other.history.run.folder == first.history.run.folder:
-            return "the same run"
-        if not comparable(first.history, other.history):
-            return "–"
-    found = paired_difference(first.outcome, other.outcome)
+    runs = [one.history.run.folder for one in (first, other) if one.history is not None]
+    if len(runs) == 2 and runs[0] == runs[1]:
+        return "the same run"
+    found = paired(first, other)
     if found is None:
         return "–"
+    assert other.outcome is not None
     factor, places = shown(other.outcome)
     text = f"{factor * found.mean:+.{places}f}"
     if found.low is not None and found.high is not None:
@@ -87,17 +94,20 @@ def difference(first: Measured, other: Measured) -> str:
 
 
 def missing(measured: Sequence[Measured], failed: dict[Cell, str]) -> list[str]:
-    """A line for each reason, with the cells it holds for."""
+    """A line for each reason, with the cells it holds for: rows on the columns they share."""
     reasons: dict[str, dict[str, list[str]]] = {}
     for one in measured:
         reason = failed.get(one.cell) or one.missing
         if reason:
             reasons.setdefault(reason, {}).setdefault(one.cell.row, []).append(one.cell.column)
     found = []
-    for reason, rows in reasons.items():
-        names = "; ".join(f"{row} on {' / '.join(columns)}" for row, columns in rows.items())
-        count = sum(map(len, rows.values()))
-        found.append(f"{reason} ({count} of {len(measured)}): {names}")
+    for reason, columns in reasons.items():
+        rows: dict[str, list[str]] = {}
+        for row, names in columns.items():
+            rows.setdefault(" / ".join(names), []).append(row)
+        cells = "; ".join(f"{' / '.join(group)} on {names}" for names, group in rows.items())
+        count = sum(map(len, columns.values()))
+        found.append(f"{reason} ({count} of {len(measured)}): {cells}")
     return found
 
 
