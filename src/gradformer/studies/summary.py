@@ -56,7 +56,7 @@ def summary(measured: Sequence[Measured]) -> str:
 
 def best(columns: dict[str, list[Measured]]) -> Rows:
     """A row for each dataset: the best mean, and the models that are and are not clear of it."""
-    head = ["data", "what it is", "best mean", "seeds", "no clear difference", "clearly worse"]
+    head = ["data", "best mean", "no clear difference", "clearly worse", "seeds", "what it is"]
     rows = []
     for name, some in columns.items():
         first = max(some, key=lambda one: _sign(one) * _outcome(one)["test"]["mean"])
@@ -65,11 +65,11 @@ def best(columns: dict[str, list[Measured]]) -> Rows:
         rows.append(
             [
                 f"{name}, {metric_label(outcome['metric'])}",
-                find_card(_data(first)).about,
                 f"{first.cell.row} {value(outcome)}",
-                str(len(outcome["test"]["values"])),
                 _names(row for row, found in verdicts.items() if found == 0),
                 _names(row for row, found in verdicts.items() if found < 0),
+                str(len(outcome["test"]["values"])),
+                find_card(_data(first)).about,
             ]
         )
     return head, rows
