@@ -381,4 +381,5 @@ def test_doctor_says_which_engines_work_and_why_not(
     text = program("doctor").stdout
     assert re.search(r"^engine reference +works *$", text, re.MULTILINE)
     assert re.search(r"^engine fused +no +no compiler \[at all\] *$", text, re.MULTILINE)
+    assert re.search(r"^engine auto +works +what is used unless", text, re.MULTILINE)
     assert re.search(rf"^torch +{re.escape(torch.__version__)}", text, re.MULTILINE)

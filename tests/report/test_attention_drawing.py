@@ -194,7 +194,7 @@ def test_a_probability_names_its_class():
 
 def test_explanation_says_what_it_cannot_do(classes, variants, tmp_path):
     examples = load_examples(classes.folder)
-    with pytest.raises(InputError, match="gin has no attention"):
+    with pytest.raises(InputError, match="gin does not show its attention; explain a run of"):
         write_explanation(variants[-1], examples, tmp_path / "e.html")
     with pytest.raises(InputError, match="layer: got 3, expected 1 to 2"):
         write_explanation(classes, examples, tmp_path / "e.html", layer=3)

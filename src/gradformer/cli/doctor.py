@@ -20,6 +20,11 @@ LIBRARIES = {
     "pyarrow": "parquet tables; pip install 'gradformer[parquet]'",
     "tensorboard": "curves for TensorBoard",
 }
+ENGINES = {
+    "reference": "",
+    "fused": "",
+    "auto": "what is used unless you choose: fused on a GPU, loops of numba on a CPU",
+}
 
 
 def doctor() -> None:
@@ -46,11 +51,10 @@ def doctor() -> None:
         table.add_row(library, _installed(library), escape(purpose))
     table.add_row("device", _describe(device))
     table.add_row("threads", f"{torch.get_num_threads()} of {os.cpu_count()} cores")
-    for engine in ("reference", "fused"):
+    for engine, purpose in ENGINES.items():
         reason = why_not(engine, device)
-        table.add_row(
-            f"engine {engine}", "[green]works[/]" if reason is None else "no", escape(reason or "")
-        )
+        works = "[green]works[/]" if reason is None else "no"
+        table.add_row(f"engine {engine}", works, escape(reason or purpose))
     table.add_row("raw data", os.environ.get("GRADFORMER_DATA", "fetched"), "GRADFORMER_DATA")
     table.add_row("cache", str(cache_folder()), "GRADFORMER_CACHE")
     show(table)

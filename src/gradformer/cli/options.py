@@ -10,7 +10,13 @@ import typer
 
 from gradformer.cli.complete import choices, data_names, model_names
 
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Folder of a run.")]
+RunFolder = Annotated[
+    Path,
+    typer.Argument(
+        metavar="RUN",
+        help="Folder of a run, or a trained model of the package (see `gradformer models`).",
+    ),
+]
 NewData = Annotated[
     str,
     typer.Argument(

@@ -34,7 +34,7 @@ def predict(
 
     Example: [bold]gradformer predict runs/mine new.csv -o predictions.csv[/bold]
 
-    A trained model that comes with the package goes by its name; gradformer models lists them.
+    Example: [bold]gradformer predict molhiv molecules.csv[/bold]
     """
     from gradformer.training.files import replace_file
     from gradformer.training.inference import open_data

@@ -86,7 +86,7 @@ def search(
     one is trained in full, and beside it the recipe as it is. The winner is a recipe: best.yaml in
     the folder.
 
-    Example: [bold]gradformer search mutag --samples 9[/bold]
+    Example: [bold]gradformer search mutag --samples 9 --out runs/search-mutag[/bold]
 
     Example: [bold]gradformer search zinc --range model.decay=0.4,0.6 --range train.lr=5e-4,1e-3
     [/bold]

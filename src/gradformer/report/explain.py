@@ -42,7 +42,10 @@ def write_explanation(
     """
     model = run.model(trial)
     if not shows_attention(model):
-        raise InputError(f"{run.folder}: {run.recipe.model.name} has no attention to explain")
+        raise InputError(
+            f"{run.folder}: {run.recipe.model.name} does not show its attention; "
+            "explain a run of gradformer"
+        )
     layers = run.recipe.model.config.layers
     if layer is not None and not 1 <= layer <= layers:
         raise InputError(f"layer: got {layer}, expected 1 to {layers}")
