@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import networkx as nx
@@ -246,12 +247,14 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
     assert "\x1b" not in text.getvalue()
 
 
-def test_bars_in_a_terminal() -> None:
+@pytest.mark.parametrize(("width", "bar"), [(150, True), (80, False)])
+def test_bars_in_a_terminal(width: int, bar: bool) -> None:
     text = io.StringIO()
-    trained(Console(file=text, force_terminal=True, width=150))
-    shown = text.getvalue()
-    assert "3/3" in shown
-    assert "val accuracy" in shown
+    trained(Console(file=text, force_terminal=True, width=width))
+    shown = re.sub(r"\x1b\[[\d;?]*\w", "", text.getvalue())
+    values = r"\d:\d\d:\d\d \d:\d\d:\d\d loss [\d.]+  val accuracy [\d.]+ \(best [\d.]+\)"
+    assert re.search(rf"3/3 {values}", shown)
+    assert ("━" in shown) == bar
 
 
 def test_curves_for_tensorboard(tmp_path: Path) -> None:

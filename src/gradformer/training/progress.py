@@ -15,15 +15,19 @@ from rich.progress import (
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
+from rich.table import Column
 
 from gradformer.training.metrics import metric_name
 from gradformer.training.trial import Trial
 
 LINE_EVERY = 2.0  # seconds between plain lines
+WIDE = 110  # columns of a terminal with room for a bar
 
 
 class Display:
-    """One row for each trial: epoch, loss, validation, graphs a second, time left.
+    """One row for each trial: epoch, time, time left, loss, validation, graphs a second.
+
+    In a narrow terminal the bar goes, then the end of the values; never epochs and times.
 
     Args:
         trials: what is going to run.
@@ -42,14 +46,16 @@ class Display:
         self._rows = {}
         if quiet or not self._console.is_terminal:
             return
+        values = Column(ratio=1, no_wrap=True, overflow="ellipsis")
         self._bars = Progress(
             TextColumn("trial {task.fields[trial]}"),
-            BarColumn(bar_width=20),
+            *([BarColumn(bar_width=20)] if self._console.width >= WIDE else []),
             MofNCompleteColumn(),
-            TextColumn("{task.fields[text]}"),
             TimeElapsedColumn(),  # the first epoch may last
             TimeRemainingColumn(),
+            TextColumn("{task.fields[text]}", table_column=values),
             console=self._console,
+            expand=True,
         )
         for trial in trials:
             self._rows[trial] = self._bars.add_task(
