@@ -113,6 +113,13 @@ def test_comparison(variants, tmp_path):
     assert "own column, else by seed" in page, "of data whose split is not recorded"
 
 
+def test_a_protocol_says_where_runs_differ(classes, numbers, tmp_path):
+    page = write_report([classes, numbers], tmp_path / "report.html").read_text()
+    assert page.count('<table class="facts"><caption>Protocol') == 1
+    assert "<td>classes: graph multiclass; numbers: graph regression</td>" in page
+    assert page.count("evaluated once a trial") == 1
+
+
 @pytest.mark.parametrize("task", ["binary", "multilabel"])
 def test_labels_that_are_yes_or_no(task, tmp_path):
     run = toys.train(tmp_path / "run", task, trials=1, epochs=1)

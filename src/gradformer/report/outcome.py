@@ -73,7 +73,7 @@ def result_section(histories: Sequence[History]) -> Markup:
     for history in histories:
         title = "Every trial" if len(histories) == 1 else f"Every trial of {history.label}"
         parts.append(fold(title, _trials_table(history)))
-    return join([*parts, *_protocols(histories)])
+    return join([*parts, _protocols(histories)])
 
 
 def _metrics_table(history: History) -> Markup:
@@ -184,7 +184,8 @@ def _paired_tables(histories: Sequence[History]) -> list[Markup]:
         return [note(UNPAIRED)]
     caption = (
         "Paired differences of the test value: equal seeds have equal splits, so what the split "
-        "adds to both cancels. The interval is Student's t."
+        "adds to both cancels. The interval is Student's t; where each seed draws a split, these "
+        "overlap, and it is too narrow."
     )
     tables = [table(caption, head, to_first)]
     if to_others:
@@ -225,14 +226,17 @@ def _trials_table(history: History) -> Markup:
     return table(f"{metric_name(metric)} of every trial", head, rows)
 
 
-def _protocols(histories: Sequence[History]) -> list[Markup]:
-    """The protocol of each run, said once for all that share it."""
-    shared: dict[tuple[tuple[str, str], ...], list[str]] = {}
-    for history in histories:
-        shared.setdefault(protocol(history), []).append(history.label)
-    if len(shared) == 1:
-        return [facts("Protocol", rows) for rows in shared]
-    return [facts(f"Protocol of {', '.join(names)}", rows) for rows, names in shared.items()]
+def _protocols(histories: Sequence[History]) -> Markup:
+    """The protocol of all runs; where they differ, whose is which."""
+    own = [(history.label, dict(protocol(history))) for history in histories]
+    rows: list[tuple[str, Content]] = []
+    for name in dict.fromkeys(name for _, found in own for name in found):
+        whose: dict[str, list[str]] = {}
+        for label, found in own:
+            whose.setdefault(found.get(name, "–"), []).append(label)
+        named = [f"{', '.join(labels)}: {text}" for text, labels in whose.items()]
+        rows.append((name, "; ".join(whose if len(whose) == 1 else named)))
+    return facts("Protocol", rows)
 
 
 def protocol(history: History) -> tuple[tuple[str, str], ...]:
