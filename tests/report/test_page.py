@@ -15,6 +15,7 @@ import pytest
 
 from gradformer.errors import InputError
 from gradformer.report import write_report
+from gradformer.report.attention import SEES
 from gradformer.report.history import History
 from gradformer.training.keepsakes import Answers, load_answers, save_answers
 from gradformer.training.run import Run
@@ -109,6 +110,7 @@ def test_comparison(variants, tmp_path):
     order = [page.index(f"<b>{column}</b>") for column in columns]
     assert order == sorted(order)
     assert "Not shown for gin" in page
+    assert SEES in page
     assert page.count('<table class="facts"><caption>Protocol') == 1, "a shared protocol, once"
     assert "own column, else by seed" in page, "of data whose split is not recorded"
 

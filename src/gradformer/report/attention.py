@@ -107,8 +107,14 @@ def draw_matrix(title: str, values: Array, low: float, high: float) -> Picture:
     )
 
 
+SEES = (
+    "Sees: how many nodes even weights of the same entropy would go to, and how far these are, by "
+    "weight."
+)
+
+
 def focus(weight: Array, hops: Array | None) -> str:
-    """How spread a pattern is, in words: nodes that a query effectively sees, and how far."""
+    """How spread a pattern is, in words: :data:`SEES`, mean over the nodes."""
     entropy = -(weight * np.log(np.maximum(weight, 1e-30))).sum(axis=1)
     text = f"sees {np.exp(entropy).mean():.1f} of {len(weight)} nodes"
     if hops is None:

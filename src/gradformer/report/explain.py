@@ -9,7 +9,15 @@ from typing import Any
 import numpy as np
 
 from gradformer.errors import InputError
-from gradformer.report.attention import Sketch, contrast, draw_graph, draw_matrix, focus, sketch
+from gradformer.report.attention import (
+    SEES,
+    Sketch,
+    contrast,
+    draw_graph,
+    draw_matrix,
+    focus,
+    sketch,
+)
 from gradformer.report.markup import Content, Markup, figure, join, note, tag
 from gradformer.report.page import page
 from gradformer.report.patterns import PairAttention, pair_attention, shows_attention
@@ -68,7 +76,7 @@ def write_explanation(
     which = "mean over all layers" if layer is None else f"layer {layer}"
     text = (
         f"Trial {trial}, {which}. Score: what query and key say. Decay: what the distance leaves "
-        "of it. Weight: the attention that results; a row for each node that looks."
+        f"of it. Weight: the attention that results; a row for each node that looks. {SEES}"
     )
     if len(run.trials) > 1:
         text += f" Predictions: mean ± standard deviation over {len(run.trials)} trials."

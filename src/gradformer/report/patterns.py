@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.store import Store
 from gradformer.report.attention import (
+    SEES,
     Sketch,
     contrast,
     draw_graph,
@@ -109,7 +110,7 @@ def patterns_section(histories: Sequence[History]) -> Markup:
                 "than an even share and are bent where there is no edge. Matrix: the weight of "
                 "every pair, a row for each node that looks. From blank to full colour lie all "
                 "weights beside each other but the 2 % at either end; where these are nearly even, "
-                "half to one and a half even shares."
+                f"half to one and a half even shares. {SEES}"
             )
         )
     if silent:
