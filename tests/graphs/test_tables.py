@@ -177,7 +177,11 @@ def test_damaged_files(tmp_path: Path) -> None:
         ("a.csv.gz", b"\x1f\x8b\x08 no", "cannot be read"),
         ("a.parquet", b"PAR1 no", "cannot be read as parquet"),
         ("a.csv", b"smiles,y\nC,1\nC\xff,2\n", "line 3: not UTF-8"),
-        ("a.csv", b"smiles,y\nC\x00,1\n", r"line 2: not UTF-8 text \(byte 0x00\)"),
+        ("a.csv", b"smiles,y\nC\x00,1\n", "line 2: a zero byte, not text; save it as UTF-8"),
+        ("a.csv", "smiles,y\nC,1\n".encode("utf-16"), "seems to be UTF-16 text; save it as UTF-8"),
+        ("a.csv", b"PK\x03\x04\x14\x00", r"seems to be a spreadsheet \(.xlsx\)"),
+        ("a.csv", b"PAR1\x15\x00", "seems to be a parquet file; let its name end in .parquet"),
+        ("a.csv", b"\x1f\x8b\x08\x00", "seems to be packed by gzip; let its name end in .gz"),
         ("a.xlsx", b"", "is not a table"),
     ):
         path = tmp_path / name

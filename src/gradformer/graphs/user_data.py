@@ -23,6 +23,16 @@ from gradformer.progress import bar
 Kind = Literal["smiles", "graphs", "tu"]
 Item = TypeVar("Item")
 
+_NO_TEXT = {
+    b"\xff\xfe": "UTF-16 text; save it as UTF-8",
+    b"\xfe\xff": "UTF-16 text; save it as UTF-8",
+    b"PK\x03\x04": "a spreadsheet (.xlsx) or another zip file; save the sheet as CSV in UTF-8",
+    b"\xd0\xcf\x11\xe0": "a spreadsheet (.xls); save the sheet as CSV in UTF-8",
+    b"PAR1": "a parquet file; let its name end in .parquet",
+    b"\x1f\x8b": "packed by gzip; let its name end in .gz",
+}
+"""How files begin that are sometimes given for text: what they are, and the remedy."""
+
 
 class Skipped(NamedTuple):
     """A row that was left out."""
@@ -178,13 +188,15 @@ def read_text(path: Path) -> str:
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path} cannot be read: {reason}") from None
-    wrong = data.find(0)  # no text has it, though it is UTF-8
+    wrong = data.find(0)  # it is UTF-8, but no text has it
     try:
         if wrong < 0:
             return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         wrong = error.start
+    for start, what in _NO_TEXT.items():
+        if data.startswith(start):
+            raise InputError(f"{path} seems to be {what}")
     line = data.count(b"\n", 0, wrong) + 1
-    raise InputError(
-        f"{path}, line {line}: not UTF-8 text (byte {data[wrong]:#04x}); save it as UTF-8"
-    )
+    found = f"not UTF-8 text (byte {data[wrong]:#04x})" if data[wrong] else "a zero byte, not text"
+    raise InputError(f"{path}, line {line}: {found}; save it as UTF-8 text")
