@@ -6,6 +6,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -42,12 +43,53 @@ def test_the_level_of_pyg_graphs_is_seen_from_y() -> None:
     np.testing.assert_array_equal(graphs.arrays.y[0], np.float32([1, 0, np.nan]))
 
 
+def networkx_task(y: torch.Tensor) -> str:
+    graphs = [nx.path_graph(3) for _ in y]
+    for graph, value in zip(graphs, y.tolist()):
+        graph.graph["y"] = value
+    given = from_networkx([nx.path_graph(3) for _ in y], y=y.numpy()).reading.labels.task
+    assert from_networkx(graphs).reading.labels.task == given
+    return given
+
+
 @pytest.mark.parametrize(
-    ("dtype", "task"), [(torch.int64, "multiclass"), (torch.float, "regression")]
+    ("values", "dtype", "task"),
+    [
+        ([0, 1, 2, 0, 1, 2], torch.int64, "multiclass"),
+        ([0, 1, 2, 0, 1, 2], torch.float, "regression"),
+        ([0, 1, float("nan"), 0, 1, 1], torch.float, "binary"),
+    ],
 )
-def test_whole_numbers_of_pyg_are_what_their_type_says(dtype: torch.dtype, task: str) -> None:
-    data = from_pyg([path(y=torch.tensor([k % 3], dtype=dtype)) for k in range(6)])
-    assert data.reading.labels.task == task
+def test_whole_numbers_of_python_are_what_their_type_says(
+    values: list[float], dtype: torch.dtype, task: str
+) -> None:
+    y = torch.tensor(values, dtype=dtype)
+    assert from_pyg([path(y=value) for value in y]).reading.labels.task == task
+    assert networkx_task(y) == task
+    pytest.importorskip("rdkit")
+    assert from_smiles_list(["CC"] * 6, y=y.tolist()).reading.labels.task == task
+
+
+def test_targets_may_be_columns_of_pandas() -> None:
+    """Whose entries go by their labels, not by their places."""
+    frame = pd.DataFrame({"a": [1.5, 2.5], "b": [0.5, np.nan]}, index=[7, 3])
+    graphs = [nx.path_graph(2)] * 2
+    one, two = from_networkx(graphs, y=frame["a"]), from_networkx(graphs, y=frame)
+    assert one.arrays.y.tolist() == [[1.5], [2.5]]
+    np.testing.assert_array_equal(two.arrays.y, np.float32([[1.5, 0.5], [2.5, np.nan]]))
+
+
+def test_attributes_that_are_not_used_are_named() -> None:
+    y, mask = torch.tensor([0, 1, 0]), torch.tensor([True, False, False])
+    single = from_pyg([path(y=y, x=torch.rand(3, 2), pos=torch.rand(3, 2), train_mask=mask)])
+    assert single.unused == ("pos",)
+    several = from_pyg([path(y=y, train_mask=mask), path(y=y, edge_weight=torch.rand(4))])
+    assert several.unused == ("edge_weight", "train_mask")
+    graph = nx.Graph([(0, 1, {"weight": 2, "edge_attr": 1})], y=1.5, temperature=300)
+    nx.set_node_attributes(graph, 1, "charge")
+    names = ("charge of nodes", "temperature of graphs", "weight of edges")
+    assert from_networkx([graph]).unused == names
+    assert from_networkx([graph], y=[2.5]).unused == (*names, "y of graphs")
 
 
 def test_masks_split_the_nodes_of_a_single_graph() -> None:

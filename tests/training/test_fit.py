@@ -163,6 +163,14 @@ def test_molecules_of_both_training_and_test_are_told() -> None:
         own_data(load_recipe("own"), data)
 
 
+def test_attributes_that_no_model_sees_are_told() -> None:
+    graphs = some_graphs()
+    nx.set_node_attributes(graphs[3], 1.5, "charge")
+    data = user_data(graphs, y=[len(g) + 0.5 for g in graphs])
+    with pytest.warns(GradformerWarning, match="not used: charge of nodes; a model sees x of"):
+        own_data(load_recipe("own"), data)
+
+
 def test_ten_folds_test_every_graph_once() -> None:
     graphs = some_graphs(40)
     for y in ([len(g) % 2 for g in graphs], [0.5 + len(g) for g in graphs]):

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import torch
+from numpy.typing import NDArray
 
 from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import Level
@@ -27,7 +29,7 @@ from gradformer.graphs.user_splits import PARTS
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
-Targets = Sequence[Any]
+Targets = Sequence[Any] | NDArray[Any] | pd.Series | pd.DataFrame
 
 
 def from_pyg(
@@ -39,9 +41,9 @@ def from_pyg(
 ) -> UserData:
     """Take PyG ``Data``: edge_index as it stands (an undirected edge twice), x, edge_attr, y.
 
-    Integers are categories, floats are quantities (of y, unless all are 0 or 1). y has shape [] or
-    [1] (one target), [1, targets], or with level "node" [nodes]; the level is seen from these
-    shapes if not stated.
+    Features that are integers are categories, floats are quantities. y has shape [] or [1] (one
+    target), [1, targets], or with level "node" [nodes]; the level is seen from these shapes if not
+    stated.
     A single graph with labelled nodes may bring train_mask, val_mask and test_mask.
     """
     from torch_geometric.data import Data  # importing PyG takes seconds
@@ -50,8 +52,7 @@ def from_pyg(
     if level is None:
         level = like.level if like is not None else _level_of_pyg(graphs)
     choice("level", level, ("graph", "node"))
-    if task is None and like is None and _has_quantities(graphs):
-        task = "regression"
+    with_masks = level == "node" and len(graphs) == 1
 
     def convert(row: int, data: Data) -> RawGraph:
         if not isinstance(data, Data):
@@ -72,10 +73,17 @@ def from_pyg(
             values = _numpy(data.edge_attr, "edge_attr")
             edge_attr = feature_matrix(values, "edge_attr", len(pairs))
         index, edge_attr = edge_list(pairs, nodes, edge_attr, directed=True)
-        split = _pyg_masks(data) if level == "node" and len(graphs) == 1 else None
+        split = _pyg_masks(data) if with_masks else None
         return RawGraph(row, nodes, index, x, edge_attr, _pyg_targets(data, level), split)
 
-    return _collect(graphs, convert, "graphs", skip_invalid, level=level, task=task, like=like)
+    targets = [getattr(data, "y", None) for data in graphs]
+    data = _collect(
+        graphs, targets, convert, "graphs", skip_invalid, level=level, task=task, like=like
+    )
+    known = {"x", "edge_index", "edge_attr", "y", "num_nodes"}
+    known |= {f"{part}_mask" for part in PARTS} if with_masks else set()
+    found = {name for row in data.rows.tolist() for name, _ in graphs[row]}
+    return replace(data, unused=tuple(sorted(found - known)))
 
 
 def from_networkx(
@@ -94,8 +102,10 @@ def from_networkx(
     """
     graphs = list(graphs)
     choice("level", level, ("graph", "node"))
-    if y is not None and len(y) != len(graphs):
-        raise InputError(f"y has {len(y)} entries for {len(graphs)} graphs")
+    if y is None:
+        targets = [_networkx_target(graph, level) for graph in graphs]
+    else:
+        targets = _rows(y, len(graphs), "graphs")
 
     def convert(row: int, graph: nx.Graph) -> RawGraph:
         if not isinstance(graph, nx.Graph):
@@ -107,16 +117,15 @@ def from_networkx(
         x = _attribute([data for _, data in graph.nodes(data=True)], "x")
         edge_attr = _attribute([data for *_, data in graph.edges(data=True)], "edge_attr")
         index, edge_attr = edge_list(pairs, nodes, edge_attr, graph.is_directed())
-        if y is not None:
-            target = y[row]
-        elif level == "node":
-            target = [data.get("y") for _, data in graph.nodes(data=True)]
-            target = None if all(value is None for value in target) else target
-        else:
-            target = graph.graph.get("y")
-        return RawGraph(row, nodes, index, x, edge_attr, _texts(target))
+        return RawGraph(row, nodes, index, x, edge_attr, _texts(targets[row]))
 
-    return _collect(graphs, convert, "graphs", skip_invalid, level=level, task=task, like=like)
+    data = _collect(
+        graphs, targets, convert, "graphs", skip_invalid, level=level, task=task, like=like
+    )
+    known = {"x of nodes", "edge_attr of edges"}
+    known |= set() if y is not None else {f"y of {level}s"}
+    found = {name for row in data.rows.tolist() for name in _networkx_names(graphs[row])}
+    return replace(data, unused=tuple(sorted(found - known)))
 
 
 def from_smiles_list(
@@ -128,20 +137,18 @@ def from_smiles_list(
 ) -> UserData:
     """Take molecules as SMILES; ``y`` has one value, or a list of them, for each molecule."""
     smiles = list(smiles)
-    if y is not None and len(y) != len(smiles):
-        raise InputError(f"y has {len(y)} entries for {len(smiles)} molecules")
+    targets = [None] * len(smiles) if y is None else _rows(y, len(smiles), "molecules")
     to_graph = from_smiles if like is None else smiles_reader(like.node, like.edge) or from_smiles
 
     def convert(row: int, word: str) -> RawGraph:
         if not isinstance(word, str):
             raise InputError(f"expected SMILES as text, found {type(word).__name__}")
         x, edge_index, edge_attr = to_graph(word)
-        return RawGraph(
-            row, len(x), edge_index, x, edge_attr, None if y is None else _texts(y[row])
-        )
+        return RawGraph(row, len(x), edge_index, x, edge_attr, _texts(targets[row]))
 
     data = _collect(
         smiles,
+        targets,
         convert,
         "smiles",
         skip_invalid,
@@ -154,15 +161,54 @@ def from_smiles_list(
 
 def _collect(
     objects: Sequence[Any],
+    targets: list[Any],
     convert: Callable[[int, Any], RawGraph],
     kind: Kind,
     skip_invalid: bool,
+    *,
+    task: str | None,
+    like: Reading | None,
     **options: Any,
 ) -> UserData:
-    """Convert each object under the checks that all readers share; rows count from 0."""
+    """Convert each object under the checks that all readers share; rows count from 0.
+
+    Where the task is not stated it is a regression if some target is a float other than 0 and 1.
+    Integers, words and these two are what :func:`~gradformer.graphs.labels.find_labels` takes them
+    for: Python's numbers have a type, which those of a table have not.
+    """
     rows = RowChecks("the list", "position", skip_invalid)
-    graphs = rows.graphs(list(enumerate(objects)), convert)
-    return assemble(graphs, rows, kind=kind, **options)
+    graphs = list(rows.graphs(list(enumerate(objects)), convert))
+    if task is None and like is None and any(_has_quantities(targets[g.row]) for g in graphs):
+        task = "regression"
+    return assemble(graphs, rows, kind=kind, task=task, like=like, **options)
+
+
+def _rows(y: Targets, count: int, what: str) -> list[Any]:
+    """The target of each object, from a list, an array, or pandas' series or frame."""
+    rows = list(y.to_numpy() if isinstance(y, pd.Series | pd.DataFrame) else y)
+    if len(rows) != count:
+        raise InputError(f"y has {len(rows)} entries for {count} {what}")
+    return rows
+
+
+def _networkx_target(graph: nx.Graph, level: Level) -> Any:
+    """The attribute ``y`` of the graph, or of its nodes, None if none has it."""
+    if not isinstance(graph, nx.Graph):
+        return None
+    if level == "graph":
+        return graph.graph.get("y")
+    values = [data.get("y") for _, data in graph.nodes(data=True)]
+    return None if all(value is None for value in values) else values
+
+
+def _networkx_names(graph: nx.Graph) -> set[str]:
+    """All attributes, as ``charge of nodes``."""
+    holders = {
+        "graphs": [graph.graph],
+        "nodes": [data for _, data in graph.nodes(data=True)],
+        "edges": [data for *_, data in graph.edges(data=True)],
+    }
+    return {f"{name} of {what}" for what, each in holders.items() for d in each for name in d}
 
 
 def _attribute(items: list[dict[str, Any]], name: str) -> Any:
@@ -196,16 +242,7 @@ def _level_of_pyg(graphs: list[Data]) -> Level:
     return "graph"
 
 
-def _has_quantities(graphs: list[Data]) -> bool:
-    """Whether some y is a float other than 0, 1 and NaN: 2.0 is a class in a table, not here."""
-    given = [getattr(data, "y", None) for data in graphs]
-    floats = [y for y in given if isinstance(y, torch.Tensor) and y.is_floating_point()]
-    return any(bool(((y != 0) & (y != 1) & ~y.isnan()).any()) for y in floats)
-
-
 def _pyg_targets(data: Data, level: Level) -> list[str | None] | None:
-    if data.y is None:
-        return None
     if not isinstance(data.y, torch.Tensor):
         return _texts(data.y)
     expected = data.num_nodes if level == "node" else 1
@@ -213,7 +250,7 @@ def _pyg_targets(data: Data, level: Level) -> list[str | None] | None:
     if rows != expected or data.y.dim() > 2 or (level == "node" and data.y.numel() != rows):
         shapes = "[nodes]" if level == "node" else "[1] or [1, targets]"
         raise InputError(f"y has shape {tuple(data.y.shape)}, expected {shapes}")
-    return _texts(data.y.flatten().tolist())
+    return _texts(data.y)
 
 
 def _pyg_masks(data: Data) -> list[int] | None:
@@ -234,10 +271,21 @@ def _pyg_masks(data: Data) -> list[int] | None:
     return [int(part) for part in parts]
 
 
+def _values(y: Any) -> list[Any]:
+    """The single values of a graph's target."""
+    array = _numpy(y, "y") if isinstance(y, torch.Tensor) else np.asarray(y, dtype=object)
+    return list(array.reshape(-1).tolist())
+
+
+def _has_quantities(y: Any) -> bool:
+    """Whether a target of one graph is a float other than 0, 1 and NaN."""
+    floats = (value for value in _values(y) if isinstance(value, float | np.floating))
+    return any(value not in (0.0, 1.0) and value == value for value in floats)
+
+
 def _texts(y: Any) -> list[str | None] | None:
     """Targets of one graph as texts; None and NaN are missing."""
     if y is None:
         return None
-    values = np.asarray(y, dtype=object).reshape(-1).tolist()
-    texts = [None if value is None else str(value).strip() for value in values]
+    texts = [None if value is None else str(value).strip() for value in _values(y)]
     return [None if text in MISSING else text for text in texts]

@@ -95,7 +95,8 @@ class UserData:
     ``rows[g]`` is the row of graph g as the reader counts them, which calls it a ``unit`` (line,
     position); ``skipped`` lists the others. ``arrays.y`` is None where the file has no targets,
     which only prediction allows; ``arrays.split`` holds the user's own split, if there is one.
-    ``smiles`` is None for other graphs than molecules.
+    ``smiles`` is None for other graphs than molecules; ``unused`` names attributes of Python
+    objects that no model sees.
     """
 
     arrays: GraphArrays
@@ -104,6 +105,16 @@ class UserData:
     skipped: tuple[Skipped, ...] = ()
     smiles: tuple[str, ...] | None = None
     unit: str = "row"
+    unused: tuple[str, ...] = ()
+
+    def tell_unused(self) -> None:
+        """Warn of attributes that are not read, and so are not learned from."""
+        if self.unused:
+            text = (
+                f"not used: {', '.join(self.unused)}; a model sees x of nodes and edge_attr of "
+                "edges, so put there what it shall learn from"
+            )
+            warnings.warn(text, GradformerWarning, stacklevel=3)
 
     def tell_skipped(self) -> None:
         """Warn of the rows that were left out, each with its reason."""

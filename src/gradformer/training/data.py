@@ -173,6 +173,7 @@ def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingDat
         return parts._replace(train=low_resource(parts.train, recipe.data.fraction, seed))
 
     user.tell_skipped()
+    user.tell_unused()
     task = arrays.schema.task
     data = TrainingData(
         store,
