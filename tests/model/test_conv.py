@@ -212,3 +212,16 @@ def test_it_compiles_around_what_depends_on_the_sizes() -> None:
     assert counters["graph_break"]
     for reason in counters["graph_break"]:
         assert re.search("function (`disable`|_batch_of|_by_engine) ", reason), reason
+
+
+@pytest.mark.parametrize("shape", ["exponential", "free"])
+def test_a_layer_without_storage_takes_weights(shape: str) -> None:
+    """ψ is in no state dict, and ``to_empty`` leaves nothing in it."""
+    x, edge_index = torch.randn(3, 8), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    layer = GradformerConv(8, None, heads=2, decay={"shape": shape}).eval()
+    with torch.device("meta"):
+        empty, assigned = (GradformerConv(8, None, 2, decay={"shape": shape}) for _ in range(2))
+    empty.to_empty(device="cpu").load_state_dict(layer.state_dict())
+    assigned.load_state_dict(layer.state_dict(), assign=True)
+    for found in (empty, assigned):
+        assert torch.equal(found.eval()(x, edge_index), layer(x, edge_index))

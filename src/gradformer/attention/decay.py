@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import Self
 
 import numpy as np
 import torch
@@ -78,7 +80,11 @@ class Decay(nn.Module):
             raise ConfigError(f"end: must lie beyond the start points, got {end}")
         _check_rate(decay, shape, on, slope, learn_decay)
         self.heads, self.sets, self.decay, self.slope = heads, sets, decay, slope
-        self.register_buffer("psi", _psi(codebook), persistent=False)
+        self._codebook = _psi(codebook)
+        here = torch.empty(0).device
+        # No state dict brings it, so it is real also where parameters are meta.
+        psi = self._codebook.to("cpu" if here.type == "meta" else here, copy=True)
+        self.register_buffer("psi", psi, persistent=False)
         self.psi: Tensor
 
         offsets = torch.linspace(-spread, spread, heads) if heads > 1 else torch.zeros(1)
@@ -103,6 +109,13 @@ class Decay(nn.Module):
             raw = math.log(decay) - math.log1p(-decay)
             self.raw_decay = nn.Parameter(torch.full((sets, heads), raw))
 
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        """Move all tensors; ``to_empty`` leaves nothing in them, so ψ gets its values again."""
+        super()._apply(fn, recurse)
+        if not self.psi.is_meta:
+            self.psi.copy_(self._codebook)
+        return self
+
     def no_weight_decay(self) -> list[nn.Parameter]:
         """All parameters: a start point has no reason to be drawn to 0."""
         return list(self.parameters())
@@ -126,7 +139,7 @@ class Decay(nn.Module):
 
     def _ramp(self, start: Tensor) -> Tensor:
         """f(ψ − sp), [..., 256]; 0 for unreachable pairs unless they are ``far``."""
-        t = self.psi.to(start.dtype) - start[..., None]
+        t = self.psi.to(start) - start[..., None]
         if self.unreachable != "far":
             t = torch.cat([t[..., :255], torch.zeros_like(t[..., 255:])], dim=-1)
         return leaky_relu(t, self.slope)
@@ -262,11 +275,11 @@ def _check_rate(decay: float, shape: str, on: str, slope: float, learn_decay: bo
 
 
 def _psi(codebook: Codebook | Tensor) -> Tensor:
-    """ψ of each byte, [256] float32."""
+    """ψ of each byte, [256] float32 on the CPU."""
     if isinstance(codebook, str):
         raise ConfigError(f"codebook: got {codebook!r}, expected a Codebook or 256 values")
     values = np.array(codebook.values) if isinstance(codebook, Codebook) else codebook
-    psi = torch.as_tensor(values, dtype=torch.float32)
+    psi = torch.as_tensor(values, dtype=torch.float32, device="cpu").detach()
     if psi.shape != (256,) or not bool(psi.isfinite().all()):
         raise ConfigError(f"codebook: expected 256 finite values, got shape {list(psi.shape)}")
     return psi
