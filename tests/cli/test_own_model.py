@@ -118,6 +118,25 @@ def test_options_are_choices_and_a_type_that_no_recipe_holds_is_named(
         load_recipe("mutag", model="wrong")
 
 
+def test_an_option_is_the_recipe_s_only_if_it_can_have_the_value(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """mutag says layers: 4 and pool: add of other models; this one's pool is sum or mean."""
+    (tmp_path / "own.py").write_text(OWN.format(name="pooling", kind="Level"))
+    monkeypatch.setenv("GRADFORMER_MODELS", str(tmp_path / "own.py"))
+    config = load_recipe("mutag", model="pooling").model.config
+    assert (config.layers, config.pool) == (4, None)
+
+
+def test_a_bug_of_an_own_model_is_not_called_ours(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own.py").write_text(OWN.format(name="unfinished", kind="Level"))
+    monkeypatch.setenv("GRADFORMER_MODELS", str(tmp_path / "own.py"))
+    said = program("models", "unfinished", code=70).output
+    assert "a bug of gradformer or of GRADFORMER_MODELS: --debug shows where" in said
+
+
 def test_a_name_that_two_files_give_is_an_error_that_names_both(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

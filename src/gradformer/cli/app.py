@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import os
 import signal
 import sys
 import warnings
@@ -29,6 +30,7 @@ from gradformer.cli.reproduce import reproduce
 from gradformer.cli.search import search
 from gradformer.cli.train import train
 from gradformer.errors import GradformerError, GradformerWarning
+from gradformer.model.own import VARIABLE
 
 TO_MEND, WRONG_USAGE, BUG = 1, 2, 70
 ERROR = "[bold red]error:[/] "
@@ -76,6 +78,8 @@ class Program(TyperGroup):
                 _say(str(error), ERROR)
                 raise typer.Exit(TO_MEND) from None
             why = "a bug of gradformer: --debug shows where, please report it"
+            if os.environ.get(VARIABLE):
+                why = f"a bug of gradformer or of {VARIABLE}: --debug shows where"
             _say(f"{type(error).__name__}: {error} ({why})", ERROR)
             raise typer.Exit(BUG) from None
 

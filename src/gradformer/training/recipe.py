@@ -19,7 +19,14 @@ import yaml
 
 from gradformer.errors import ConfigError, suggest
 from gradformer.graphs.arrays import Schema
-from gradformer.model.base import GraphModel, ModelConfig, all_models, create_model, model_class
+from gradformer.model.base import (
+    GraphModel,
+    ModelConfig,
+    all_models,
+    create_model,
+    is_own,
+    model_class,
+)
 from gradformer.recipes import recipe_names, recipe_text
 from gradformer.structure.codebook import Codebook
 from gradformer.training.options import build, convert, merge, setting
@@ -164,8 +171,23 @@ def _find(name: str, model: str | None, preset: str | None) -> dict[str, Any]:
         values = merge(values, known[preset] or {})
     if model is None or _section(values, "model").get("name", DEFAULT_MODEL) == model:
         return values
-    shared = {n: v for n, v in _section(raw, "baselines").items() if n in _options(model)}
+    shared = {n: v for n, v in _section(raw, "baselines").items() if _has(model, n, v)}
     return merge(values, {"model": {"name": model, **shared}})
+
+
+def _has(model: str, option: str, value: Any) -> bool:
+    """Whether a model has an option of ``baselines``.
+
+    A user's model may mean another thing by that name: it does where its option cannot have the
+    value.
+    """
+    if not is_own(model_class(model)):
+        return option in _options(model)
+    try:
+        build(model_class(model).Config, {option: value}, "model.")
+    except ConfigError:
+        return False
+    return True
 
 
 def _options(model: str) -> set[str]:
