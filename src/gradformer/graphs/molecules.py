@@ -99,6 +99,15 @@ def _graph(
     return np.array(atoms, dtype=np.int64), np.ascontiguousarray(edge_index), edge_attr
 
 
+def canonical(smiles: str) -> str:
+    """The same for all ways to write a molecule; mirror images are two molecules.
+
+    >>> canonical("OCC") == canonical("C(C)O")
+    True
+    """
+    return str(_rdkit().Chem.MolToSmiles(_molecule(smiles)))
+
+
 def scaffold(smiles: str) -> str:
     """The Bemis–Murcko scaffold (rings and what links them) as SMILES; "" for acyclic molecules."""
     mol = _molecule(smiles)

@@ -1,4 +1,5 @@
-"""Splits that come from the user's data: a column that names the part, or molecular scaffolds.
+"""Splits that come from the user's data: a column that names the part, or molecular scaffolds; and
+copies that a split has put into two parts.
 
 Parts are numbered as in :class:`~gradformer.graphs.arrays.GraphArrays`: 0 training, 1 validation,
 2 test.
@@ -12,8 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradformer.errors import ConfigError, InputError
-from gradformer.graphs.molecules import scaffold
+from gradformer.graphs.molecules import canonical, scaffold
 from gradformer.graphs.portable import permutation
+from gradformer.graphs.splits import Split
+from gradformer.graphs.user_data import UserData
 from gradformer.progress import bar
 
 PARTS = ("train", "val", "test")
@@ -66,3 +69,20 @@ def scaffold_split(
                 f"{len(groups)} scaffolds; use a random split"
             )
     return parts
+
+
+def copies(user: UserData, split: Split) -> list[int]:
+    """Test molecules that are in the training part too, however their SMILES are written.
+
+    Only molecules of the same atoms are compared, which few are.
+    """
+    smiles, x = user.smiles, user.arrays.x
+    if smiles is None or x is None:
+        return []
+    ends = zip(user.arrays.node_ptr, user.arrays.node_ptr[1:])
+    atoms = [np.sort(x[first:last, 0]).tobytes() for first, last in ends]
+    trained = {atoms[graph] for graph in split.train}
+    alike = [int(graph) for graph in split.test if atoms[graph] in trained]
+    wanted = {atoms[graph] for graph in alike}
+    known = {canonical(smiles[graph]) for graph in split.train if atoms[graph] in wanted}
+    return [graph for graph in alike if canonical(smiles[graph]) in known]

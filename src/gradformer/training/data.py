@@ -27,7 +27,7 @@ from gradformer.graphs.store import Store, pack
 from gradformer.graphs.structures import Structure
 from gradformer.graphs.targets import TargetScale, is_labelled
 from gradformer.graphs.user_data import Reading, UserData, check_options
-from gradformer.graphs.user_splits import scaffold_split
+from gradformer.graphs.user_splits import copies, scaffold_split
 from gradformer.model.base import Needs
 from gradformer.structure.pointers import pointer
 from gradformer.training.metrics import METRICS, check_metric, metric_name, metrics_of
@@ -228,14 +228,10 @@ def _check_parts(data: TrainingData, split: Split) -> None:
 
 def _tell_copies(user: UserData, split: Split) -> None:
     """Warn where molecules of the test part are trained on: that score is not one of new ones."""
-    if user.smiles is None:
-        return
-    trained = {user.smiles[graph] for graph in split.train}
-    copies = [graph for graph in split.test if user.smiles[graph] in trained]
-    if copies:
+    if found := copies(user, split):
         warnings.warn(
-            f"{len(copies)} of {len(split.test)} test molecules are in the training part too (the "
-            f"first: {user.unit} {user.rows[copies[0]]}), so the test score is too good; split by "
+            f"{len(found)} of {len(split.test)} test molecules are in the training part too (the "
+            f"first: {user.unit} {user.rows[found[0]]}), so the test score is too good; split by "
             "scaffold, which keeps copies together, or leave copies out",
             GradformerWarning,
             stacklevel=3,
