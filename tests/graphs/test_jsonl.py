@@ -94,6 +94,7 @@ def test_targets_of_nodes(tmp_path: Path) -> None:
 BAD_LINES = [
     ("{", "not valid JSON: character 2: Expecting property name enclosed in double quotes"),
     ('{"edg', "not valid JSON: character 2: Unterminated string starting at"),
+    ('[{"num_nodes": 1, "edges": []},', "Expecting value; a line is one whole object"),
     ("[" * 100_000, "not valid JSON"),
     ("[1]", "expected an object, found a list"),
     ({"num_nodes": 3}, "the key 'edges' is missing"),

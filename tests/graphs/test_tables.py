@@ -92,6 +92,10 @@ def test_classes_are_numbered_by_their_words_and_may_be_missing(tmp_path: Path) 
         ("a,y\nC,1\n", {}, "say which column holds the SMILES"),
         ("smiles,y,z\nC,1,2\n", {}, "say which column is to be learned"),
         ("smiles,y,y\nC,1,2\n", {"target": "y"}, "more than one column 'y'"),
+        (",smiles,y,z\n0,C,1,2\n", {}, "the columns are: '', smiles, y, z"),
+        ("smiles y\nC 1\n", {}, "the only column is smiles y; commas, semicolons or tabs separate"),
+        ("smiles;y\nC,1\nC;2\n", {}, "line 2: 1 fields, the header has 2"),
+        ("smiles,y\nC,1\n", {"target": ["y", "y"]}, "a target column is named twice: y, y"),
         ("smiles,y\nC,\nC,NA\n", {}, "column 'y' has no values"),
         ("smiles,y\nC,a\nC,a\n", {}, "column 'y' has one class only, 'a'; give rows of another"),
         ('smiles,"a, b",c\nC,1,2\n', {}, "the columns are: smiles, 'a, b', c"),
@@ -114,8 +118,14 @@ def test_errors_name_file_line_column_and_reason(
 
 def test_names_are_not_taken_for_classes(tmp_path: Path) -> None:
     text = "smiles,id\n" + "".join(f"C,mol{i}\n" for i in range(30))
-    with pytest.raises(InputError, match="looks like names"):
+    with pytest.raises(InputError, match="as 'mol0', which looks like names"):
         read_table(write(tmp_path, text))
+
+
+def test_a_column_without_a_name_is_no_target(tmp_path: Path) -> None:
+    """pandas writes the numbers of the rows so, a spreadsheet an empty last column."""
+    for text in (",smiles,y\n0,C,1.5\n1,CC,2.5\n", "smiles,y,\nC,1.5,\nCC,2.5,\n"):
+        assert read_table(write(tmp_path, text)).reading.labels.targets == ("y",)
 
 
 def test_bad_rows_are_listed_not_dropped(tmp_path: Path) -> None:
@@ -214,7 +224,9 @@ def test_new_data_are_read_like_the_training_data(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"line 3: column 'y': 'mid' is not one of .*\(high, low"):
         read_table(write(tmp_path, "mol_smiles,y\nCO,low\nC,mid\n"), like=like)
     assert read_table(write(tmp_path, "Mol_SMILES\nCO\n"), like=like).rows.tolist() == [2]
-    with pytest.raises(InputError, match=r"no column 'mol_smiles'.*--smiles NAME.*are: smiles"):
+    with pytest.raises(
+        InputError, match=r"no column 'mol_smiles'.*--smiles NAME.*column is smiles"
+    ):
         read_table(write(tmp_path, "smiles\nCO\n"), like=like)
 
 

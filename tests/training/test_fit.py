@@ -127,19 +127,23 @@ def test_a_run_goes_on_with_the_metric_it_was_begun_with(tmp_path: Path) -> None
 
 
 def test_what_cannot_be_learned_or_scored_is_said_before_training(tmp_path: Path) -> None:
-    lines = [
-        f"{'C' * n},{n + 0.5 if n % 3 == 1 else ''},{['train', 'val', 'test'][n % 3 - 1]}"
-        for n in range(1, 31)
-    ]
-    (tmp_path / "parts.csv").write_text("\n".join(["smiles,y,part", *lines]))
+    parts = [(n, ["train", "val", "test"][n % 3 - 1]) for n in range(1, 31)]
+    empty = [n + 0.5 if part == "train" else "" for n, part in parts]
+    same = ["a" if part == "train" else "ab"[n % 2] for n, part in parts]
+    for name, y in {"empty": empty, "same": same}.items():
+        lines = [f"{'C' * n},{target},{part}" for (n, part), target in zip(parts, y)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["smiles,y,part", *lines]))
+    one_class = read(tmp_path / "same.csv", split_column="part")
     recipe = load_recipe("own")
     for data, message in (
         (from_smiles_list(["C", "CC"], y=[1.5, 1.5]), "target 'y' is always 1.5, so nothing"),
         (from_smiles_list(["C", "CC"], y=[1.5, 2.0]), "left for val of 2 graphs with labels"),
-        (read(tmp_path / "parts.csv", split_column="part"), "of the val part has a label"),
+        (read(tmp_path / "empty.csv", split_column="part"), "of the val part has a label"),
+        (one_class, "all labels of the train part are the same"),
     ):
         with pytest.raises(InputError, match=message):
             own_data(recipe, data)
+    own_data(recipe, one_class, begun=True)  # it was not always refused
 
 
 def test_a_run_that_was_begun_with_a_target_of_one_value_goes_on(

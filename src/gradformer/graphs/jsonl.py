@@ -54,7 +54,9 @@ def _graph(line: int, text: str) -> RawGraph:
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
-        raise InputError(f"not valid JSON: character {error.colno}: {error.msg}") from None
+        raise InputError(
+            f"not valid JSON: character {error.colno}: {error.msg}; a line is one whole object"
+        ) from None
     except (ValueError, RecursionError) as error:
         raise InputError(f"not valid JSON: {error}") from None
     if not isinstance(value, dict):

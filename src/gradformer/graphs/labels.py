@@ -163,8 +163,8 @@ def _suggested_task(columns: Mapping[str, list[str]], where: str) -> str:
     if kinds[name] == "names":
         raise InputError(
             f"{where}: column {name!r} has {len(set(columns[name]))} different words in "
-            f"{len(columns[name])} rows, which looks like names and not like classes; choose "
-            "another column, or state the task 'multiclass'"
+            f"{len(columns[name])} rows, as {columns[name][0]!r}, which looks like names, not like "
+            "classes or numbers; choose another column, or state the task 'multiclass'"
         )
     return "regression" if kinds[name] == "number" else "classification"
 

@@ -68,6 +68,8 @@ def read_table(
     if not targets and like is None:
         raise InputError(f"{path}: no target column was named; {table.columns()}")
     targets_at = [table.position(name) for name in targets]
+    if len(set(targets_at)) < len(targets):
+        raise InputError(f"{path}: a target column is named twice: {', '.join(targets)}")
 
     rows = RowChecks(str(path), table.unit, skip_invalid)
     words: dict[int, str] = {}
@@ -120,7 +122,10 @@ class Table:
     rows: list[tuple[int, list[str]]]
 
     def columns(self) -> str:
-        return f"the columns are: {', '.join(repr(n) if ',' in n else n for n in self.header)}"
+        names = [name if name and "," not in name else repr(name) for name in self.header]
+        if len(names) == 1:
+            return f"the only column is {names[0]}; commas, semicolons or tabs separate columns"
+        return f"the columns are: {', '.join(names)}"
 
     def position(self, name: str) -> int:
         """Where the column ``name`` stands."""
@@ -161,7 +166,9 @@ def _smiles_column(table: Table) -> str:
 
 
 def _only_other_column(table: Table, smiles_at: int, split_at: int | None) -> str:
-    others = [name for at, name in enumerate(table.header) if at not in (smiles_at, split_at)]
+    """What is left but for columns without a name, which number the rows or are empty."""
+    used = (smiles_at, split_at)
+    others = [name for at, name in enumerate(table.header) if name and at not in used]
     if len(others) == 1:
         return others[0]
     raise InputError(
@@ -200,11 +207,12 @@ def _separated(path: Path) -> Table:
 def _delimiter(text: str) -> str:
     """What separates the columns, in the header as in the first row; a quoted cell may hold any.
 
-    A spreadsheet writes semicolons where the comma is the decimal mark, tabs into a clipboard.
+    A spreadsheet writes semicolons where the comma is the decimal mark, tabs into a clipboard. If
+    they agree in nothing, the row is wrong.
     """
     bare = _QUOTED.sub("", text[:100_000])
-    first = list(islice((line for line in bare.split("\n") if line.strip()), 2))
-    return max(",;\t", key=lambda mark: min((line.count(mark) for line in first), default=0))
+    first = list(islice((line for line in bare.split("\n") if line.strip()), 2)) or [""]
+    return max(",;\t", key=lambda mark: (min(line.count(mark) for line in first), mark in first[0]))
 
 
 def _decimal_point(cell: str) -> str:

@@ -157,7 +157,8 @@ def user_data(objects: Any, like: Reading | None = None, **options: Any) -> User
 def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingData:
     """A user's graphs, packed in memory as the recipe's model needs them.
 
-    What a run has ``begun`` with may hold a target of one value: it was not always refused.
+    What a run has ``begun`` with may hold a target of one value, or train on one: these were not
+    always refused.
     """
     if user.arrays.y is None:
         raise InputError("the data have no targets to learn from; name the target column")
@@ -183,8 +184,10 @@ def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingDat
         scaled=task == "regression",
         about={"name": recipe.dataset, "split": way, "reading": user.reading.to_dict()},
     )
-    for trial in range(recipe.trials):
-        _check_parts(data, split(recipe.seed + trial))
+    for seed in range(recipe.seed, recipe.seed + recipe.trials):
+        _check_parts(data, split(seed))
+        if not begun:  # a small data.fraction may leave one label, as a smoke test does
+            _refuse_one_label(data.labels(find(seed).train))
     _tell_copies(user, split(recipe.seed))
     return data
 
@@ -224,6 +227,16 @@ def _check_parts(data: TrainingData, split: Split) -> None:
                 f"split: the {metric_name(data.metric)} of the {name} part is not defined, it "
                 "holds one class only; give more graphs, or another split"
             )
+
+
+def _refuse_one_label(y: NDArray[Any]) -> None:
+    """Raise if no target of the training part has two values."""
+    columns = [column[is_labelled(column)] for column in y.reshape(len(y), -1).T]
+    if all((column == column[:1]).all() for column in columns):
+        raise InputError(
+            "split: all labels of the train part are the same, so nothing can be learned; give "
+            "more graphs, or another split"
+        )
 
 
 def _tell_copies(user: UserData, split: Split) -> None:
