@@ -49,6 +49,16 @@ def test_predictions_keep_rows_columns_and_order(
     assert "left empty, line 5" in result.stderr
 
 
+def test_predictions_do_not_take_a_name_that_the_table_has(
+    program: Program, molecule_run: Path, tmp_path: Path
+) -> None:
+    """Predictions of one run may be the table of another."""
+    (tmp_path / "new.csv").write_text("smiles,y_predicted\nCCO,low\n")
+    (row,) = _rows(program("predict", molecule_run, tmp_path / "new.csv").stdout)
+    assert row["y_predicted"] == "low"
+    assert float(row["y_predicted_2"])
+
+
 def test_predictions_need_no_targets_and_look_at_none(
     program: Program, molecule_run: Path, files: Path, tmp_path: Path
 ) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,7 +65,7 @@ def predict(
     empty = ("",) * len(by_column)
     text = io.StringIO(newline="")
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([*head, *by_column])
+    writer.writerow([*head, *(_unused(name, head) for name in by_column)])
     writer.writerows([*cells, *answer_of.get(key, empty)] for key, cells in given)
     if out is None:
         typer.echo(text.getvalue(), nl=False)
@@ -82,6 +83,12 @@ def _table_rows(path: Path) -> tuple[list[str], list[tuple[Any, list[str]]]]:
     return table.header, [
         (row, [*cells, *[""] * (width - len(cells))][:width]) for row, cells in table.rows
     ]
+
+
+def _unused(name: str, head: list[str]) -> str:
+    """``name``, with a number where the table has it already, as from another run."""
+    names = (name if k == 1 else f"{name}_{k}" for k in itertools.count(1))
+    return next(name for name in names if name not in head)
 
 
 def _node_rows(
