@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch_geometric.data import Data
+from torch_geometric.data import Batch, Data
 
 from gradformer.errors import InputError
 from gradformer.graphs.objects import from_networkx, from_pyg, from_smiles_list
@@ -92,6 +92,14 @@ def test_attributes_that_are_not_used_are_named() -> None:
     assert from_networkx([graph], y=[2.5]).unused == (*names, "y of graphs")
 
 
+def test_a_batch_is_the_graphs_that_it_was_made_of() -> None:
+    """Not one graph that is not connected."""
+    graphs = [path(y=torch.tensor([k + 0.5])) for k in range(3)]
+    data = from_pyg([Batch.from_data_list(graphs[:2]), graphs[2]])
+    assert data.arrays.y.tolist() == [[0.5], [1.5], [2.5]]
+    assert data.unused == ()
+
+
 def test_masks_split_the_nodes_of_a_single_graph() -> None:
     y = torch.tensor([0, 1, 0])
     train, val = torch.tensor([True, False, False]), torch.tensor([False, False, True])
@@ -165,6 +173,8 @@ def test_bad_networkx_graphs() -> None:
         ([3], [1], "expected a networkx graph, found int"),
         ([half], [1, 2], "y has 2 entries for 1 graphs"),
         ([], [], "holds no data"),
+        ([half], {0: 1}, "y: got dict, expected a list"),
+        ([half], 1.5, "y: got float, expected a list"),
     ):
         with pytest.raises(InputError, match=reason):
             from_networkx(graphs, y=y)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import networkx as nx
@@ -44,11 +45,13 @@ def from_pyg(
     Features that are integers are categories, floats are quantities. y has shape [] or [1] (one
     target), [1, targets], or with level "node" [nodes]; the level is seen from these shapes if not
     stated.
-    A single graph with labelled nodes may bring train_mask, val_mask and test_mask.
+    A single graph with labelled nodes may bring train_mask, val_mask and test_mask. A ``Batch`` is
+    the graphs that it was made of.
     """
-    from torch_geometric.data import Data  # importing PyG takes seconds
+    from torch_geometric.data import Batch, Data  # importing PyG takes seconds
 
-    graphs = list(graphs)
+    lists = [data.to_data_list() if isinstance(data, Batch) else [data] for data in graphs]
+    graphs = list(chain.from_iterable(lists))
     if level is None:
         level = like.level if like is not None else _level_of_pyg(graphs)
     choice("level", level, ("graph", "node"))
@@ -184,8 +187,12 @@ def _collect(
 
 
 def _rows(y: Targets, count: int, what: str) -> list[Any]:
-    """The target of each object, from a list, an array, or pandas' series or frame."""
-    rows = list(y.to_numpy() if isinstance(y, pd.Series | pd.DataFrame) else y)
+    """The target of each object, from a list, an array, or what pandas has for them."""
+    if isinstance(y, pd.Series | pd.DataFrame):
+        y = y.to_numpy()
+    if not isinstance(y, Sequence | np.ndarray | torch.Tensor):
+        raise InputError(f"y: got {type(y).__name__}, expected a list with one entry for each")
+    rows = list(y)
     if len(rows) != count:
         raise InputError(f"y has {len(rows)} entries for {count} {what}")
     return rows
