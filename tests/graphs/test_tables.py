@@ -93,7 +93,7 @@ def test_classes_are_numbered_by_their_words_and_may_be_missing(tmp_path: Path) 
         ("smiles,y,z\nC,1,2\n", {}, "say which column is to be learned"),
         ("smiles,y,y\nC,1,2\n", {"target": "y"}, "more than one column 'y'"),
         (",smiles,y,z\n0,C,1,2\n", {}, "the columns are: '', smiles, y, z"),
-        ("smiles y\nC 1\n", {}, "the only column is smiles y; commas, semicolons or tabs separate"),
+        ("smiles y\nC 1\n", {}, "are: smiles y (commas, semicolons or tabs separate them)"),
         ("smiles;y\nC,1\nC;2\n", {}, "line 2: 1 fields, the header has 2"),
         ("smiles,y\nC,1\n", {"target": ["y", "y"]}, "a target column is named twice: y, y"),
         ("smiles,y\nC,\nC,NA\n", {}, "column 'y' has no values"),
@@ -141,13 +141,17 @@ def test_bad_rows_are_listed_not_dropped(tmp_path: Path) -> None:
 
 def test_delimiters_compression_and_parquet_agree(tmp_path: Path) -> None:
     frame = pd.DataFrame({"SMILES": ["CCO", "C", "CC"], "y": [0.5, np.nan, 3.0], "z": [1, 0, 1]})
-    paths = [tmp_path / name for name in ("a.csv", "a.tsv", "a.csv.gz", "s.csv", "a.parquet")]
+    paths = [
+        tmp_path / name
+        for name in ("a.csv", "a.tsv", "a.csv.gz", "s.csv", "i.parquet", "a.parquet")
+    ]
     frame.to_csv(paths[0], index=False)
     frame.to_csv(paths[1], index=False, sep="\t")
     paths[2].write_bytes(gzip.compress(b"\xef\xbb\xbf" + paths[0].read_bytes()))
     frame.to_csv(paths[3], index=False, sep=";", lineterminator="\r\n")
     pytest.importorskip("pyarrow")
-    frame.to_parquet(paths[4])
+    frame.set_index("SMILES").to_parquet(paths[4])
+    frame.to_parquet(paths[5])
     first, *others = (read_table(path, target=["y", "z"]) for path in paths)
     for other in others:
         assert other.reading == first.reading
@@ -224,9 +228,7 @@ def test_new_data_are_read_like_the_training_data(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"line 3: column 'y': 'mid' is not one of .*\(high, low"):
         read_table(write(tmp_path, "mol_smiles,y\nCO,low\nC,mid\n"), like=like)
     assert read_table(write(tmp_path, "Mol_SMILES\nCO\n"), like=like).rows.tolist() == [2]
-    with pytest.raises(
-        InputError, match=r"no column 'mol_smiles'.*--smiles NAME.*column is smiles"
-    ):
+    with pytest.raises(InputError, match=r"no column 'mol_smiles'.*--smiles NAME.*are: smiles"):
         read_table(write(tmp_path, "smiles\nCO\n"), like=like)
 
 

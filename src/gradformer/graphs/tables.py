@@ -123,9 +123,9 @@ class Table:
 
     def columns(self) -> str:
         names = [name if name and "," not in name else repr(name) for name in self.header]
-        if len(names) == 1:
-            return f"the only column is {names[0]}; commas, semicolons or tabs separate columns"
-        return f"the columns are: {', '.join(names)}"
+        text = f"the columns are: {', '.join(names)}"
+        alone = len(names) == 1 and self.unit == "line"
+        return text + " (commas, semicolons or tabs separate them)" * alone
 
     def position(self, name: str) -> int:
         """Where the column ``name`` stands."""
@@ -227,6 +227,8 @@ def _decimal_point(cell: str) -> str:
 def _parquet(path: Path) -> Table:
     try:
         frame = pd.read_parquet(path)
+        if any(frame.index.names):  # it was a column
+            frame = frame.reset_index()
     except ImportError:
         raise InputError(
             f"{path}: reading parquet needs pyarrow: pip install 'gradformer[parquet]'"

@@ -66,7 +66,7 @@ def _open_folder(folder: Path) -> tuple[str, Read]:
     if len(names) != 1:
         raise InputError(
             f"{folder} must hold one file NAME_A.txt, the edges of graphs in TU format, "
-            f"and holds {len(names)}"
+            f"and holds {len(names)}; data of another kind are named by their file"
         )
 
     def read(kind: str) -> bytes | None:
