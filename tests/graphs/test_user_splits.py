@@ -37,6 +37,14 @@ def test_large_scaffolds_are_dealt_out_first_and_fill_a_part_to_the_last_molecul
         assert np.bincount(parts).tolist() == [8, 4, 4]
 
 
+def test_scaffolds_are_found_once_for_all_seeds(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("gradformer.graphs.user_splits.scaffold", lambda s: asked.append(s) or s)
+    smiles = [f"once{k}" for k in range(20)]
+    assert (scaffold_split(smiles, seed=0) != scaffold_split(smiles, seed=1)).any()
+    assert asked == smiles
+
+
 def test_a_split_with_an_empty_part_is_refused() -> None:
     with pytest.raises(InputError, match="leaves nothing for"):
         scaffold_split(["CCO", "CC", "CCC", "C"] * 5)

@@ -8,6 +8,7 @@ Parts are numbered as in :class:`~gradformer.graphs.arrays.GraphArrays`: 0 train
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -46,14 +47,10 @@ def scaffold_split(
     """
     if len(sizes) != len(PARTS) or min(sizes) <= 0 or abs(sum(sizes) - 1) > 1e-6:
         raise ConfigError(f"sizes must be three fractions above 0 that add up to 1, got {sizes}")
-    groups: dict[str, list[int]] = {}
-    with bar("scaffolds", len(smiles)) as advance:
-        for molecule, word in enumerate(smiles):
-            groups.setdefault(scaffold(word), []).append(molecule)
-            advance(1)
+    groups = _groups(tuple(smiles))
     room = [round(size * len(smiles)) for size in sizes[:2]]
     large = min(sizes[1:]) * len(smiles) / 2
-    shuffled = [list(groups.values())[at] for at in permutation(len(groups), seed)]
+    shuffled = [groups[at] for at in permutation(len(groups), seed)]
     shuffled.sort(key=lambda group: len(group) <= large)  # stable: both halves stay shuffled
     parts = np.full(len(smiles), 2, np.int8)
     for group in shuffled:
@@ -69,6 +66,17 @@ def scaffold_split(
                 f"{len(groups)} scaffolds; use a random split"
             )
     return parts
+
+
+@lru_cache(maxsize=1)  # every trial splits the same molecules
+def _groups(smiles: tuple[str, ...]) -> list[list[int]]:
+    """The molecules of each scaffold, by number."""
+    groups: dict[str, list[int]] = {}
+    with bar("scaffolds", len(smiles)) as advance:
+        for molecule, word in enumerate(smiles):
+            groups.setdefault(scaffold(word), []).append(molecule)
+            advance(1)
+    return list(groups.values())
 
 
 def copies(user: UserData, split: Split) -> list[int]:
