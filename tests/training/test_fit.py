@@ -79,6 +79,10 @@ def test_networkx_graphs_with_a_regression(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.value, found.value)
     with pytest.raises(InputError, match="SMILES"):
         run.predict(["CCO"])
+    assert resume(run.folder, graphs, y=y, trials=2, **toy.QUIET).trials == [0, 1]
+    for data in (user_data(graphs, y=y), toy.data()):
+        with pytest.raises(ConfigError, match="trails: not an option of data that are read"):
+            fit(data, trails=3, out=tmp_path / "new", **toy.QUIET)
 
 
 def test_a_file_of_graphs_and_its_resumption(tmp_path: Path) -> None:

@@ -107,10 +107,12 @@ def resume(
     tensorboard: bool = True,
     quiet: bool = False,
     until: float | None = None,
+    **reading: Any,
 ) -> Run:
     """Continue a run to exactly what it would have been without the stop.
 
-    ``data`` is needed only where the run was given Python objects. With more ``trials`` than it was
+    ``data``, and ``reading`` as in :func:`fit` (``y``, ``task`` …), are needed only where the run
+    was given Python objects. With more ``trials`` than it was
     begun with, seeds are added, to what the run would have been with so many from the start. Of a
     record that is kept without its ``trials/`` the results stand: only new seeds are trained.
     """
@@ -134,7 +136,7 @@ def resume(
     where = find_device(device)
     with joined(where), _precision(run.recipe.train.precision), held(run.folder):
         by_first(tidy, run.folder)
-        material = again(run, mirror, data)
+        material = again(run, mirror, data, **reading)
         by_first(_keep_results, run, bare)
         whole = Trials(
             run.folder, run.recipe, material, where, save_every=save_every, tensorboard=tensorboard
@@ -171,7 +173,9 @@ def fit_together(
         return _train(runs, until, quiet=True)
 
 
-def again(run: Run, mirror: str | Path | None = None, data: Any = None) -> TrainingData:
+def again(
+    run: Run, mirror: str | Path | None = None, data: Any = None, **reading: Any
+) -> TrainingData:
     """The data that a run was trained on; ``data`` is needed where they were Python objects."""
     origin = run.origin
     if data is None:
@@ -186,7 +190,8 @@ def again(run: Run, mirror: str | Path | None = None, data: Any = None) -> Train
                 f"{data}: the data that {run.folder} was trained on are not there; bring them back "
                 "to this place, or give them: --on FILE with evaluate, data= in Python"
             )
-    reading = origin.get("options", {})
+    if not isinstance(data, TrainingData | UserData):
+        reading = {**origin.get("options", {}), **reading}
     mirror = mirror or origin.get("mirror")
     material, _ = prepare(data, run.recipe, mirror, reading, begun=True)
     if material.store.content != origin["content"]:
@@ -256,8 +261,10 @@ def prepare(
     begun: bool = False,
 ) -> tuple[TrainingData, dict[str, Any]]:
     """The data to train on, or that a run has begun with, and how to find them again."""
-    if isinstance(data, TrainingData):
-        return data, {"kind": "objects"}
+    if isinstance(data, TrainingData | UserData):
+        refuse_options(reading, "data that are read already")
+        ready = data if isinstance(data, TrainingData) else own_data(recipe, data, begun)
+        return ready, {"kind": "objects"}
     if _is_benchmark(data):
         refuse_options(reading, f"the benchmark {recipe.dataset}")
         return benchmark(recipe, mirror), {
@@ -271,8 +278,7 @@ def prepare(
             "path": path,
             "options": reading,
         }
-    user = data if isinstance(data, UserData) else user_data(data, **reading)
-    return own_data(recipe, user, begun), {"kind": "objects"}
+    return own_data(recipe, user_data(data, **reading), begun), {"kind": "objects"}
 
 
 def _is_benchmark(data: Any) -> bool:
