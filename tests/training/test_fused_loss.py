@@ -40,7 +40,7 @@ def _several_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_regression(loss: str, scaled: bool, masked: bool, device: str) -> None:
     y = rows(device, 11, 3).flip(0)
     y[2, 1] = y[7, 0] = math.nan
-    scale = torch.tensor([0.3, 2.5], device=device) if scaled else None
+    scale = torch.tensor([[0.3, 9.0, -2.0], [2.5, 0.7, 4.0]], device=device) if scaled else None
     real = torch.arange(11, device=device) % 4 != 1 if masked else None
     both(Objective(loss, "regression", 3, scale=scale), rows(device, 11, 3), y, real)
 

@@ -88,9 +88,10 @@ def test_class_weights_without_effect_are_refused(name: str, task: Task) -> None
 
 
 def test_targets_are_learned_on_their_scale() -> None:
-    prediction, y = rows(5, 1), 3.0 + 4.0 * rows(5, 1).flip(0)
-    got = Objective("l1", "regression", 1, scale=torch.tensor([3.0, 4.0]))(prediction, y)
-    torch.testing.assert_close(got, F.l1_loss(prediction, (y - 3.0) / 4.0))
+    mean, std = scale = torch.tensor([[3.0, -1.0], [4.0, 0.5]])  # of each target
+    prediction, z = rows(5, 2), rows(5, 2).flip(0)
+    got = Objective("l1", "regression", 2, scale=scale)(prediction, mean + std * z)
+    torch.testing.assert_close(got, F.l1_loss(prediction, z))
 
 
 def test_auto_follows_the_metric() -> None:

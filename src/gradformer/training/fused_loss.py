@@ -63,6 +63,9 @@ def entries_kernel(
     weight = tl.full([1, BLOCK_C], 1.0, tl.float32)
     if BALANCED:
         weight = tl.load(balance + column, column < OUT, other=1.0)
+    if SCALED:
+        mean = tl.load(scale + column, column < OUT, other=0.0)
+        std = tl.load(scale + OUT + column, column < OUT, other=1.0)
     total = tl.zeros([BLOCK_R, BLOCK_C], tl.float32)
     for start in range(0, rows, BLOCK_R):
         row = start + tl.arange(0, BLOCK_R)
@@ -71,7 +74,7 @@ def entries_kernel(
         t = tl.load(y + place, inside, other=float("nan")).to(tl.float32)
         known = t == t
         if SCALED:
-            t = (t - tl.load(scale)) / tl.load(scale + 1)
+            t = (t - mean) / std
         t = tl.where(known, t, 0.0)
         p = tl.load(prediction + place, known, other=0.0).to(tl.float32)
         value, change = _value(p, t, weight, KIND)
@@ -134,7 +137,10 @@ def fused_loss(
     balance: Tensor | None,
     batch_weights: bool,
 ) -> tuple[Tensor, Tensor]:
-    """The loss, 0-d float32, and its slope [rows, outputs]; ``kind``: classes, binary, l1, mse."""
+    """The loss, 0-d float32, and its slope [rows, outputs]; ``kind``: classes, binary, l1, mse.
+
+    ``scale`` [2, outputs] and ``balance`` [outputs] are those of the objective.
+    """
     prediction, y = prediction.contiguous(), y.contiguous()
     rows, outputs = prediction.shape
     loss = torch.empty((), dtype=torch.float32, device=prediction.device)
@@ -156,7 +162,7 @@ def fused_loss(
             prediction, y, mask, weight, loss, slope, rows, BY_BATCH=batch_weights, **options
         )
     else:
-        units = prediction if scale is None else scale
+        units = prediction if scale is None else scale.contiguous()
         entries_kernel[(1,)](
             prediction, y, mask, units, weight, loss, slope, rows,
             KIND=kind, SCALED=scale is not None, **options,

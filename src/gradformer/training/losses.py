@@ -53,8 +53,8 @@ class Objective:
 
     ``batch`` weights are those of *Benchmarking GNNs*: class c weighs :math:`(V - n_c)/V`, with
     :math:`n_c` of the batch's V labels. ``balance`` are fixed weights from the training split: one
-    for each class, or for binary targets the weight of a positive. ``scale`` is mean and standard
-    deviation [2] of the targets of a regression, which learns them in that unit.
+    for each class, or for binary targets the weight of a positive. ``scale`` are mean and standard
+    deviation of each target of a regression, [2, outputs], which learns them in that unit.
     """
 
     loss: str
