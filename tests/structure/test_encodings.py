@@ -104,6 +104,18 @@ def test_laplacian_gives_the_first_eigenpairs(zoo, normalization, isolated, skip
         assert not values[g, kept:].any()
 
 
+def test_laplacian_of_many_pieces_has_orthogonal_eigenvectors():
+    rng = np.random.default_rng(0)
+    graphs = [undirected(rng, 130, 0.004) for _ in range(60)]
+    node_ptr, *_ = arrays = pack(graphs)
+    vectors, _ = laplacian(*arrays, 8)
+    for graph, rows in zip(graphs, map(slice, node_ptr[:-1], node_ptr[1:])):
+        mine = vectors[rows].astype(np.float64)
+        matrix = laplacian_matrix(graph, "sym", 1.0)
+        np.testing.assert_allclose(matrix @ mine, mine * np.diag(mine.T @ matrix @ mine), atol=1e-5)
+        np.testing.assert_allclose(mine.T @ mine, np.eye(8), atol=1e-5)
+
+
 def test_laplacian_signs_do_not_depend_on_chance():
     rng = np.random.default_rng(4)
     graph = undirected(rng, 30, 0.2)

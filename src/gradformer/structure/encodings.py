@@ -160,12 +160,8 @@ def laplacian(
             kept = min(k, high - low - skip)
             if kept < 1:
                 continue
-            spectrum, basis = eigh(
-                _laplacian_matrix(lists, low, high, normalization, isolated),
-                subset_by_index=(skip, skip + kept - 1),
-                overwrite_a=True,
-                check_finite=False,
-            )
+            matrix = _laplacian_matrix(lists, low, high, normalization, isolated)
+            spectrum, basis = _eigenpairs(matrix, slice(skip, skip + kept))
             values[g, :kept] = spectrum
             vectors[low:high, :kept] = fix_signs(basis)
 
@@ -191,6 +187,20 @@ def _laplacian_matrix(
     matrix: NDArray[np.float64] = -scale[:, None] * adjacency * scale
     np.fill_diagonal(matrix, np.where(degree > 0, 1.0, isolated))
     return matrix
+
+
+def _eigenpairs(
+    matrix: NDArray[np.float64], wanted: slice
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Some eigenvalues of a symmetric matrix, rising, and their unit eigenvectors as columns."""
+    ends = wanted.start, wanted.stop - 1
+    spectrum, basis = eigh(matrix, subset_by_index=ends, check_finite=False)
+    # Where many eigenvalues are one, as the zeros of a graph of many pieces, a search for a few of
+    # them may find one vector twice.
+    if np.abs(basis.T @ basis - np.eye(len(spectrum))).max() > 1e-8:
+        spectrum, basis = eigh(matrix, driver="evd", check_finite=False)
+        return spectrum[wanted], basis[:, wanted]
+    return spectrum, basis
 
 
 def fix_signs(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
