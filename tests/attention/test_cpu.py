@@ -136,6 +136,10 @@ def test_what_is_written_to_is_seen() -> None:
     qkv.detach().zero_()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
+    out = decay_attention(q, k, v, problem.layout, problem.distance, None, None)
+    problem.distance.zero_()
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.sum().backward()
 
 
 def test_second_derivatives_have_no_part_in_autocast() -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, GINConv, GINEConv, GPSConv
 
-from gradformer.attention import Decay
+from gradformer.attention import Decay, use_engine
 from gradformer.errors import ConfigError, InputError
 from gradformer.model import conv as module
 from gradformer.model.conv import GradformerConv
@@ -108,6 +108,19 @@ def test_inference_mode() -> None:
     expected = layer(x, EDGES, VECTOR)
     with torch.inference_mode():
         torch.testing.assert_close(layer(x, EDGES.clone(), VECTOR.clone()), expected)
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference"])
+def test_what_inference_mode_has_made_does_not_meet_training(
+    engine: str, counted: list[Tensor]
+) -> None:
+    layer, x, edges = make(GCNConv(8, 8)), torch.randn(7, 8), EDGES.clone()
+    with use_engine(engine):
+        for _ in range(2):
+            with torch.inference_mode():
+                layer(x, edges, VECTOR)
+            layer(x, edges, VECTOR).sum().backward()
+    assert len(counted) == 2  # what training has made serves both
 
 
 def test_dropout_acts_in_training_only() -> None:

@@ -191,6 +191,13 @@ def test_a_whole_model_in_another_float_type(schema: Schema, kind: torch.dtype) 
     assert model(graph(schema)).dtype == kind
 
 
+def test_a_graph_that_inference_mode_has_seen_can_be_trained_on() -> None:
+    model, data = Gradformer(FLOATS, **SMALL), graph(FLOATS)
+    with torch.inference_mode():
+        model(data)
+    model(data).sum().backward()
+
+
 def test_attention_keeps_the_mode_of_the_model_even_when_refused() -> None:
     model, data = Gradformer(CATEGORIES, **SMALL).train(), graph(CATEGORIES)
     data.x = data.x + 100

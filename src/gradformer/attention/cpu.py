@@ -50,17 +50,17 @@ class _Attention(torch.autograd.Function):
             keys = row_keys(seed, rows.graph_id[:, None], head, rows.index[:, None])
         out = qkv.new_zeros((nodes, heads, d), dtype=torch.float32)
         softmax = qkv.new_empty((nodes, heads, 2), dtype=torch.float32)
-        saved = qkv, mul, add, bias, keys, softmax
+        saved = qkv, mul, add, bias, keys, softmax, distance
         ctx.save_for_backward(*saved)  # so torch frees them, and sees if one is written to
-        ctx.options = layout, distance, scale, dropout, seed
+        ctx.options = layout, scale, dropout, seed
         problem = _problem(*saved, *ctx.options)
         _over_tasks(forward_kernel, layout, heads, *problem, out.numpy())
         return out.to(qkv.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        layout, distance, scale, dropout, seed = ctx.options
-        qkv, mul, add, bias, *_ = saved = ctx.saved_tensors
+        layout, scale, dropout, seed = ctx.options
+        qkv, mul, add, bias, *_, distance = saved = ctx.saved_tensors
         if torch.is_grad_enabled():
 
             def plain(qkv: Tensor, mul: Tensor, add: Tensor, bias: Tensor) -> list[Tensor]:
@@ -93,7 +93,7 @@ class _Attention(torch.autograd.Function):
 
 def _problem(
     qkv: Tensor, mul: Tensor | None, add: Tensor | None, bias: Tensor | None, keys: Tensor,
-    softmax: Tensor, layout: Layout, distance: Tensor, scale: float, dropout: float,
+    softmax: Tensor, distance: Tensor, layout: Layout, scale: float, dropout: float,
     seed: Tensor | None,
 ) -> tuple[Any, ...]:  # fmt: skip
     """What both kernels are given."""

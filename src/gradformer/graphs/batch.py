@@ -137,7 +137,8 @@ def batch_distances(edge_index: Tensor, layout: Layout) -> Tensor:
     order = np.argsort(graph, kind="stable")
     local = (index - node_ptr[graph])[:, order].astype(np.int32)
     edge_ptr = pointer(np.bincount(graph, minlength=layout.num_graphs))
-    return torch.from_numpy(hop_distances(node_ptr, edge_ptr, local)).to(edge_index.device)
+    with torch.inference_mode(False):  # they are kept, and may serve in training later
+        return torch.from_numpy(hop_distances(node_ptr, edge_ptr, local)).to(edge_index.device)
 
 
 def sort_edges(edge_index: Tensor, layout: Layout) -> tuple[Edges, Tensor]:

@@ -26,7 +26,7 @@ def _batch_of(edge_index: Tensor, vector: Tensor, distance: Tensor | None) -> Ba
     """Layout, edges and distances of a PyG batch, kept as long as its ``edge_index`` lives."""
     tracked = not edge_index.is_inference()  # such tensors do not tell when they are changed
     known = _seen.get(edge_index) if tracked else None
-    if known is not None and known[0] == edge_index._version and torch.equal(known[1], vector):
+    if known is not None and _serves(known, edge_index, vector):
         batch: Batch = known[2]
     else:
         layout = Layout.from_batch(vector)
@@ -40,6 +40,13 @@ def _batch_of(edge_index: Tensor, vector: Tensor, distance: Tensor | None) -> Ba
         if tracked:
             _seen[edge_index] = (edge_index._version, vector.clone(), batch)
     return batch
+
+
+def _serves(known: tuple[int, Tensor, Batch], edge_index: Tensor, vector: Tensor) -> bool:
+    """Whether what was kept is the same, and, if made in inference mode, still inside of it."""
+    version, before, batch = known
+    usable = torch.is_inference_mode_enabled() or not batch.layout.node_ptr.is_inference()
+    return usable and version == edge_index._version and torch.equal(before, vector)
 
 
 def _make_decay(decay: Decay | dict[str, Any] | None, heads: int) -> Decay:
