@@ -212,5 +212,16 @@ def test_attention_shows_what_the_layers_computed(on: str) -> None:
     torch.testing.assert_close(alone[1].weight, layers[1].weight[: n * n], atol=1e-5, rtol=1e-4)
 
 
+def test_attention_shows_no_profile_as_decay() -> None:
+    model = make(decay=0.5, profile=True)
+    batch = toys.toy_batch(model.schema)
+    plain = model.attention(batch)[0]
+    assert model.decay.profile is not None
+    torch.nn.init.normal_(model.decay.profile)
+    found = model.attention(batch)[0]
+    assert torch.equal(found.decay, plain.decay)
+    assert not torch.allclose(found.weight, plain.weight)
+
+
 def test_training_lowers_the_loss() -> None:
     toys.check_training(make(local="gatedgcn"))

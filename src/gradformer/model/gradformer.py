@@ -267,23 +267,26 @@ def _copy_projection(attention: Attention) -> None:
 
 
 def _pairs(q: Tensor, k: Tensor, tables: Tables, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Raw score and decay factor of every pair, [Σ n², heads] each.
-
-    The factor is M: ``mul`` where the decay acts on the logit, exp(``add``) where on the weight.
-    """
+    """Raw score and decay M of every pair, [Σ n², heads] each."""
     heads = q.shape[1]
     score = q.new_zeros(int(batch.layout.packed_ptr[-1]), heads)
     decay = torch.ones_like(score)
     assert batch.distance is not None
+    factor = _factor(tables)
     for group in batch.layout.groups:
         both = group.real[:, :, None] & group.real[:, None, :]
         dense = torch.einsum("gihd,gjhd->gijh", q[group.nodes], k[group.nodes]) * q.shape[2] ** -0.5
         score[group.packed[both]] = dense[both]
         byte = batch.distance[group.pairs[both]].long()
-        factor = torch.ones(heads, len(byte), dtype=q.dtype, device=q.device)
-        if tables.mul is not None:
-            factor = factor * tables.mul.value[:, byte]
-        if tables.add is not None:
-            factor = factor * tables.add.value[:, byte].exp()
-        decay[group.packed[both]] = factor.T
+        decay[group.packed[both]] = factor[:, byte].T.to(decay.dtype)
     return score, decay
+
+
+def _factor(tables: Tables) -> Tensor:
+    """M of each byte, [heads, 256]: ``mul`` where the decay acts on the logit, exp(``add``) where
+    on the weight. Of a learned profile beside ``mul``, which is no factor, it says nothing."""
+    mul, add = tables.mul, tables.add
+    if mul is None:
+        assert add is not None
+        return add.value.exp()
+    return mul.value if add is None else mul.value.masked_fill(add.value == -torch.inf, 0.0)
