@@ -15,9 +15,9 @@ from rich.console import Console
 from torch_geometric.data import Data
 
 from gradformer.errors import ConfigError, GradformerWarning, InputError
-from gradformer.graphs.objects import from_smiles_list
+from gradformer.graphs.objects import from_objects, from_smiles_list
 from gradformer.graphs.own import read
-from gradformer.training.data import TrainingData, own_data, user_data
+from gradformer.training.data import TrainingData, own_data
 from gradformer.training.fit import fit, resume
 from gradformer.training.loop import Stop, train
 from gradformer.training.progress import Display
@@ -121,7 +121,7 @@ def test_a_run_goes_on_with_the_metric_it_was_begun_with(tmp_path: Path) -> None
     for part in ("val", "test"):
         del result[part]["scaled_mae"]
     path.write_text(json.dumps(result))
-    grown = resume(run.folder, user_data(graphs, y=y), trials=2, **toy.QUIET)
+    grown = resume(run.folder, from_objects(graphs, y=y), trials=2, **toy.QUIET)
     assert (grown.results["metric"], len(grown.results["test"]["values"])) == ("mae", 2)
 
 
@@ -149,7 +149,7 @@ def test_a_run_that_was_begun_with_a_target_of_one_value_goes_on(
     with monkeypatch.context() as before:
         before.setattr("gradformer.training.data._refuse_constants", lambda user: None)
         fit(graphs, y=y, settings=SMALL, out=tmp_path / "run", **toy.QUIET)
-    again = user_data(graphs, y=y)
+    again = from_objects(graphs, y=y)
     assert resume(tmp_path / "run", again, trials=2, **toy.QUIET).trials == [0, 1]
     with pytest.raises(InputError, match=r"'y\[1\]' is always 1.5"):
         fit(again, settings=SMALL, out=tmp_path / "new", **toy.QUIET)
@@ -166,7 +166,7 @@ def test_ten_folds_test_every_graph_once() -> None:
     graphs = some_graphs(40)
     for y in ([len(g) % 2 for g in graphs], [0.5 + len(g) for g in graphs]):
         recipe = load_recipe("own", settings=["data.split=kfold", "seed=3", "trials=10"])
-        data = own_data(recipe, user_data(graphs, y=y))
+        data = own_data(recipe, from_objects(graphs, y=y))
         folds = [data.split(3 + trial) for trial in range(10)]
         tested = np.concatenate([fold.test for fold in folds])
         assert sorted(tested) == list(range(40))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import torch
 
 from gradformer.errors import InputError, choice
@@ -21,13 +22,47 @@ from gradformer.graphs.molecules import (
     smiles_reader,
 )
 from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
-from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData
+from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData, check_options
 from gradformer.graphs.user_splits import PARTS
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
 
 Targets = Sequence[Any]
+
+
+def from_objects(objects: Any, like: Reading | None = None, **options: Any) -> UserData:
+    """Take what the first of ``objects`` is: PyG ``Data``, NetworkX graphs or SMILES.
+
+    ``options`` are those of the function below that takes them.
+    """
+    from torch_geometric.data import Data  # importing PyG takes seconds
+
+    items = as_list(objects)
+    if not items:
+        raise InputError("data: the list of graphs is empty")
+    for kind, convert in ((Data, from_pyg), (nx.Graph, from_networkx), (str, from_smiles_list)):
+        if isinstance(items[0], kind):
+            check_options(convert, options, "these graphs")
+            found: UserData = convert(items, like=like, **options)  # type: ignore[operator]
+            return found
+    raise InputError(
+        f"data: got {type(items[0]).__name__}, expected PyG Data, NetworkX graphs or SMILES"
+    )
+
+
+def as_list(objects: Any) -> list[Any]:
+    """Graphs or SMILES as a list; a single graph is a list of one."""
+    from torch_geometric.data import Data
+
+    if isinstance(objects, Data | nx.Graph):
+        return [objects]
+    if isinstance(objects, pd.DataFrame) or not isinstance(objects, Iterable):
+        raise InputError(
+            f"data: got {type(objects).__name__}, expected a path, or a list of PyG Data, NetworkX "
+            "graphs or SMILES"
+        )
+    return list(objects)
 
 
 def from_pyg(

@@ -16,6 +16,7 @@ from gradformer.graphs.portable import permutation
 Items = NDArray[np.int64]
 Fractions = tuple[float, float, float]
 EIGHT_ONE_ONE: Fractions = (0.8, 0.1, 0.1)
+FOLDS = 10
 _SPLIT, _FRACTION = range(2)  # streams of a seed
 
 
@@ -58,19 +59,24 @@ def stratified_split(
     return Split(*(np.sort(np.concatenate(part)) for part in parts))
 
 
-def kfold_split(classes: NDArray[Any], seed: int, fold: int, folds: int = 10) -> Split:
-    """Fold ``fold`` is for testing, the next one for validation, the others for training.
+def kfold_split(classes: NDArray[Any], seed: int, fold: int) -> Split:
+    """Of ten folds ``fold`` is for testing, the next one for validation, the others for training.
 
     Classes are dealt out to the folds like cards, so that each fold has its share of every class.
     """
-    if folds < 3 or not 0 <= fold < folds:
-        raise ConfigError(f"fold: {fold} of {folds}, expected 0 to {folds - 1} of at least 3 folds")
+    if not 0 <= fold < FOLDS:
+        raise ConfigError(f"fold: got {fold}, expected 0 to {FOLDS - 1}")
     shuffled = permutation(len(classes), _SPLIT, seed)
     by_class = shuffled[np.argsort(classes[shuffled], kind="stable")]
     dealt = np.empty(len(classes), np.int64)
-    dealt[by_class] = np.arange(len(classes)) % folds
-    test, val = dealt == fold, dealt == (fold + 1) % folds
+    dealt[by_class] = np.arange(len(classes)) % FOLDS
+    test, val = dealt == fold, dealt == (fold + 1) % FOLDS
     return Split(*(np.flatnonzero(part) for part in (~(test | val), val, test)))
+
+
+def fold_of(seed: int, first_seed: int) -> int:
+    """The fold on which the trial of ``seed`` is tested; the first seed shuffles for all."""
+    return (seed - first_seed) % FOLDS
 
 
 def per_class_split(

@@ -15,10 +15,11 @@ import torch
 from gradformer.attention.tiles import precision
 from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs.cards import find_card, is_card, named
+from gradformer.graphs.objects import from_objects
 from gradformer.graphs.own import read
 from gradformer.graphs.user_data import UserData, refuse_options
 from gradformer.recipes import recipe_names
-from gradformer.training.data import TrainingData, benchmark, own_data, user_data
+from gradformer.training.data import TrainingData, benchmark, own_data
 from gradformer.training.distributed import by_first, find_device, from_first, joined
 from gradformer.training.files import RESUMABLE, replace_file, replace_json
 from gradformer.training.folder import RECIPE, check_free, held, replacing, tidy
@@ -271,7 +272,7 @@ def prepare(
             "path": path,
             "options": reading,
         }
-    user = data if isinstance(data, UserData) else user_data(data, **reading)
+    user = data if isinstance(data, UserData) else from_objects(data, **reading)
     return own_data(recipe, user, begun), {"kind": "objects"}
 
 

@@ -17,6 +17,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.labels import Labels
 from gradformer.graphs.molecules import smiles_reader
+from gradformer.graphs.objects import as_list, from_objects
 from gradformer.graphs.own import kind_of, read
 from gradformer.graphs.store import Store, pack
 from gradformer.graphs.structures import Structure
@@ -24,7 +25,7 @@ from gradformer.graphs.targets import TargetScale
 from gradformer.graphs.user_data import Kind, Reading, UserData, refuse_options
 from gradformer.model.base import GraphModel
 from gradformer.structure.codebook import Codebook
-from gradformer.training.data import TrainingData, as_list, user_data
+from gradformer.training.data import TrainingData
 from gradformer.training.distributed import find_device
 from gradformer.training.evaluation import predict
 from gradformer.training.files import read_json, replace_json
@@ -219,7 +220,7 @@ class Run:
             return read(data, like=self.like(kind, str(data)), **reading)
         items = as_list(data)
         kind = "smiles" if items and isinstance(items[0], str) else "graphs"
-        return user_data(items, like=self.like(kind, "the list"), **reading)
+        return from_objects(items, like=self.like(kind, "the list"), **reading)
 
     def pack(
         self, data: Any, labelled: bool = True, **reading: Any
