@@ -22,6 +22,7 @@ from gradformer.training.data import Part, TrainingData, benchmark
 from gradformer.training.distributed import find_device
 from gradformer.training.evaluation import predict
 from gradformer.training.metrics import metrics_of, scores
+from gradformer.training.origins import again
 from gradformer.training.run import Run
 
 
@@ -148,8 +149,6 @@ def _labelled(
     run: Run, on: Any, part: Part, mirror: str | Path | None, reading: dict[str, Any]
 ) -> TrainingData:
     """The data to score on."""
-    from gradformer.training.fit import again
-
     if on is None:
         refuse_options(reading, "the run's own data")
         return again(run, mirror)

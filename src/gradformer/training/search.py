@@ -27,9 +27,10 @@ from gradformer.training.attempts import Attempt, Record
 from gradformer.training.data import TrainingData, structure_for
 from gradformer.training.distributed import find_device
 from gradformer.training.files import read_json, replace_file, replace_json, writing
-from gradformer.training.fit import Job, fit_together, prepare
+from gradformer.training.fit import Job, fit_together
 from gradformer.training.loop import StoppedError
 from gradformer.training.metrics import LOWER_IS_BETTER
+from gradformer.training.origins import prepare
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import environment
 from gradformer.training.run import Run
