@@ -68,10 +68,7 @@ def test_zinc_by_name_reads_molecules_as_its_files_do(program: Program, tmp_path
     assert rows[-1]["y_predicted"] == ""
     assert "none of the atoms of ZINC" in result.stderr
     found = np.array([float(row["y_predicted"]) for row in rows[:-1]])
-    from gradformer.training.inference import open_data
-
-    store, _ = open_data(Run.load("zinc"), "zinc", shared_path("data"))
-    there = Run.load("zinc").predict(store).value[table.index, 0]
+    there = Run.load("zinc").predict("zinc", mirror=shared_path("data")).value[table.index, 0]
     np.testing.assert_allclose(found, there, rtol=1e-4, atol=1e-5)
 
 

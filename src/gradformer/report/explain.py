@@ -15,8 +15,9 @@ from gradformer.report.page import page
 from gradformer.report.patterns import PairAttention, pair_attention, shows_attention
 from gradformer.report.scales import number
 from gradformer.training.files import replace_file
+from gradformer.training.inference import Predictions
 from gradformer.training.keepsakes import LARGEST, take
-from gradformer.training.run import Predictions, Run
+from gradformer.training.run import Run
 
 
 def write_explanation(
