@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from gradformer import InputError, Run
+from gradformer import InputError, Run, load_dataset
 from gradformer.training.export import export
 from gradformer.training.fit import fit
 from gradformer.weights import LARGEST, published
@@ -70,6 +71,17 @@ def test_zinc_by_name_reads_molecules_as_its_files_do(program: Program, tmp_path
     found = np.array([float(row["y_predicted"]) for row in rows[:-1]])
     there = Run.load("zinc").predict("zinc", mirror=shared_path("data")).value[table.index, 0]
     np.testing.assert_allclose(found, there, rtol=1e-4, atol=1e-5)
+
+
+def test_graphs_of_a_benchmark_are_explained_by_their_numbers(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gradformer.report.explain.LARGEST", 15)
+    data, out = shared_path("data"), tmp_path / "attention.html"
+    program("explain", "mutag", "mutag", "--data", data, "--most", "3", "--out", out)
+    found = [int(number) for number in re.findall(r"<h2>Graph (\d+)</h2>", out.read_text())]
+    sizes = load_dataset("mutag", data).store.sizes
+    assert found == [graph for graph in range(188) if sizes[graph] <= 15][:3] != [0, 1, 2]
 
 
 def test_other_benchmarks_take_their_own_numbers(program: Program, tmp_path: Path) -> None:

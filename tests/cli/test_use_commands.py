@@ -57,6 +57,8 @@ def test_predictions_need_no_targets_and_look_at_none(
     assert all(row["y_predicted"] for row in _rows(program("predict", molecule_run, path).stdout))
     run = Run.load(molecule_run)
     assert len(run.predict(path).value) == len(run.embed(path).graphs) == 2
+    program("explain", molecule_run, path, "-o", tmp_path / "attention.html")
+    assert "Line 3: CCN" in (tmp_path / "attention.html").read_text()
     with pytest.raises(InputError, match="column 'y': 'unknown' is not a number"):
         run.evaluate(path)
 
