@@ -21,7 +21,7 @@ from gradformer.training.folder import RECIPE, check_free, held, replacing, tidy
 from gradformer.training.keepsakes import save_examples
 from gradformer.training.origins import again, dataset_name, prepare, recipe_name
 from gradformer.training.recipe import Recipe, load_recipe
-from gradformer.training.run import Run, describe_data
+from gradformer.training.run import Run, describe_data, ended_trials
 from gradformer.training.trials import SAVE_EVERY, Trials, summary, train_all
 
 
@@ -124,7 +124,8 @@ def resume(
                 "be added"
             )
         run = replace(run, recipe=replace(run.recipe, trials=trials))
-    bare = _without_folder(run)
+    ended = ended_trials(run, run.record)
+    bare = [result for trial, result in ended.items() if not run.place(trial).exists()]
     if len(bare) == run.recipe.trials:
         raise InputError(
             f"{run.folder}: all {len(bare)} trials have ended, and only their results are kept: "
@@ -184,14 +185,6 @@ def _begin(
         describe_data(folder / "data.json", data, origin)
         save_examples(folder, data, recipe.seed)
         replace_file(folder / RECIPE, recipe.to_yaml())
-
-
-def _without_folder(run: Run) -> list[dict[str, Any]]:
-    """Results of trials of which the run has kept nothing else."""
-    found = {line["trial"]: line for line in run.record if line["kind"] == "result"}
-    if (run.folder / "results.json").is_file():
-        found |= {line["trial"]: line for line in run.results["trials"]}
-    return [found[trial] for trial in sorted(found) if not run.place(trial).exists()]
 
 
 def _keep_results(run: Run, results: Sequence[dict[str, Any]]) -> None:

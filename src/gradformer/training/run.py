@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -247,6 +248,17 @@ class Run:
         from gradformer.report import write_report
 
         return write_report([self], Path(out) if out else self.folder / "report.html")
+
+
+def ended_trials(run: Run, record: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """Trial → result of those that have ended, by the lines of the run's ``record``.
+
+    What these have lost, as a machine does that goes down, is in ``results.json``.
+    """
+    found = {line["trial"]: line for line in record if line["kind"] == "result"}
+    if len(found) < run.recipe.trials and (run.folder / "results.json").is_file():
+        found = {line["trial"]: line for line in run.results["trials"]} | found
+    return dict(sorted(found.items()))
 
 
 def _ended_well(result: Path) -> bool:
