@@ -181,7 +181,8 @@ def _spread_out(graph: nx.Graph) -> Array:
     apart = np.cos(np.arange(nodes)[:, None] + np.array([0.0, 1.57]))  # twins must not coincide
     scaled = axes[:, :-3:-1] * np.sqrt(np.maximum(value[:-3:-1], 0.0)) + 0.01 * apart
     starts = (None, dict(zip(graph, scaled)))
-    drawn = [np.array([*nx.kamada_kawai_layout(graph, pos=p).values()]) for p in starts]
+    known = {node: dict(zip(graph, row)) for node, row in zip(graph, hops)}
+    drawn = [np.array([*nx.kamada_kawai_layout(graph, known, p).values()]) for p in starts]
     return min(drawn, key=lambda places: round(_strain(places, hops), 3))
 
 
