@@ -117,9 +117,7 @@ def test_every_option_is_documented_and_every_verb_has_an_example() -> None:
             assert getattr(option, "help", None), f"{name}: {option.name}"
 
 
-def test_help_lists_the_exit_codes(program: Program) -> None:
-    assert "130" in program("--help").stdout
-
-
-def test_completion_is_offered(program: Program) -> None:
-    assert "--install-completion" in program("--help").stdout
+def test_help_lists_the_exit_codes_and_offers_completion(program: Program) -> None:
+    said = program("--help").stdout
+    assert "130" in said
+    assert "--install-completion" in said

@@ -278,7 +278,7 @@ def describe_data(path: Path, data: TrainingData, origin: dict[str, Any]) -> Non
                 "metric": data.metric,
             },
             "schema": asdict(store.schema),
-            "structure": store.structure.as_dict(),
+            "structure": store.structure.to_dict(),
             "codebook": store.codebook.to_dict(),
         },
     )

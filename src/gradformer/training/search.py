@@ -109,16 +109,10 @@ class Plan:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "data": self.data,
+        return vars(self) | {
             "recipe": self.recipe.to_dict(),
             "space": {name: list(values) for name, values in self.space.items()},
-            "method": self.method,
-            "samples": self.samples,
-            "finalists": self.finalists,
-            "seed": self.seed,
             "reading": dict(self.reading or {}),
-            "against_recipe": self.against_recipe,
         }
 
     @classmethod
