@@ -84,6 +84,18 @@ def test_graphs_of_a_benchmark_are_explained_by_their_numbers(
     assert found == [graph for graph in range(188) if sizes[graph] <= 15][:3] != [0, 1, 2]
 
 
+def test_pages_of_the_packages_models_are_written_here(
+    program: Program, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder with the name of a benchmark would be read in its place the next time."""
+    monkeypatch.chdir(tmp_path)
+    program("explain", "mutag", "mutag", "--data", shared_path("data"), "--most", "1")
+    program("report", "mutag")
+    Run.load("zinc").report()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["attention.html", "report.html"]
+    assert not list(weights.glob("*/*.html"))
+
+
 def test_other_benchmarks_take_their_own_numbers(program: Program, tmp_path: Path) -> None:
     graphs = [{"num_nodes": 3, "edges": [[0, 1], [1, 2]], "x": [[0], [1], [0]]}]
     graphs[0]["edge_attr"] = [[0], [1]]
@@ -107,8 +119,7 @@ def test_a_folder_of_the_same_name_hides_a_model_only_if_it_is_a_run(
     program: Program, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    program("report", "mutag")
-    assert Path("mutag/report.html").is_file()
+    Path("mutag").mkdir()
     assert Run.load("mutag").folder == weights / "mutag"
     said = program("train", "--resume", "mutag", "--trials", "2", code=1).stderr
     assert "mutag: a model of the package is no run to continue" in said

@@ -220,8 +220,9 @@ def test_a_recipe_file_and_a_single_setting(tmp_path: Path) -> None:
     )
     assert (run.recipe.model.config.width, run.recipe.train.epochs) == (32, 1)
     assert repr(run) == f"<Run {tmp_path / 'run'}: gradformer on own, 1 of 1 trials>"
-    with pytest.raises(InputError, match="batch_size: got 0"):
-        run.predict(some_graphs(), batch_size=0)
+    for ask in (run.predict, run.embed):
+        with pytest.raises(ConfigError, match="batch_size: got 0"):
+            ask(some_graphs(), batch_size=0)
     with pytest.raises(ConfigError, match="did you mean 'val'"):
         run.evaluate(some_graphs(), part="vl")
 

@@ -49,6 +49,5 @@ def explain(
     graphs = load_examples(folder) if data is None else data
     if graphs is None:
         raise InputError(f"{folder}: kept no example graph; name a FILE with graphs to draw")
-    out = out or folder / "attention.html"
     options = {"trial": trial, "layer": layer, "most": most, "mirror": mirror, **read.options()}
-    typer.echo(write_explanation(run, graphs, out, **options))
+    typer.echo(write_explanation(run, graphs, out or run.page("attention.html"), **options))

@@ -24,6 +24,7 @@ from gradformer.training.evaluation import predict as outputs
 from gradformer.training.metrics import metrics_of, scores
 from gradformer.training.origins import again
 from gradformer.training.run import Run
+from gradformer.training.sections import at_least
 
 
 @dataclass(frozen=True)
@@ -187,6 +188,7 @@ def embed(
     **reading: Any,
 ) -> Embeddings:
     """Embeddings of ``data`` by the model of one trial."""
+    at_least("batch_size", batch_size, 1)
     where = find_device(device)
     model = run.model(trial).to(where)
     store, user = open_data(run, data, mirror, labelled=False, **reading)

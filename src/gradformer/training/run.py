@@ -247,7 +247,12 @@ class Run:
         """Write the run's page, ``report.html`` in its folder if not said; gives its path."""
         from gradformer.report import write_report
 
-        return write_report([self], Path(out) if out else self.folder / "report.html")
+        return write_report([self], Path(out) if out else self.page("report.html"))
+
+    def page(self, name: str) -> Path:
+        """Where a page is written if not said: in the run's folder; here, if that is in the
+        package."""
+        return (Path() if self.folder in published().values() else self.folder) / name
 
 
 def ended_trials(run: Run, record: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
