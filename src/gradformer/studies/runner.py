@@ -50,8 +50,6 @@ def begin(study: Study, plan: Plan, root: Path, goes_on: bool) -> Plan:
                 f"{_said(plan)}); choose another --out"
             )
         plan = before.with_more(plan)
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
     replace_json(path, plan.to_dict())
     return plan
 
