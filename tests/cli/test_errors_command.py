@@ -27,6 +27,8 @@ from tests.cli.conftest import Program
         (("train", "some/folder"), "some/folder does not exist"),
         (("train", "--recipe", "mine.toml"), "mine.toml: not a recipe, whose name ends in .yaml"),
         (("train", "--recipe", "mine.yaml"), "mine.yaml: not a readable recipe: No such file"),
+        (("train", "C" * 300), "unknown dataset 'CCC"),
+        (("predict", "zinc", "C" * 300), "CCC does not exist; give a table with SMILES"),
         (("train", "qqq"), "known: actor, citeseer, cluster, collab, cora, imdb-binary"),
         (("evaluate", "nowhere"), "name a folder that gradformer train made"),
         (("train", "--device", "gpu"), "use auto, cpu, cuda"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def read(path: str | Path, like: Reading | None = None, **options: Any) -> UserD
 def kind_of(path: Path) -> Kind:
     """What the file or folder holds, by its name."""
     name = path.name.lower()
-    if not path.exists():
+    if not os.path.exists(path):  # which asks also for what no file can be called
         raise InputError(
             f"{path} does not exist; {_WANTED} (SMILES by themselves: as a list, in Python)"
         )

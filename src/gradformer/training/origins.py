@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ OWN = "own"
 def recipe_name(data: Any) -> str:
     """The package's recipe for ``data``."""
     if not _is_benchmark(data):
-        if isinstance(data, str | Path) and not Path(data).exists():
+        if isinstance(data, str | Path) and not os.path.exists(data):
             if Path(data).suffix or len(Path(data).parts) > 1:
                 raise InputError(f"{data} does not exist; name a file, a TU folder or a dataset")
             find_card(str(data))  # raises with the nearest name
