@@ -46,7 +46,7 @@ def predict(
     source: Any = data
     reading: dict[str, Any] = {} if smiles is None else {"smiles": smiles}
     if os.path.exists(data):  # its rows that cannot be read are left empty
-        source, reading = run.read(data, labelled=False, skip_invalid=True, **reading), {}
+        source, reading = run.read(data, skip_invalid=True, **reading), {}
     store, user = open_data(run, source, use.mirror, **reading)
     predictions = run.predict(store, device=use.device, batch_size=use.batch_size)
     by_column = columns(run, predictions)

@@ -49,7 +49,7 @@ def write_explanation(
     layers = run.recipe.model.config.layers
     if layer is not None and not 1 <= layer <= layers:
         raise InputError(f"layer: got {layer}, expected 1 to {layers}")
-    store, user = open_data(run, data, mirror, labelled=False, **reading)
+    store, user = open_data(run, data, mirror, **reading)
     graphs = np.flatnonzero((store.sizes > 1) & (store.sizes <= LARGEST))[:most]
     if not len(graphs):
         raise InputError(f"data: no graph has 2 to {LARGEST} nodes, so none can be drawn")

@@ -65,7 +65,7 @@ class Embeddings:
 
 
 def open_data(
-    run: Run, data: Any, mirror: str | Path | None = None, labelled: bool = True, **reading: Any
+    run: Run, data: Any, mirror: str | Path | None = None, **reading: Any
 ) -> tuple[Store, UserData | None]:
     """Graphs as the run's model takes them: all of a benchmark by name, or what ``Run.pack`` takes.
 
@@ -76,7 +76,7 @@ def open_data(
         store = open_card(card, mirror, run.structure)
         run.expect(store.schema, card.name)
         return store, None
-    return run.pack(data, labelled, **reading)
+    return run.pack(data, **reading)
 
 
 def predict(
@@ -91,7 +91,7 @@ def predict(
     """What every trial predicts for ``data``: a path, PyG, NetworkX, SMILES, a store, or all graphs
     of a benchmark by name."""
     trials, where = run.usable(), find_device(device)
-    store, user = open_data(run, data, mirror, labelled=False, **reading)
+    store, user = open_data(run, data, mirror, **reading)
     collator, graphs = Collator(store, where), np.arange(store.num_graphs)
     found = []
     for trial in trials:
@@ -191,7 +191,7 @@ def embed(
     at_least("batch_size", batch_size, 1)
     where = find_device(device)
     model = run.model(trial).to(where)
-    store, user = open_data(run, data, mirror, labelled=False, **reading)
+    store, user = open_data(run, data, mirror, **reading)
     collator = Collator(store, where)
     graphs, nodes = [], []
     for ids in torch.arange(store.num_graphs, device=where).split(batch_size):
@@ -223,7 +223,7 @@ def _labelled(
         return data
     if part != "test":
         raise ConfigError(f"part: new data are scored whole, there is no {part}; leave it out")
-    store, _ = run.pack(on, **reading)
+    store, _ = run.pack(on, labelled=True, **reading)
     if "y" not in store.arrays:
         where = on if isinstance(on, str | Path) else "the data"
         wanted = ", ".join(run.labels.targets)

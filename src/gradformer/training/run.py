@@ -180,7 +180,7 @@ class Run:
             ) from None
         return model.eval()
 
-    def read(self, data: Any, labelled: bool = True, **reading: Any) -> UserData:
+    def read(self, data: Any, labelled: bool = False, **reading: Any) -> UserData:
         """New graphs, a path or objects, understood as those that the run was trained on.
 
         Unless they shall be ``labelled``, a table may have anything in the columns of targets.
@@ -195,7 +195,7 @@ class Run:
         return from_objects(items, like=self.like(kind, "the list"), **reading)
 
     def pack(
-        self, data: Any, labelled: bool = True, **reading: Any
+        self, data: Any, labelled: bool = False, **reading: Any
     ) -> tuple[Store, UserData | None]:
         """Graphs as the model takes them: a path, objects, :class:`UserData` or a store.
 
