@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 Targets = Sequence[Any]
 
 
-def from_objects(objects: Any, like: Reading | None = None, **options: Any) -> UserData:
+def from_objects(
+    objects: Any, like: Reading | None = None, labelled: bool = True, **options: Any
+) -> UserData:
     """Take what the first of ``objects`` is: PyG ``Data``, NetworkX graphs or SMILES.
 
     ``options`` are those of the function below that takes them.
@@ -44,7 +46,8 @@ def from_objects(objects: Any, like: Reading | None = None, **options: Any) -> U
     for kind, convert in ((Data, from_pyg), (nx.Graph, from_networkx), (str, from_smiles_list)):
         if isinstance(items[0], kind):
             check_options(convert, options, "these graphs")
-            found: UserData = convert(items, like=like, **options)  # type: ignore[operator]
+            options |= {"like": like, "labelled": labelled}
+            found: UserData = convert(items, **options)  # type: ignore[operator]
             return found
     raise InputError(
         f"data: got {type(items[0]).__name__}, expected PyG Data, NetworkX graphs or SMILES"
@@ -71,6 +74,7 @@ def from_pyg(
     task: str | None = None,
     skip_invalid: bool = False,
     like: Reading | None = None,
+    labelled: bool = True,
 ) -> UserData:
     """Take PyG ``Data``: edge_index as it stands (an undirected edge twice), x, edge_attr, y.
 
@@ -107,10 +111,12 @@ def from_pyg(
             values = _numpy(data.edge_attr, "edge_attr")
             edge_attr = feature_matrix(values, "edge_attr", len(pairs))
         index, edge_attr = edge_list(pairs, nodes, edge_attr, directed=True)
+        y = _pyg_targets(data, level) if labelled else None
         split = _pyg_masks(data) if level == "node" and len(graphs) == 1 else None
-        return RawGraph(row, nodes, index, x, edge_attr, _pyg_targets(data, level), split)
+        return RawGraph(row, nodes, index, x, edge_attr, y, split)
 
-    return _collect(graphs, convert, "graphs", skip_invalid, level=level, task=task, like=like)
+    shared = {"task": task, "like": like, "labelled": labelled}
+    return _collect(graphs, convert, "graphs", skip_invalid, level=level, **shared)
 
 
 def from_networkx(
@@ -120,6 +126,7 @@ def from_networkx(
     task: str | None = None,
     skip_invalid: bool = False,
     like: Reading | None = None,
+    labelled: bool = True,
 ) -> UserData:
     """Take NetworkX graphs, nodes in their own order.
 
@@ -151,7 +158,8 @@ def from_networkx(
             target = graph.graph.get("y")
         return RawGraph(row, nodes, index, x, edge_attr, _texts(target))
 
-    return _collect(graphs, convert, "graphs", skip_invalid, level=level, task=task, like=like)
+    shared = {"task": task, "like": like, "labelled": labelled}
+    return _collect(graphs, convert, "graphs", skip_invalid, level=level, **shared)
 
 
 def from_smiles_list(
@@ -160,6 +168,7 @@ def from_smiles_list(
     task: str | None = None,
     skip_invalid: bool = False,
     like: Reading | None = None,
+    labelled: bool = True,
 ) -> UserData:
     """Take molecules as SMILES; ``y`` has one value, or a list of them, for each molecule."""
     smiles = list(smiles)
@@ -183,6 +192,7 @@ def from_smiles_list(
         task=task,
         vocabularies=(ATOM_VOCABULARY, BOND_VOCABULARY),
         like=like,
+        labelled=labelled,
     )
     return replace(data, smiles=tuple(smiles[row] for row in data.rows.tolist()))
 

@@ -183,16 +183,14 @@ class Run:
     def read(self, data: Any, labelled: bool = False, **reading: Any) -> UserData:
         """New graphs, a path or objects, understood as those that the run was trained on.
 
-        Unless they shall be ``labelled``, a table may have anything in the columns of targets.
+        Unless they shall be ``labelled``, their targets may be anything.
         """
         if isinstance(data, str | Path):
-            kind = kind_of(Path(data))
-            if kind == "smiles" and not labelled:
-                reading = {**reading, "target": ()}
-            return read(data, like=self.like(kind, str(data)), **reading)
+            like = self.like(kind_of(Path(data)), str(data))
+            return read(data, like, labelled, **reading)
         items = as_list(data)
-        kind = "smiles" if items and isinstance(items[0], str) else "graphs"
-        return from_objects(items, like=self.like(kind, "the list"), **reading)
+        kind: Kind = "smiles" if items and isinstance(items[0], str) else "graphs"
+        return from_objects(items, self.like(kind, "the list"), labelled, **reading)
 
     def pack(
         self, data: Any, labelled: bool = False, **reading: Any
