@@ -39,21 +39,20 @@ def random_split(size: int, seed: int, fractions: Fractions = EIGHT_ONE_ONE) -> 
     >>> [len(part) for part in random_split(188, seed=0)]
     [150, 18, 20]
     """
-    _check(fractions)
+    if len(fractions) != 3 or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-6:
+        raise ConfigError(f"split fractions: {fractions}, expected three shares that sum to 1")
     train, val = (int(fraction * size + 1e-9) for fraction in fractions[:2])
-    return _cut(permutation(size, _SPLIT, seed), train, val)
+    parts = np.split(permutation(size, _SPLIT, seed), [train, train + val])
+    return Split(*(np.sort(part) for part in parts))
 
 
-def stratified_split(
-    classes: NDArray[Any], seed: int, fractions: Fractions = EIGHT_ONE_ONE
-) -> Split:
-    """A random split of each class by itself, so that the parts have its shares alike."""
-    _check(fractions)
+def stratified_split(classes: NDArray[Any], seed: int) -> Split:
+    """A random split, 8:1:1, of each class by itself, so that the parts have its shares alike."""
     shuffled = permutation(len(classes), _SPLIT, seed)
     parts: list[list[Items]] = [[], [], []]
     for label in np.unique(classes):
         members = shuffled[classes[shuffled] == label]
-        bounds = np.cumsum(fractions[:2]) * len(members)
+        bounds = np.cumsum(EIGHT_ONE_ONE[:2]) * len(members)
         for part, piece in zip(parts, np.split(members, np.floor(bounds + 0.5).astype(int))):
             part.append(piece)
     return Split(*(np.sort(np.concatenate(part)) for part in parts))
@@ -102,12 +101,3 @@ def low_resource(train: Items, fraction: float, seed: int) -> Items:
         raise ConfigError(f"fraction: {fraction}, expected a share of the training split, 0 to 1")
     count = max(1, int(fraction * len(train) + 0.5))
     return np.sort(train[permutation(len(train), _FRACTION, seed)[:count]])
-
-
-def _cut(order: Items, train: int, val: int) -> Split:
-    return Split(*(np.sort(part) for part in np.split(order, [train, train + val])))
-
-
-def _check(fractions: Fractions) -> None:
-    if len(fractions) != 3 or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-6:
-        raise ConfigError(f"split fractions: {fractions}, expected three shares that sum to 1")

@@ -90,7 +90,7 @@ class Trials:
         if self._recorder is not None:
             self._recorder.epoch(trial.number, record)
         ended = trial.progress.status != "training"
-        if ended or self._due(trial):
+        if ended or time.monotonic() - self._saved[trial.number] >= self.save_every:
             self._save(trial)
         if ended:
             self._finish(trial)
@@ -120,9 +120,6 @@ class Trials:
 
     def _result_path(self, trial: Trial) -> Path:
         return self._of(trial) / "result.json"
-
-    def _due(self, trial: Trial) -> bool:
-        return time.monotonic() - self._saved[trial.number] >= self.save_every
 
     def _save(self, trial: Trial) -> None:
         if self._recorder is not None:
