@@ -27,6 +27,8 @@ from tests.cli.conftest import Program
         (("train", "some/folder"), "some/folder does not exist"),
         (("train", "--recipe", "mine.toml"), "mine.toml: not a recipe, whose name ends in .yaml"),
         (("train", "--recipe", "mine.yaml"), "mine.yaml: not a readable recipe: No such file"),
+        (("train", "C" * 300), "unknown dataset 'CCC"),
+        (("predict", "zinc", "C" * 300), "CCC does not exist; give a table with SMILES"),
         (("train", "qqq"), "known: actor, citeseer, cluster, collab, cora, imdb-binary"),
         (("evaluate", "nowhere"), "name a folder that gradformer train made"),
         (("train", "--device", "gpu"), "use auto, cpu, cuda"),
@@ -117,9 +119,7 @@ def test_every_option_is_documented_and_every_verb_has_an_example() -> None:
             assert getattr(option, "help", None), f"{name}: {option.name}"
 
 
-def test_help_lists_the_exit_codes(program: Program) -> None:
-    assert "130" in program("--help").stdout
-
-
-def test_completion_is_offered(program: Program) -> None:
-    assert "--install-completion" in program("--help").stdout
+def test_help_lists_the_exit_codes_and_offers_completion(program: Program) -> None:
+    said = program("--help").stdout
+    assert "130" in said
+    assert "--install-completion" in said

@@ -5,13 +5,14 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from gradformer import InputError, Run
+from gradformer import InputError, Run, load_dataset
 from gradformer.training.export import export
 from gradformer.training.fit import fit
 from gradformer.weights import LARGEST, published
@@ -68,11 +69,31 @@ def test_zinc_by_name_reads_molecules_as_its_files_do(program: Program, tmp_path
     assert rows[-1]["y_predicted"] == ""
     assert "none of the atoms of ZINC" in result.stderr
     found = np.array([float(row["y_predicted"]) for row in rows[:-1]])
-    from gradformer.training.inference import open_data
-
-    store, _ = open_data(Run.load("zinc"), "zinc", shared_path("data"))
-    there = Run.load("zinc").predict(store).value[table.index, 0]
+    there = Run.load("zinc").predict("zinc", mirror=shared_path("data")).value[table.index, 0]
     np.testing.assert_allclose(found, there, rtol=1e-4, atol=1e-5)
+
+
+def test_graphs_of_a_benchmark_are_explained_by_their_numbers(
+    program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gradformer.report.explain.LARGEST", 15)
+    data, out = shared_path("data"), tmp_path / "attention.html"
+    program("explain", "mutag", "mutag", "--data", data, "--most", "3", "--out", out)
+    found = [int(number) for number in re.findall(r"<h2>Graph (\d+)</h2>", out.read_text())]
+    sizes = load_dataset("mutag", data).store.sizes
+    assert found == [graph for graph in range(188) if sizes[graph] <= 15][:3] != [0, 1, 2]
+
+
+def test_pages_of_the_packages_models_are_written_here(
+    program: Program, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder with the name of a benchmark would be read in its place the next time."""
+    monkeypatch.chdir(tmp_path)
+    program("explain", "mutag", "mutag", "--data", shared_path("data"), "--most", "1")
+    program("report", "mutag")
+    Run.load("zinc").report()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["attention.html", "report.html"]
+    assert not list(weights.glob("*/*.html"))
 
 
 def test_other_benchmarks_take_their_own_numbers(program: Program, tmp_path: Path) -> None:
@@ -98,8 +119,7 @@ def test_a_folder_of_the_same_name_hides_a_model_only_if_it_is_a_run(
     program: Program, weights: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    program("report", "mutag")
-    assert Path("mutag/report.html").is_file()
+    Path("mutag").mkdir()
     assert Run.load("mutag").folder == weights / "mutag"
     said = program("train", "--resume", "mutag", "--trials", "2", code=1).stderr
     assert "mutag: a model of the package is no run to continue" in said

@@ -11,14 +11,6 @@ import yaml
 from tests.cli.conftest import Program
 
 
-def test_a_run_has_its_files_and_says_where_they_are(program: Program, molecule_run: Path) -> None:
-    for name in ("recipe.yaml", "record.jsonl", "results.json", "report.html"):
-        assert (molecule_run / name).is_file()
-    results = json.loads((molecule_run / "results.json").read_text())
-    assert results["metric"] == "mae"
-    assert len(results["test"]["values"]) == 2
-
-
 def test_without_arguments_the_sample_is_trained(
     program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

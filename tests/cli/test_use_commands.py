@@ -14,6 +14,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import pytest
 import torch
@@ -67,8 +68,24 @@ def test_predictions_need_no_targets_and_look_at_none(
     assert all(row["y_predicted"] for row in _rows(program("predict", molecule_run, path).stdout))
     run = Run.load(molecule_run)
     assert len(run.predict(path).value) == len(run.embed(path).graphs) == 2
+    program("explain", molecule_run, path, "-o", tmp_path / "attention.html")
+    assert "Line 3: CCN" in (tmp_path / "attention.html").read_text()
     with pytest.raises(InputError, match="column 'y': 'unknown' is not a number"):
         run.evaluate(path)
+    assert len(run.predict(["CCO"], y=["unknown"]).value) == 1
+
+
+def test_nor_do_predictions_of_other_graphs(
+    program: Program, graph_run: Path, files: Path, tmp_path: Path
+) -> None:
+    path = tmp_path / "other.jsonl"
+    path.write_text((files / "graphs.jsonl").read_text().replace('"ring"', '"unknown"'))
+    result = program("predict", graph_run, path)
+    assert all(row["y_predicted"] for row in _rows(result.stdout))
+    assert result.stderr == ""
+    assert len(Run.load(graph_run).predict(nx.cycle_graph(5), y=["unknown"]).value) == 1
+    said = program("evaluate", graph_run, "--on", path, code=1).stderr
+    assert "column 'y': 'unknown' is not one of the classes" in said
 
 
 def test_a_prediction_is_the_mean_of_the_trials_in_the_users_units(

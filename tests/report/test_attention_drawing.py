@@ -28,8 +28,8 @@ from gradformer.report.explain import _answer
 from gradformer.report.history import History, open_histories
 from gradformer.report.patterns import kind_of, pair_attention, patterns_section
 from gradformer.training.fit import fit
+from gradformer.training.inference import Predictions
 from gradformer.training.keepsakes import load_examples
-from gradformer.training.run import Predictions
 from tests.report import toys
 
 

@@ -110,7 +110,7 @@ def test_patience_stops_early() -> None:
 def test_the_first_strict_improvement_is_kept() -> None:
     (trial,) = make(1)
     values = iter([0.5, 0.7, 0.7, 0.6, 0.65])
-    trial.evaluate = lambda part: {"accuracy": next(values)}  # type: ignore[method-assign]
+    trial.validate = lambda: {"accuracy": next(values)}  # type: ignore[method-assign]
     kept = []
     train([trial], lambda *_: kept.append(trial.best.clone()), Stop())
     assert trial.progress.best_epoch == 2

@@ -16,9 +16,9 @@ from rich.console import Console
 from torch_geometric.data import Data
 
 from gradformer.errors import ConfigError, GradformerWarning, InputError
-from gradformer.graphs.objects import from_smiles_list
+from gradformer.graphs.objects import from_objects, from_smiles_list
 from gradformer.graphs.own import read
-from gradformer.training.data import TrainingData, own_data, user_data
+from gradformer.training.data import TrainingData, own_data
 from gradformer.training.fit import fit, resume
 from gradformer.training.loop import Stop, train
 from gradformer.training.progress import Display
@@ -80,7 +80,7 @@ def test_networkx_graphs_with_a_regression(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="SMILES"):
         run.predict(["CCO"])
     assert resume(run.folder, graphs, y=y, trials=2, **toy.QUIET).trials == [0, 1]
-    for data in (user_data(graphs, y=y), toy.data()):
+    for data in (from_objects(graphs, y=y), toy.data()):
         with pytest.raises(ConfigError, match="trails: not an option of data that are read"):
             fit(data, trails=3, out=tmp_path / "new", **toy.QUIET)
 
@@ -126,7 +126,7 @@ def test_a_run_goes_on_with_the_metric_it_was_begun_with(tmp_path: Path) -> None
     for part in ("val", "test"):
         del result[part]["scaled_mae"]
     path.write_text(json.dumps(result))
-    grown = resume(run.folder, user_data(graphs, y=y), trials=2, **toy.QUIET)
+    grown = resume(run.folder, from_objects(graphs, y=y), trials=2, **toy.QUIET)
     assert (grown.results["metric"], len(grown.results["test"]["values"])) == ("mae", 2)
 
 
@@ -158,7 +158,7 @@ def test_a_run_that_was_begun_with_a_target_of_one_value_goes_on(
     with monkeypatch.context() as before:
         before.setattr("gradformer.training.data._refuse_constants", lambda user: None)
         fit(graphs, y=y, settings=SMALL, out=tmp_path / "run", **toy.QUIET)
-    again = user_data(graphs, y=y)
+    again = from_objects(graphs, y=y)
     assert resume(tmp_path / "run", again, trials=2, **toy.QUIET).trials == [0, 1]
     with pytest.raises(InputError, match=r"'y\[1\]' is always 1.5"):
         fit(again, settings=SMALL, out=tmp_path / "new", **toy.QUIET)
@@ -178,7 +178,7 @@ def test_molecules_of_both_training_and_test_are_told(copy: str) -> None:
 def test_attributes_that_no_model_sees_are_told() -> None:
     graphs = some_graphs()
     nx.set_node_attributes(graphs[3], 1.5, "charge")
-    data = user_data(graphs, y=[len(g) + 0.5 for g in graphs])
+    data = from_objects(graphs, y=[len(g) + 0.5 for g in graphs])
     with pytest.warns(GradformerWarning, match="not used: charge of nodes; a model sees x of"):
         own_data(load_recipe("own"), data)
 
@@ -187,7 +187,7 @@ def test_ten_folds_test_every_graph_once() -> None:
     graphs = some_graphs(40)
     for y in ([len(g) % 2 for g in graphs], [0.5 + len(g) for g in graphs]):
         recipe = load_recipe("own", settings=["data.split=kfold", "seed=3", "trials=10"])
-        data = own_data(recipe, user_data(graphs, y=y))
+        data = own_data(recipe, from_objects(graphs, y=y))
         folds = [data.split(3 + trial) for trial in range(10)]
         tested = np.concatenate([fold.test for fold in folds])
         assert sorted(tested) == list(range(40))
@@ -241,8 +241,9 @@ def test_a_recipe_file_and_a_single_setting(tmp_path: Path) -> None:
     )
     assert (run.recipe.model.config.width, run.recipe.train.epochs) == (32, 1)
     assert repr(run) == f"<Run {tmp_path / 'run'}: gradformer on own, 1 of 1 trials>"
-    with pytest.raises(InputError, match="batch_size: got 0"):
-        run.predict(some_graphs(), batch_size=0)
+    for ask in (run.predict, run.embed):
+        with pytest.raises(ConfigError, match="batch_size: got 0"):
+            ask(some_graphs(), batch_size=0)
     with pytest.raises(ConfigError, match="did you mean 'val'"):
         run.evaluate(some_graphs(), part="vl")
 

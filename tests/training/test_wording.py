@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradformer.graphs.labels import Labels
-from gradformer.training.run import Predictions
+from gradformer.training.inference import Predictions
 from gradformer.training.wording import columns
 
 

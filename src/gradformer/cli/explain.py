@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
 from gradformer.cli.complete import data_names
 from gradformer.cli.options import Mirror, NewFile, RunFolder, Trial
-
-if TYPE_CHECKING:
-    from gradformer.graphs.store import Store
-    from gradformer.training.run import Run
 
 
 def explain(
@@ -50,24 +46,8 @@ def explain(
     from gradformer.training.run import Run
 
     run = Run.load(folder)
-    graphs = load_examples(folder) if data is None else _graphs(run, data, most, mirror)
+    graphs = load_examples(folder) if data is None else data
     if graphs is None:
         raise InputError(f"{folder}: kept no example graph; name a FILE with graphs to draw")
-    out = out or folder / "attention.html"
-    options = {"trial": trial, "layer": layer, "most": most, **read.options()}
-    page = write_explanation(run, graphs, out, **options)
-    typer.echo(page)
-
-
-def _graphs(run: Run, data: str, most: int, mirror: Path | None) -> Store | str:
-    """A file as it is; of a benchmark the first graphs that can be drawn."""
-    import numpy as np
-
-    from gradformer.training.inference import open_data
-    from gradformer.training.keepsakes import LARGEST, take
-
-    if Path(data).exists():
-        return data
-    store, _ = open_data(run, data, mirror)
-    drawable = np.flatnonzero((store.sizes > 1) & (store.sizes <= LARGEST))
-    return take(store, drawable[:most]) if len(drawable) else store
+    options = {"trial": trial, "layer": layer, "most": most, "mirror": mirror, **read.options()}
+    typer.echo(write_explanation(run, graphs, out or run.page("attention.html"), **options))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import itertools
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -45,8 +46,8 @@ def predict(
     run = Run.load(folder)
     source: Any = data
     reading: dict[str, Any] = {} if smiles is None else {"smiles": smiles}
-    if Path(data).exists():  # its rows that cannot be read are left empty
-        source, reading = run.read(data, labelled=False, skip_invalid=True, **reading), {}
+    if os.path.exists(data):  # its rows that cannot be read are left empty
+        source, reading = run.read(data, skip_invalid=True, **reading), {}
     store, user = open_data(run, source, use.mirror, **reading)
     predictions = run.predict(store, device=use.device, batch_size=use.batch_size)
     by_column = columns(run, predictions)

@@ -27,9 +27,11 @@ def report(
     Example: [bold]gradformer report runs/gradformer runs/gin -o gradformer-vs-gin.html[/bold]
     """
     from gradformer.report import write_report
+    from gradformer.training.run import Run
 
     if out is None:
-        out = folders[0] / "report.html" if len(folders) == 1 else Path("comparison.html")
+        alone = len(folders) == 1
+        out = Run.load(folders[0]).page("report.html") if alone else Path("comparison.html")
     page = write_report(folders, out)
     if len(folders) > 1:
         _compare(folders)

@@ -158,7 +158,7 @@ def _plan(
     ranges: list[str] | None,
     **options: Any,
 ) -> Plan:
-    from gradformer.training.fit import recipe_name
+    from gradformer.training.origins import recipe_name
     from gradformer.training.recipe import load_recipe, search_space
     from gradformer.training.search import Plan
 

@@ -36,6 +36,7 @@ def read_jsonl(
     task: str | None = None,
     skip_invalid: bool = False,
     like: Reading | None = None,
+    labelled: bool = True,
 ) -> UserData:
     """Read graphs and their targets; ``like`` is the reading of the training data.
 
@@ -47,7 +48,9 @@ def read_jsonl(
     rows = RowChecks(str(path), "line", skip_invalid)
     lines = enumerate(read_text(path).split("\n"), start=1)
     graphs = rows.graphs([(line, text) for line, text in lines if text.strip()], _graph)
-    return assemble(graphs, rows, kind="graphs", level=level, task=task, like=like)
+    return assemble(
+        graphs, rows, kind="graphs", level=level, task=task, like=like, labelled=labelled
+    )
 
 
 def _graph(line: int, text: str) -> RawGraph:

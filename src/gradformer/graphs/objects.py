@@ -24,7 +24,7 @@ from gradformer.graphs.molecules import (
     smiles_reader,
 )
 from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
-from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData
+from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData, check_options
 from gradformer.graphs.user_splits import PARTS
 
 if TYPE_CHECKING:
@@ -33,12 +33,50 @@ if TYPE_CHECKING:
 Targets = Sequence[Any] | NDArray[Any] | pd.Series | pd.DataFrame
 
 
+def from_objects(
+    objects: Any, like: Reading | None = None, labelled: bool = True, **options: Any
+) -> UserData:
+    """Take what the first of ``objects`` is: PyG ``Data``, NetworkX graphs or SMILES.
+
+    ``options`` are those of the function below that takes them.
+    """
+    from torch_geometric.data import Data  # importing PyG takes seconds
+
+    items = as_list(objects)
+    if not items:
+        raise InputError("data: the list of graphs is empty")
+    for kind, convert in ((Data, from_pyg), (nx.Graph, from_networkx), (str, from_smiles_list)):
+        if isinstance(items[0], kind):
+            check_options(convert, options, "these graphs")
+            options |= {"like": like, "labelled": labelled}
+            found: UserData = convert(items, **options)  # type: ignore[operator]
+            return found
+    raise InputError(
+        f"data: got {type(items[0]).__name__}, expected PyG Data, NetworkX graphs or SMILES"
+    )
+
+
+def as_list(objects: Any) -> list[Any]:
+    """Graphs or SMILES as a list; a single graph is a list of one."""
+    from torch_geometric.data import Data
+
+    if isinstance(objects, Data | nx.Graph):
+        return [objects]
+    if isinstance(objects, pd.DataFrame) or not isinstance(objects, Iterable):
+        raise InputError(
+            f"data: got {type(objects).__name__}, expected a path, or a list of PyG Data, NetworkX "
+            "graphs or SMILES"
+        )
+    return list(objects)
+
+
 def from_pyg(
     graphs: Iterable[Data],
     level: Level | None = None,
     task: str | None = None,
     skip_invalid: bool = False,
     like: Reading | None = None,
+    labelled: bool = True,
 ) -> UserData:
     """Take PyG ``Data``: edge_index as it stands (an undirected edge twice), x, edge_attr, y.
 
@@ -76,13 +114,13 @@ def from_pyg(
             values = _numpy(data.edge_attr, "edge_attr")
             edge_attr = feature_matrix(values, "edge_attr", len(pairs))
         index, edge_attr = edge_list(pairs, nodes, edge_attr, directed=True)
+        y = _pyg_targets(data, level) if labelled else None
         split = _pyg_masks(data) if with_masks else None
-        return RawGraph(row, nodes, index, x, edge_attr, _pyg_targets(data, level), split)
+        return RawGraph(row, nodes, index, x, edge_attr, y, split)
 
     targets = [getattr(data, "y", None) for data in graphs]
-    data = _collect(
-        graphs, targets, convert, "graphs", skip_invalid, level=level, task=task, like=like
-    )
+    shared: dict[str, Any] = {"task": task, "like": like, "labelled": labelled}
+    data = _collect(graphs, targets, convert, "graphs", skip_invalid, level=level, **shared)
     known = {"x", "edge_index", "edge_attr", "y", "num_nodes"}
     known |= {f"{part}_mask" for part in PARTS} if with_masks else set()
     found = {name for row in data.rows.tolist() for name, _ in graphs[row]}
@@ -96,6 +134,7 @@ def from_networkx(
     task: str | None = None,
     skip_invalid: bool = False,
     like: Reading | None = None,
+    labelled: bool = True,
 ) -> UserData:
     """Take NetworkX graphs, nodes in their own order.
 
@@ -122,9 +161,8 @@ def from_networkx(
         index, edge_attr = edge_list(pairs, nodes, edge_attr, graph.is_directed())
         return RawGraph(row, nodes, index, x, edge_attr, _texts(targets[row]))
 
-    data = _collect(
-        graphs, targets, convert, "graphs", skip_invalid, level=level, task=task, like=like
-    )
+    shared: dict[str, Any] = {"task": task, "like": like, "labelled": labelled}
+    data = _collect(graphs, targets, convert, "graphs", skip_invalid, level=level, **shared)
     known = {"x of nodes", "edge_attr of edges"}
     known |= set() if y is not None else {f"y of {level}s"}
     found = {name for row in data.rows.tolist() for name in _networkx_names(graphs[row])}
@@ -137,6 +175,7 @@ def from_smiles_list(
     task: str | None = None,
     skip_invalid: bool = False,
     like: Reading | None = None,
+    labelled: bool = True,
 ) -> UserData:
     """Take molecules as SMILES; ``y`` has one value, or a list of them, for each molecule."""
     smiles = list(smiles)
@@ -158,6 +197,7 @@ def from_smiles_list(
         task=task,
         vocabularies=(ATOM_VOCABULARY, BOND_VOCABULARY),
         like=like,
+        labelled=labelled,
     )
     return replace(data, smiles=tuple(smiles[row] for row in data.rows.tolist()))
 

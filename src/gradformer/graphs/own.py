@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -23,23 +24,26 @@ _WANTED = (
 )
 
 
-def read(path: str | Path, like: Reading | None = None, **options: Any) -> UserData:
+def read(
+    path: str | Path, like: Reading | None = None, labelled: bool = True, **options: Any
+) -> UserData:
     """Read a table of SMILES, a JSON-lines file of graphs, or a folder in TU format.
 
     ``options`` are those of :func:`read_table`, :func:`read_jsonl` or :func:`read_tu_folder`. Give
     ``like``, the reading of the training data, for new data that a trained model shall predict:
-    then columns, features and classes are checked against it and targets may be absent.
+    then columns, features and classes are checked against it and targets may be absent. Unless they
+    shall be ``labelled``, targets may be anything.
     """
     path = Path(path)
     reader = _READERS[kind_of(path)]
     check_options(reader, options, str(path))
-    return reader(path, like=like, **options)
+    return reader(path, like=like, labelled=labelled, **options)
 
 
 def kind_of(path: Path) -> Kind:
     """What the file or folder holds, by its name."""
     name = path.name.lower()
-    if not path.exists():
+    if not os.path.exists(path):  # which asks also for what no file can be called
         raise InputError(
             f"{path} does not exist; {_WANTED} (SMILES by themselves: as a list, in Python)"
         )

@@ -16,6 +16,7 @@ from gradformer.graphs.portable import permutation
 Items = NDArray[np.int64]
 Fractions = tuple[float, float, float]
 EIGHT_ONE_ONE: Fractions = (0.8, 0.1, 0.1)
+FOLDS = 10
 _SPLIT, _FRACTION = range(2)  # streams of a seed
 
 
@@ -38,39 +39,43 @@ def random_split(size: int, seed: int, fractions: Fractions = EIGHT_ONE_ONE) -> 
     >>> [len(part) for part in random_split(188, seed=0)]
     [150, 18, 20]
     """
-    _check(fractions)
+    if len(fractions) != 3 or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-6:
+        raise ConfigError(f"split fractions: {fractions}, expected three shares that sum to 1")
     train, val = (int(fraction * size + 1e-9) for fraction in fractions[:2])
-    return _cut(permutation(size, _SPLIT, seed), train, val)
+    parts = np.split(permutation(size, _SPLIT, seed), [train, train + val])
+    return Split(*(np.sort(part) for part in parts))
 
 
-def stratified_split(
-    classes: NDArray[Any], seed: int, fractions: Fractions = EIGHT_ONE_ONE
-) -> Split:
-    """A random split of each class by itself, so that the parts have its shares alike."""
-    _check(fractions)
+def stratified_split(classes: NDArray[Any], seed: int) -> Split:
+    """A random split, 8:1:1, of each class by itself, so that the parts have its shares alike."""
     shuffled = permutation(len(classes), _SPLIT, seed)
     parts: list[list[Items]] = [[], [], []]
     for label in np.unique(classes):
         members = shuffled[classes[shuffled] == label]
-        bounds = np.cumsum(fractions[:2]) * len(members)
+        bounds = np.cumsum(EIGHT_ONE_ONE[:2]) * len(members)
         for part, piece in zip(parts, np.split(members, np.floor(bounds + 0.5).astype(int))):
             part.append(piece)
     return Split(*(np.sort(np.concatenate(part)) for part in parts))
 
 
-def kfold_split(classes: NDArray[Any], seed: int, fold: int, folds: int = 10) -> Split:
-    """Fold ``fold`` is for testing, the next one for validation, the others for training.
+def kfold_split(classes: NDArray[Any], seed: int, fold: int) -> Split:
+    """Of ten folds ``fold`` is for testing, the next one for validation, the others for training.
 
     Classes are dealt out to the folds like cards, so that each fold has its share of every class.
     """
-    if folds < 3 or not 0 <= fold < folds:
-        raise ConfigError(f"fold: {fold} of {folds}, expected 0 to {folds - 1} of at least 3 folds")
+    if not 0 <= fold < FOLDS:
+        raise ConfigError(f"fold: got {fold}, expected 0 to {FOLDS - 1}")
     shuffled = permutation(len(classes), _SPLIT, seed)
     by_class = shuffled[np.argsort(classes[shuffled], kind="stable")]
     dealt = np.empty(len(classes), np.int64)
-    dealt[by_class] = np.arange(len(classes)) % folds
-    test, val = dealt == fold, dealt == (fold + 1) % folds
+    dealt[by_class] = np.arange(len(classes)) % FOLDS
+    test, val = dealt == fold, dealt == (fold + 1) % FOLDS
     return Split(*(np.flatnonzero(part) for part in (~(test | val), val, test)))
+
+
+def fold_of(seed: int, first_seed: int) -> int:
+    """The fold on which the trial of ``seed`` is tested; the first seed shuffles for all."""
+    return (seed - first_seed) % FOLDS
 
 
 def per_class_split(
@@ -96,12 +101,3 @@ def low_resource(train: Items, fraction: float, seed: int) -> Items:
         raise ConfigError(f"fraction: {fraction}, expected a share of the training split, 0 to 1")
     count = max(1, int(fraction * len(train) + 0.5))
     return np.sort(train[permutation(len(train), _FRACTION, seed)[:count]])
-
-
-def _cut(order: Items, train: int, val: int) -> Split:
-    return Split(*(np.sort(part) for part in np.split(order, [train, train + val])))
-
-
-def _check(fractions: Fractions) -> None:
-    if len(fractions) != 3 or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-6:
-        raise ConfigError(f"split fractions: {fractions}, expected three shares that sum to 1")

@@ -106,7 +106,7 @@ class Store:
             "format": FORMAT,
             "content": self.content,
             "schema": asdict(self.schema),
-            "structure": self.structure.as_dict(),
+            "structure": self.structure.to_dict(),
             "codebook": self.codebook.to_dict(),
             "about": self.about,
             "arrays": specs,
@@ -233,7 +233,7 @@ def _save_new(store: Store, folder: Path) -> None:
 
 def store_key(content: str, structure: Structure) -> str:
     """What tells two stores apart: content, structure options and format, as 64 hex digits."""
-    parts = json.dumps([FORMAT, content, structure.as_dict()], sort_keys=True)
+    parts = json.dumps([FORMAT, content, structure.to_dict()], sort_keys=True)
     return hashlib.sha256(parts.encode()).hexdigest()
 
 

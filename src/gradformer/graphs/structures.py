@@ -55,14 +55,14 @@ class Structure:
         for extra in self.extras:
             _parse(extra)
 
-    def as_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Plain values for a file or a hash; a registered structure is named with its version."""
         versions = {extra: _REGISTRY[_parse(extra)[0]].version for extra in self.extras}
         return {**asdict(self), "extras": list(self.extras), "versions": versions}
 
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Structure:
-        """From plain values, also those of :meth:`as_dict`."""
+        """From plain values, also those of :meth:`to_dict`."""
         known = {name: value for name, value in values.items() if name != "versions"}
         return cls(**{**known, "extras": tuple(known["extras"])})
 

@@ -39,6 +39,7 @@ def read_table(
     skip_invalid: bool = False,
     split_column: str | None = None,
     like: Reading | None = None,
+    labelled: bool = True,
 ) -> UserData:
     """Read molecules and their targets.
 
@@ -46,8 +47,8 @@ def read_table(
     or columns to learn (the only other column if not given), ``split_column`` one that holds train,
     val or test. ``task`` is found from the targets if not stated, see
     :func:`~gradformer.graphs.labels.find_labels`; a missing target is kept as missing. ``like`` is
-    the reading of the training data: its columns and classes are used, and targets may be absent;
-    with ``target=()`` they are not looked at.
+    the reading of the training data: its columns and classes are used, and targets may be absent,
+    or anything unless ``labelled``.
 
     Rows are counted as an editor does: the header of a text file is line 1, the first record of a
     parquet file is row 1.
@@ -59,7 +60,7 @@ def read_table(
         if smiles is None and like.smiles is not None:
             smiles = _column_like(table, like.smiles)
         names = like.labels.targets
-        target = names if target != () and set(names) <= set(table.header) else ()
+        target = names if labelled and set(names) <= set(table.header) else ()
     smiles_at = table.position(smiles or _smiles_column(table))
     split_at = None if split_column is None else table.position(split_column)
     if target is None:

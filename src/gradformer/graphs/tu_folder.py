@@ -27,6 +27,7 @@ def read_tu_folder(
     task: str | None = None,
     skip_invalid: bool = False,
     like: Reading | None = None,
+    labelled: bool = True,
 ) -> UserData:
     """Read the folder that holds NAME_A.txt and its companions; graphs are counted from 1.
 
@@ -57,7 +58,8 @@ def read_tu_folder(
         return _graph(arrays, g, None if targets is None else targets[g])
 
     graphs = rows.graphs([(g + 1, g) for g in range(arrays.num_graphs)], graph)
-    return assemble(graphs, rows, kind="tu", task=task or usual_task, like=like)
+    task = task or usual_task
+    return assemble(graphs, rows, kind="tu", task=task, like=like, labelled=labelled)
 
 
 def _open_folder(folder: Path) -> tuple[str, Read]:

@@ -177,8 +177,8 @@ class RowChecks:
 
 
 def check_options(reader: Callable[..., UserData], options: Iterable[str], where: str) -> None:
-    """Raise unless ``reader`` knows all of ``options``; what it reads and ``like`` are none."""
-    known = set([*inspect.signature(reader).parameters][1:]) - {"like"}
+    """Raise unless ``reader`` knows all of ``options``; what it reads, and for whom, are none."""
+    known = set([*inspect.signature(reader).parameters][1:]) - {"like", "labelled"}
     for name in options:
         if name not in known:
             raise ConfigError(f"{name}: no option for {where}; {suggest(name, known)}")

@@ -1,4 +1,4 @@
-"""Splits that come from the user's data: a column that names the part, or molecular scaffolds; and
+"""How a user's own graphs are split: by a column of theirs, by scaffolds, or at random by seed; and
 copies that a split has put into two parts.
 
 Parts are numbered as in :class:`~gradformer.graphs.arrays.GraphArrays`: 0 training, 1 validation,
@@ -7,21 +7,102 @@ Parts are numbered as in :class:`~gradformer.graphs.arrays.GraphArrays`: 0 train
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import ConfigError, InputError
+from gradformer.errors import ConfigError, InputError, choice
+from gradformer.graphs.arrays import GraphArrays, split_over
 from gradformer.graphs.molecules import canonical, scaffold
 from gradformer.graphs.portable import permutation
-from gradformer.graphs.splits import Split
+from gradformer.graphs.splits import (
+    Split,
+    fixed_split,
+    fold_of,
+    kfold_split,
+    random_split,
+    stratified_split,
+)
+from gradformer.graphs.targets import is_labelled
 from gradformer.graphs.user_data import UserData
 from gradformer.progress import bar
+from gradformer.structure.pointers import pointer
 
+WAYS = ("auto", "random", "stratified", "scaffold", "column", "kfold")
 PARTS = ("train", "val", "test")
 _WORDS = {"train": 0, "training": 0, "val": 1, "valid": 1, "validation": 1, "dev": 1, "test": 2}
+
+
+def user_way(kind: str, arrays: GraphArrays) -> str:
+    """How graphs are split: as said; ``auto`` is the column where there is one, else stratified
+    where there are classes, else random."""
+    if choice("data.split", kind, WAYS) != "auto":
+        return kind
+    if arrays.split is not None:
+        return "column"
+    return "stratified" if _has_classes(arrays) else "random"
+
+
+def user_split(way: str, user: UserData, first_seed: int) -> Callable[[int], Split]:
+    """Seed → split; ``first_seed`` is that of the first fold.
+
+    A single graph with labels for its nodes is split by nodes. What has no label takes no part.
+    """
+    arrays = user.arrays
+    if way == "column":
+        if arrays.split is None:
+            raise ConfigError(
+                "data.split: the data name no parts; name a column that does (--split-column NAME, "
+                "split_column=...), or use random"
+            )
+        given = fixed_split(arrays.split[:, 0])
+        return lambda seed: given
+    labelled = _labelled_items(arrays)
+    if way == "scaffold":
+        if user.smiles is None:
+            raise ConfigError("data.split: scaffold needs molecules; use random")
+        smiles = [user.smiles[graph] for graph in labelled]
+        return lambda seed: _numbered(fixed_split(scaffold_split(smiles, seed=seed)), labelled)
+    classes = np.zeros(len(labelled), np.int64)
+    if _has_classes(arrays):
+        assert arrays.y is not None
+        classes = arrays.y.reshape(len(arrays.y), -1)[labelled, 0].astype(np.int64)
+    elif way == "stratified":
+        raise ConfigError("data.split: stratified needs one class for each item; use random")
+    splits: dict[str, Callable[[int], Split]] = {
+        "stratified": lambda seed: stratified_split(classes, seed),
+        "kfold": lambda seed: kfold_split(classes, first_seed, fold_of(seed, first_seed)),
+        "random": lambda seed: random_split(len(labelled), seed),
+    }
+    return lambda seed: _numbered(splits[way](seed), labelled)
+
+
+def _has_classes(arrays: GraphArrays) -> bool:
+    """Whether every item of a split has one class."""
+    return not _many_nodes(arrays) and arrays.schema.task in ("multiclass", "binary")
+
+
+def _many_nodes(arrays: GraphArrays) -> bool:
+    """Whether an item of a split has many labels: it is a graph whose nodes have them."""
+    level = arrays.schema.level
+    return level == "node" and split_over(level, arrays.num_graphs) == "graphs"
+
+
+def _labelled_items(arrays: GraphArrays) -> NDArray[np.int64]:
+    """Graphs that have a label, or nodes where there is one graph."""
+    assert arrays.y is not None
+    known = is_labelled(arrays.y).reshape(len(arrays.y), -1).any(axis=1)
+    if _many_nodes(arrays):
+        count = pointer(known)
+        known = np.diff(count[arrays.node_ptr]) > 0
+    return np.flatnonzero(known)
+
+
+def _numbered(split: Split, items: NDArray[np.int64]) -> Split:
+    """A split of positions as a split of the items at these positions."""
+    return Split(*(items[part] for part in split))
 
 
 def part_number(word: str) -> int:

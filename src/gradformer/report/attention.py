@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gradformer.graphs.store import Store
 from gradformer.report.markup import Markup, tag
-from gradformer.report.plots import Picture, matrix_cells, place, svg
+from gradformer.report.plots import Picture, matrix_cells, place
 from gradformer.structure.codebook import UNREACHABLE
 
 Array = NDArray[np.float64]
@@ -90,7 +90,7 @@ def draw_graph(title: str, graph: Sketch, weight: Array, full: float) -> Picture
         parts.append(tag("circle", class_="heat", opacity=f"{share:.2f}", **centre))
     for (x, y), label in zip(at, graph.labels):
         parts.append(tag("text", label, x=place(x), y=place(y + 3.2), class_="atom"))
-    return svg(title, *parts, width=SIZE, height=float(at[:, 1].max()) + _EDGE)
+    return Picture(title, *parts, width=SIZE, height=float(at[:, 1].max()) + _EDGE)
 
 
 def draw_matrix(title: str, values: Array, low: float, high: float) -> Picture:
@@ -98,7 +98,7 @@ def draw_matrix(title: str, values: Array, low: float, high: float) -> Picture:
     share = (values - low) / max(high - low, 1e-12)
     size = (SIZE - 4) / len(values)
     border = f"M2 2H{place(SIZE - 2)}V{place(SIZE - 2)}H2Z"
-    return svg(
+    return Picture(
         title,
         matrix_cells(share, 2, 2, size),
         tag("path", d=border, class_="axis"),
@@ -187,7 +187,8 @@ def _spread_out(graph: nx.Graph) -> Array:
     apart = np.cos(np.arange(nodes)[:, None] + np.array([0.0, 1.57]))  # twins must not coincide
     scaled = axes[:, :-3:-1] * np.sqrt(np.maximum(value[:-3:-1], 0.0)) + 0.01 * apart
     starts = (None, dict(zip(graph, scaled)))
-    drawn = [np.array([*nx.kamada_kawai_layout(graph, pos=p).values()]) for p in starts]
+    known = {node: dict(zip(graph, row)) for node, row in zip(graph, hops)}
+    drawn = [np.array([*nx.kamada_kawai_layout(graph, known, p).values()]) for p in starts]
     return min(drawn, key=lambda places: round(_strain(places, hops), 3))
 
 

@@ -23,8 +23,9 @@ from gradformer.report.page import page
 from gradformer.report.patterns import PairAttention, pair_attention, shows_attention
 from gradformer.report.scales import number
 from gradformer.training.files import replace_file
+from gradformer.training.inference import Predictions, open_data
 from gradformer.training.keepsakes import LARGEST, take
-from gradformer.training.run import Predictions, Run
+from gradformer.training.run import Run
 
 
 def write_explanation(
@@ -35,17 +36,19 @@ def write_explanation(
     trial: int = 0,
     layer: int | None = None,
     most: int = 10,
+    mirror: str | Path | None = None,
     **reading: Any,
 ) -> Path:
     """Write a page that shows what every head looks at in the graphs of ``data``; gives its path.
 
     Args:
         run: a run of a model that gives its attention.
-        data: a path, PyG, NetworkX or SMILES, as :meth:`Run.predict` takes it.
+        data: a path, objects, a store or a benchmark's name, as :meth:`Run.predict` takes it.
         out: the HTML file.
         trial: whose weights.
         layer: which layer, from 1; the mean over all layers if not given.
         most: graphs to show; larger ones than can be drawn are passed over.
+        mirror: folder with raw files of benchmarks.
         reading: how to read ``data``.
     """
     model = run.model(trial)
@@ -57,11 +60,11 @@ def write_explanation(
     layers = run.recipe.model.config.layers
     if layer is not None and not 1 <= layer <= layers:
         raise InputError(f"layer: got {layer}, expected 1 to {layers}")
-    store, user = run.pack(data, **reading)
-    graphs = [g for g in range(store.num_graphs) if 1 < store.sizes[g] <= LARGEST][:most]
-    if not graphs:
+    store, user = open_data(run, data, mirror, **reading)
+    graphs = np.flatnonzero((store.sizes > 1) & (store.sizes <= LARGEST))[:most]
+    if not len(graphs):
         raise InputError(f"data: no graph has 2 to {LARGEST} nodes, so none can be drawn")
-    few = take(store, np.array(graphs))
+    few = take(store, graphs)
     predicted = run.predict(few)
     sections: list[tuple[str, str, Content]] = []
     for place, graph in enumerate(graphs):

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from gradformer.graphs.cards import find_card
 from gradformer.training.metrics import LOWER_IS_BETTER, metrics_of
 from gradformer.training.records import header
-from gradformer.training.run import Run
+from gradformer.training.run import Run, ended_trials
 from gradformer.training.trials import summary
 
 _MOST_POINTS = 240
@@ -54,15 +54,8 @@ class History:
 
     @cached_property
     def results(self) -> list[dict[str, Any]]:
-        """One for each trial that has ended, in the order of the trials.
-
-        Those that the record has lost, as a machine does that goes down, are in ``results.json``.
-        """
-        found = {line["trial"]: line for line in self.record if line["kind"] == "result"}
-        lost = len(found) < self.run.recipe.trials
-        if lost and (self.run.folder / "results.json").is_file():
-            found = {line["trial"]: line for line in self.run.results["trials"]} | found
-        return [found[trial] for trial in sorted(found)]
+        """One for each trial that has ended, in the order of the trials."""
+        return [*ended_trials(self.run, self.record).values()]
 
     @cached_property
     def epochs(self) -> dict[int, list[dict[str, Any]]]:

@@ -53,13 +53,12 @@ def shows_attention(model: Any) -> bool:
 
 def pair_attention(model: Any, store: Store, graph: int) -> PairAttention:
     """Attention of ``model`` on one graph of ``store``."""
-    batch = Collator(store)(torch.tensor([graph]))
+    layers = model.attention(Collator(store)(torch.tensor([graph])))
     nodes = int(store.sizes[graph])
 
     def dense(name: str) -> Array:
-        layers = [getattr(layer, name).double().cpu().numpy() for layer in model.attention(batch)]
-        pairs = np.stack(layers).reshape(len(layers), nodes, nodes, -1)
-        return np.asarray(pairs.transpose(0, 3, 1, 2))
+        pairs = np.stack([getattr(layer, name).double().cpu().numpy() for layer in layers])
+        return np.asarray(pairs.reshape(len(layers), nodes, nodes, -1).transpose(0, 3, 1, 2))
 
     return PairAttention(dense("score"), dense("decay"), dense("weight"))
 

@@ -33,7 +33,9 @@ class Picture(Markup):
     width: float
     height: float
 
-    def __new__(cls, title: str, parts: Sequence[Content], width: float, height: float) -> Picture:
+    def __new__(
+        cls, title: str, *parts: Content, width: float = WIDTH, height: float = HEIGHT
+    ) -> Picture:
         inner = join([tag("title", title), *parts])
         box = f"0 0 {place(width)} {place(height)}"
         self = super().__new__(cls, tag("svg", inner, viewBox=box, role="img", class_="plot"))
@@ -106,7 +108,7 @@ def line_plot(title: str, lines: Sequence[Line], axes: Axes) -> Picture:
             front.append(tag("path", d=where, class_=f"marks {style}"))
     frame = _frame(axes, x_scale, y_scale)
     names, below = _legend(lines) if len(lines) > 1 else ([], 0.0)
-    return svg(title, frame, *bands, *behind, *front, *names, height=HEIGHT + below)
+    return Picture(title, frame, *bands, *behind, *front, *names, height=HEIGHT + below)
 
 
 def _legend(lines: Sequence[Line]) -> tuple[list[Markup], float]:
@@ -135,7 +137,7 @@ def parity_plot(title: str, truth: NDArray[np.float64], answer: NDArray[np.float
     y_scale = fit_scale(values, TOP + side, TOP)
     axes = Axes("true value", "prediction")
     ends = [(x_scale.low, y_scale.low), (x_scale.high, y_scale.high)]
-    return svg(
+    return Picture(
         title,
         _frame(axes, x_scale, y_scale),
         tag("path", d=_path(ends, x_scale, y_scale), class_="equal"),
@@ -164,7 +166,7 @@ def strip_plot(title: str, label: str, rows: Sequence[tuple[str, Sequence[float]
         dots = "".join(f"M{place(x(v))} {place(y)}h0" for v in values)
         parts.append(tag("path", d=dots, class_=f"trial {style}"))
         parts.append(tag("path", d=f"M{place(x(mean))} {place(y - 8)}v16", class_="mean"))
-    return svg(title, *parts, height=bottom + 26)
+    return Picture(title, *parts, height=bottom + 26)
 
 
 def matrix_cells(share: NDArray[np.float64], x: float, y: float, size: float) -> Markup:
@@ -212,11 +214,7 @@ def confusion_plot(title: str, counts: NDArray[np.float64], names: Sequence[str]
     parts.append(tag("path", d=border, class_="axis"))
     parts.append(_text("predicted", (left + end_x) / 2, end_y + 34, "middle", "label"))
     parts.append(_turned("true", 14, (top + end_y) / 2))
-    return svg(title, *parts, height=end_y + BOTTOM)
-
-
-def svg(title: str, *parts: Content, width: float = WIDTH, height: float = HEIGHT) -> Picture:
-    return Picture(title, parts, width, height)
+    return Picture(title, *parts, height=end_y + BOTTOM)
 
 
 def _scale(

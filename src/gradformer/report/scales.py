@@ -26,7 +26,7 @@ class Scale:
         return self.first + (value - low) / (high - low) * (self.last - self.first)
 
     def ticks(self, count: int = 5, whole: bool = False) -> list[float]:
-        """About ``count`` round numbers inside the range; only ``whole`` ones if asked."""
+        """About ``count`` ≥ 3 round numbers inside the range; only ``whole`` ones if asked."""
         if self.logarithmic:
             found = _log_ticks(self.low, self.high, count)
             if len(found) >= 2:

@@ -19,18 +19,7 @@ from gradformer.studies.study import Study
 
 __all__ = ["STUDIES", "find_study"]
 
-_FILES = (
-    table1,
-    deep,
-    low_resource,
-    ablation,
-    index,
-    decay,
-    efficiency,
-    nodes,
-    attention,
-    starts,
-)
+_FILES = (table1, deep, low_resource, ablation, index, decay, efficiency, nodes, attention, starts)
 STUDIES: dict[str, Study] = {file.STUDY.name: file.STUDY for file in _FILES}
 
 

@@ -13,7 +13,6 @@ from gradformer.report.history import History
 from gradformer.report.markup import Markup
 from gradformer.report.patterns import Array, example_attention
 from gradformer.report.sheet import Panel, sheet
-from gradformer.studies.figures import histories
 from gradformer.studies.study import Cell, Measured, Study
 from gradformer.training.files import plain, read_json, replace_file
 
@@ -37,7 +36,8 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
 def draw(measured: Sequence[Measured]) -> Markup | None:
     """A row for each graph: the models side by side, on one scale."""
     rows: dict[str, list[tuple[str, tuple[Sketch, Array]]]] = {}
-    for history in histories(measured):
+    begun = [one.history for one in measured if one.history is not None]
+    for history in begun:
         for graph in kept_patterns(history):
             name = f"{history.run.recipe.dataset}, graph {graph['name']}"
             rows.setdefault(name, []).append((history.label, _read(graph)))

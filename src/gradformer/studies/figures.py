@@ -14,11 +14,6 @@ from gradformer.studies.tables import shown
 from gradformer.training.metrics import metric_name
 
 
-def histories(measured: Sequence[Measured]) -> list[History]:
-    """The runs that have begun."""
-    return [one.history for one in measured if one.history is not None]
-
-
 def by_column(measured: Sequence[Measured]) -> dict[str, list[Measured]]:
     """What has a result, column by column."""
     found: dict[str, list[Measured]] = {}
@@ -28,9 +23,9 @@ def by_column(measured: Sequence[Measured]) -> dict[str, list[Measured]]:
     return found
 
 
-def in_rows(title: str, panels: Sequence[Panel], across: int = 2) -> Markup | None:
-    """Panels side by side, ``across`` in a row; None if there are none."""
-    rows = [panels[first : first + across] for first in range(0, len(panels), across)]
+def in_rows(title: str, panels: Sequence[Panel]) -> Markup | None:
+    """Panels side by side, two in a row; None if there are none."""
+    rows = [panels[first : first + 2] for first in range(0, len(panels), 2)]
     return sheet(title, rows) if rows else None
 
 

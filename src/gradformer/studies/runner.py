@@ -50,8 +50,6 @@ def begin(study: Study, plan: Plan, root: Path, goes_on: bool) -> Plan:
                 f"{_said(plan)}); choose another --out"
             )
         plan = before.with_more(plan)
-    with writing(path):
-        path.parent.mkdir(parents=True, exist_ok=True)
     replace_json(path, plan.to_dict())
     return plan
 
@@ -98,7 +96,7 @@ def carry_out(
             found = find(root, own, cell, recipe, seeds)
             if found is not None:
                 recipe = replace(recipe, trials=_wanted(found, cell, seeds))
-                if finished(found, recipe):
+                if _ended(found) >= recipe.trials:
                     continue
             place = found or own
             if until is not None and time.monotonic() >= until:
@@ -137,10 +135,24 @@ def find(
     """
     if cell.model in RIVALS:
         return place if (place / "results.json").is_file() else None
-    paths = dict.fromkeys([place / "recipe.yaml", *sorted(root.glob("*/*/recipe.yaml"))])
-    exact = cell.trials is not None
+    runs = _runs_of(recipe, root, place, exact=cell.trials is not None)
+
+    def is_mine(run: Path) -> bool:
+        beside = run.parent == place.parent
+        return run == place or (beside and _fits(run / "recipe.yaml", recipe, exact=True))
+
+    def is_complete(run: Path) -> bool:
+        least = 1 if run == place else min(2, recipe.trials)
+        return _ended(run) >= max(_wanted(mine or run, cell, seeds), least)
+
+    mine = next(filter(is_mine, runs), None)
+    return max(filter(is_complete, runs), key=_ended, default=mine)
+
+
+def _runs_of(recipe: Recipe, root: Path, place: Path, exact: bool) -> list[Path]:
+    """The runs under ``root`` that have the recipe, that in ``place`` first."""
     runs = []
-    for path in paths:
+    for path in dict.fromkeys([place / "recipe.yaml", *sorted(root.glob("*/*/recipe.yaml"))]):
         try:
             if path.is_file() and _fits(path, recipe, exact):
                 runs.append(path.parent)
@@ -150,26 +162,11 @@ def find(
                     f"{error}; the run is damaged: restore this file, or move {place} away and "
                     "train again"
                 ) from None
-    mine = None
-    for run in runs:
-        beside = run.parent == place.parent and _fits(run / "recipe.yaml", recipe, exact=True)
-        if mine is None and (run == place or beside):
-            mine = run
-    complete = []
-    for run in runs:
-        count = _wanted(mine or run, cell, seeds)
-        least = 1 if run == place else min(2, recipe.trials)
-        if finished(run, replace(recipe, trials=max(count, least))):
-            complete.append(run)
-    return max(complete, key=_ended, default=mine)
-
-
-def finished(folder: Path, recipe: Recipe) -> bool:
-    """Whether there is a result for as many seeds as the recipe has."""
-    return _ended(folder) >= recipe.trials
+    return runs
 
 
 def _ended(folder: Path) -> int:
+    """How many seeds have a result."""
     path = folder / "results.json"
     return len(read_json(path)["trials"]) if path.is_file() else 0
 

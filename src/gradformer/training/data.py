@@ -5,36 +5,30 @@ from __future__ import annotations
 import math
 import os
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-import networkx as nx
 import numpy as np
-import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from gradformer.errors import ConfigError, GradformerWarning, InputError, choice
-from gradformer.graphs.arrays import GraphArrays, Over, Schema, split_over
+from gradformer.errors import GradformerWarning, InputError
+from gradformer.graphs.arrays import Over, Schema, split_over
 from gradformer.graphs.cards import find_card
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.datasets import open_card, split_of
-from gradformer.graphs.objects import from_networkx, from_pyg, from_smiles_list
-from gradformer.graphs.splits import Split, fixed_split, kfold_split, low_resource, random_split
-from gradformer.graphs.splits import stratified_split as stratified
+from gradformer.graphs.splits import Split, fold_of, low_resource
 from gradformer.graphs.store import Store, pack
 from gradformer.graphs.structures import Structure
 from gradformer.graphs.targets import TargetScale, is_labelled
-from gradformer.graphs.user_data import Reading, UserData, check_options
-from gradformer.graphs.user_splits import copies, scaffold_split
+from gradformer.graphs.user_data import UserData
+from gradformer.graphs.user_splits import copies, user_split, user_way
 from gradformer.model.base import Needs
-from gradformer.structure.pointers import pointer
 from gradformer.training.metrics import METRICS, check_metric, metric_name, metrics_of
 from gradformer.training.recipe import Recipe
 
 Part = Literal["train", "val", "test"]
-OWN_SPLITS = ("auto", "random", "stratified", "scaffold", "column", "kfold")
 
 
 @dataclass(frozen=True)
@@ -101,7 +95,7 @@ def benchmark(recipe: Recipe, mirror: str | os.PathLike[str] | None = None) -> T
     kind: Any = None if recipe.data.split == "auto" else recipe.data.split
 
     def split(seed: int) -> Split:
-        first, fold = _fold(recipe, seed) if kind == "kfold" else (seed, 0)
+        first, fold = (recipe.seed, fold_of(seed, recipe.seed)) if kind == "kfold" else (seed, 0)
         parts = split_of(card, store, seed=first, split=kind, fold=fold)
         return parts._replace(train=low_resource(parts.train, recipe.data.fraction, seed))
 
@@ -112,45 +106,6 @@ def benchmark(recipe: Recipe, mirror: str | os.PathLike[str] | None = None) -> T
         check_metric(card.metric, card.task),
         split_over(card.level, card.graphs),
         about={"name": card.name, "protocol": card.protocol, "exactness": card.exactness},
-    )
-
-
-def _fold(recipe: Recipe, seed: int) -> tuple[int, int]:
-    """Ten folds are ten trials over one shuffle: its seed, and the fold of a trial's test part."""
-    return recipe.seed, (seed - recipe.seed) % 10
-
-
-def as_list(objects: Any) -> list[Any]:
-    """Graphs or SMILES as a list; a single graph is a list of one."""
-    from torch_geometric.data import Data
-
-    if isinstance(objects, Data | nx.Graph):
-        return [objects]
-    if isinstance(objects, pd.DataFrame) or not isinstance(objects, Iterable):
-        raise InputError(
-            f"data: got {type(objects).__name__}, expected a path, or a list of PyG Data, NetworkX "
-            "graphs or SMILES"
-        )
-    return list(objects)
-
-
-def user_data(objects: Any, like: Reading | None = None, **options: Any) -> UserData:
-    """PyG ``Data``, NetworkX graphs or SMILES as :class:`UserData`.
-
-    ``options`` are those of the functions in :mod:`gradformer.graphs.objects`.
-    """
-    from torch_geometric.data import Data  # importing PyG takes seconds
-
-    items = as_list(objects)
-    if not items:
-        raise InputError("data: the list of graphs is empty")
-    for kind, convert in ((Data, from_pyg), (nx.Graph, from_networkx), (str, from_smiles_list)):
-        if isinstance(items[0], kind):
-            check_options(convert, options, "these graphs")
-            found: UserData = convert(items, like=like, **options)  # type: ignore[operator]
-            return found
-    raise InputError(
-        f"data: got {type(items[0]).__name__}, expected PyG Data, NetworkX graphs or SMILES"
     )
 
 
@@ -166,8 +121,8 @@ def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingDat
     if not begun:
         _refuse_constants(user)
     store = pack(arrays, structure_for(recipe.model.config.needs()))
-    way = _own_way(recipe.data.split, arrays)
-    find = _own_split(way, user, arrays, recipe)
+    way = user_way(recipe.data.split, arrays)
+    find = user_split(way, user, recipe.seed)
 
     def split(seed: int) -> Split:
         parts = find(seed)
@@ -249,74 +204,3 @@ def _tell_copies(user: UserData, split: Split) -> None:
             GradformerWarning,
             stacklevel=3,
         )
-
-
-def _own_way(kind: str, arrays: GraphArrays) -> str:
-    """How a user's graphs are split: as said; ``auto`` is the column where there is one, else
-    stratified where there are classes, else random."""
-    if choice("data.split", kind, OWN_SPLITS) != "auto":
-        return kind
-    if arrays.split is not None:
-        return "column"
-    return "stratified" if _has_classes(arrays) else "random"
-
-
-def _own_split(
-    way: str, user: UserData, arrays: GraphArrays, recipe: Recipe
-) -> Callable[[int], Split]:
-    """Seed → split of a user's graphs.
-
-    A single graph with labels for its nodes is split by nodes. What has no label takes no part.
-    """
-    given = arrays.split
-    if way == "column":
-        if given is None:
-            raise ConfigError(
-                "data.split: the data name no parts; name a column that does (--split-column NAME, "
-                "split_column=...), or use random"
-            )
-        column = given[:, 0]
-        return lambda seed: fixed_split(column)
-    labelled = _labelled_items(arrays)
-    if way == "scaffold":
-        if user.smiles is None:
-            raise ConfigError("data.split: scaffold needs molecules; use random")
-        smiles = [user.smiles[graph] for graph in labelled]
-        return lambda seed: _numbered(fixed_split(scaffold_split(smiles, seed=seed)), labelled)
-    classes = np.zeros(len(labelled), np.int64)
-    if _has_classes(arrays):
-        assert arrays.y is not None
-        classes = arrays.y.reshape(len(arrays.y), -1)[labelled, 0].astype(np.int64)
-    elif way == "stratified":
-        raise ConfigError("data.split: stratified needs one class for each item; use random")
-    if way == "stratified":
-        return lambda seed: _numbered(stratified(classes, seed), labelled)
-    if way == "kfold":
-        return lambda seed: _numbered(kfold_split(classes, *_fold(recipe, seed)), labelled)
-    return lambda seed: _numbered(random_split(len(labelled), seed), labelled)
-
-
-def _has_classes(arrays: GraphArrays) -> bool:
-    """Whether every item of a split has one class."""
-    return not _many_nodes(arrays) and arrays.schema.task in ("multiclass", "binary")
-
-
-def _many_nodes(arrays: GraphArrays) -> bool:
-    """Whether an item of a split has many labels: it is a graph whose nodes have them."""
-    level = arrays.schema.level
-    return level == "node" and split_over(level, arrays.num_graphs) == "graphs"
-
-
-def _labelled_items(arrays: GraphArrays) -> NDArray[np.int64]:
-    """Graphs that have a label, or nodes where there is one graph."""
-    assert arrays.y is not None
-    known = is_labelled(arrays.y).reshape(len(arrays.y), -1).any(axis=1)
-    if _many_nodes(arrays):
-        count = pointer(known)
-        known = np.diff(count[arrays.node_ptr]) > 0
-    return np.flatnonzero(known)
-
-
-def _numbered(split: Split, items: NDArray[np.int64]) -> Split:
-    """A split of positions as a split of the items at these positions."""
-    return Split(*(items[part] for part in split))

@@ -78,16 +78,15 @@ def find_device(name: str | torch.device = "auto") -> torch.device:
         device = None
     if device is None or device.type not in ("cpu", "cuda"):
         raise ConfigError(f"device: unknown name '{name}'; use auto, cpu, cuda or cuda:1")
-    if device.type == "cuda" and not torch.cuda.is_available():
+    if device.type == "cpu":
+        return device
+    if not torch.cuda.is_available():
         raise ConfigError(f"device: {name} is asked for, but torch sees no GPU; use --device cpu")
-    if device.type == "cuda" and device.index is None:
+    if device.index is None:
         device = torch.device("cuda", int(os.environ.get("LOCAL_RANK", "0")))
-    if device.type == "cuda":
-        try:
-            torch.cuda.set_device(device)
-        except RuntimeError:
-            count = torch.cuda.device_count()
-            raise ConfigError(
-                f"device: there is no {device}; GPUs that torch sees: {count}"
-            ) from None
+    try:
+        torch.cuda.set_device(device)
+    except RuntimeError:
+        count = torch.cuda.device_count()
+        raise ConfigError(f"device: there is no {device}; GPUs that torch sees: {count}") from None
     return device

@@ -8,10 +8,10 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gradformer.errors import InputError
 from gradformer.graphs.collate import Collator
 from gradformer.model.base import GraphModel
 from gradformer.model.parallel import is_shared
+from gradformer.training.sections import at_least
 from gradformer.training.step import autocast
 
 
@@ -27,8 +27,7 @@ def predict(
 
     Processes that share a batch share the work, and all have the whole result.
     """
-    if batch_size < 1:
-        raise InputError(f"batch_size: got {batch_size}, expected at least 1")
+    at_least("batch_size", batch_size, 1)
     model.eval()
     batches = np.split(graphs, range(batch_size, len(graphs), batch_size))
     first, stride = 0, 1

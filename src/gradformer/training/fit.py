@@ -14,22 +14,15 @@ import torch
 
 from gradformer.attention.tiles import precision
 from gradformer.errors import ConfigError, GradformerWarning, InputError
-from gradformer.graphs.cards import find_card, is_card, named
-from gradformer.graphs.own import read
-from gradformer.graphs.user_data import UserData, refuse_options
-from gradformer.recipes import recipe_names
-from gradformer.training.data import TrainingData, benchmark, own_data, user_data
+from gradformer.training.data import TrainingData
 from gradformer.training.distributed import by_first, find_device, from_first, joined
 from gradformer.training.files import RESUMABLE, replace_file, replace_json
 from gradformer.training.folder import RECIPE, check_free, held, replacing, tidy
 from gradformer.training.keepsakes import save_examples
-from gradformer.training.metrics import SCALED, metrics_of
+from gradformer.training.origins import again, dataset_name, prepare, recipe_name
 from gradformer.training.recipe import Recipe, load_recipe
-from gradformer.training.run import Run, describe_data
+from gradformer.training.run import Run, describe_data, ended_trials
 from gradformer.training.trials import SAVE_EVERY, Trials, summary, train_all
-
-OWN = "own"
-"""The recipe for a user's own graphs."""
 
 
 def fit(
@@ -70,19 +63,9 @@ def fit(
         until: when to stop and save (:class:`StoppedError`), on the monotonic clock.
         reading: how to read ``data``: ``smiles``, ``target``, ``y``, ``task``, ``skip_invalid`` …
     """
-    if not isinstance(recipe, Recipe):
-        source = recipe_name(data) if recipe is None else str(recipe)
-        recipe = load_recipe(source, model=model, preset=preset, settings=settings)
-    elif model is not None or preset is not None:
-        raise ConfigError("recipe: give either a recipe, or a model and a preset")
-    else:
-        recipe = recipe.change(*settings)
+    recipe = _recipe_for(data, recipe, model, preset, settings)
     if trials is not None:
         recipe = replace(recipe, trials=trials)
-    if isinstance(data, str | Path) and not _is_benchmark(data):
-        recipe = replace(recipe, dataset=str(data))
-    elif isinstance(data, str | Path) and is_card(str(data)):  # else a recipe, which names its own
-        recipe = replace(recipe, dataset=find_card(str(data)).name)
     where = find_device(device)
     with joined(where), _precision(recipe.train.precision):
         folder = Path(from_first(_new_name(recipe, out)))
@@ -94,6 +77,23 @@ def fit(
         with held(folder):
             by_first(_begin, folder, recipe, material, origin, overwrite)
             return _train([whole], until, quiet)[0]
+
+
+def _recipe_for(
+    data: Any,
+    recipe: Recipe | str | Path | None,
+    model: str | None,
+    preset: str | None,
+    settings: Iterable[str],
+) -> Recipe:
+    if not isinstance(recipe, Recipe):
+        source = recipe_name(data) if recipe is None else str(recipe)
+        recipe = load_recipe(source, model=model, preset=preset, settings=settings)
+    elif model is not None or preset is not None:
+        raise ConfigError("recipe: give either a recipe, or a model and a preset")
+    else:
+        recipe = recipe.change(*settings)
+    return replace(recipe, dataset=dataset_name(data, recipe))
 
 
 def resume(
@@ -126,7 +126,8 @@ def resume(
                 "be added"
             )
         run = replace(run, recipe=replace(run.recipe, trials=trials))
-    bare = _without_folder(run)
+    ended = ended_trials(run, run.record)
+    bare = [result for trial, result in ended.items() if not run.place(trial).exists()]
     if len(bare) == run.recipe.trials:
         raise InputError(
             f"{run.folder}: all {len(bare)} trials have ended, and only their results are kept: "
@@ -173,41 +174,6 @@ def fit_together(
         return _train(runs, until, quiet=True)
 
 
-def again(
-    run: Run, mirror: str | Path | None = None, data: Any = None, **reading: Any
-) -> TrainingData:
-    """The data that a run was trained on; ``data`` is needed where they were Python objects."""
-    origin = run.origin
-    if data is None:
-        if origin["kind"] == "objects":
-            raise InputError(
-                f"{run.folder}: the data it was trained on are not kept (Python objects, or an "
-                "exported model); give data: --on FILE with evaluate, data= in Python"
-            )
-        data = origin["path"] if origin["kind"] == "file" else run.recipe.dataset
-        if origin["kind"] == "file" and not Path(data).exists():
-            raise InputError(
-                f"{data}: the data that {run.folder} was trained on are not there; bring them back "
-                "to this place, or give them: --on FILE with evaluate, data= in Python"
-            )
-    if not isinstance(data, TrainingData | UserData):
-        reading = {**origin.get("options", {}), **reading}
-    mirror = mirror or origin.get("mirror")
-    material, _ = prepare(data, run.recipe, mirror, reading, begun=True)
-    if material.store.content != origin["content"]:
-        raise InputError(
-            f"{run.folder}: the data are not those that the run began with; bring those back, or "
-            "train anew with these (evaluate scores a run on other data with --on FILE)"
-        )
-    return replace(material, metric=_metric(run, material))
-
-
-def _metric(run: Run, data: TrainingData) -> str:
-    """What the run was begun with; before it was written down, several targets had MAE."""
-    before = metrics_of(data.schema.task)[0] if data.metric == SCALED else data.metric
-    return str(run.origin.get("metric", before))
-
-
 def _begin(
     folder: Path,
     recipe: Recipe,
@@ -221,14 +187,6 @@ def _begin(
         describe_data(folder / "data.json", data, origin)
         save_examples(folder, data, recipe.seed)
         replace_file(folder / RECIPE, recipe.to_yaml())
-
-
-def _without_folder(run: Run) -> list[dict[str, Any]]:
-    """Results of trials of which the run has kept nothing else."""
-    found = {line["trial"]: line for line in run.record if line["kind"] == "result"}
-    if (run.folder / "results.json").is_file():
-        found |= {line["trial"]: line for line in run.results["trials"]}
-    return [found[trial] for trial in sorted(found) if not run.place(trial).exists()]
 
 
 def _keep_results(run: Run, results: Sequence[dict[str, Any]]) -> None:
@@ -251,52 +209,6 @@ def _train(runs: Sequence[Trials], until: float | None, quiet: bool) -> list[Run
         outcome = summary(run.results(), run.trials[0].data.metric)
         by_first(replace_json, run.folder / "results.json", outcome, RESUMABLE)
     return [Run.load(run.folder) for run in runs]
-
-
-def prepare(
-    data: Any,
-    recipe: Recipe,
-    mirror: str | Path | None,
-    reading: dict[str, Any],
-    begun: bool = False,
-) -> tuple[TrainingData, dict[str, Any]]:
-    """The data to train on, or that a run has begun with, and how to find them again."""
-    if isinstance(data, TrainingData | UserData):
-        refuse_options(reading, "data that are read already")
-        ready = data if isinstance(data, TrainingData) else own_data(recipe, data, begun)
-        return ready, {"kind": "objects"}
-    if _is_benchmark(data):
-        refuse_options(reading, f"the benchmark {recipe.dataset}")
-        return benchmark(recipe, mirror), {
-            "kind": "benchmark",
-            "mirror": None if mirror is None else str(Path(mirror).absolute()),
-        }
-    if isinstance(data, str | Path):
-        path = str(Path(data).absolute())
-        return own_data(recipe, read(data, **reading), begun), {
-            "kind": "file",
-            "path": path,
-            "options": reading,
-        }
-    return own_data(recipe, user_data(data, **reading), begun), {"kind": "objects"}
-
-
-def _is_benchmark(data: Any) -> bool:
-    if not isinstance(data, str | Path):
-        return False
-    name = str(data)
-    return (name in recipe_names() and name != OWN) or named(data) is not None
-
-
-def recipe_name(data: Any) -> str:
-    """The package's recipe for ``data``."""
-    if not _is_benchmark(data):
-        if isinstance(data, str | Path) and not Path(data).exists():
-            if Path(data).suffix or len(Path(data).parts) > 1:
-                raise InputError(f"{data} does not exist; name a file, a TU folder or a dataset")
-            find_card(str(data))  # raises with the nearest name
-        return OWN
-    return str(data) if str(data) in recipe_names() else find_card(str(data)).name
 
 
 def _new_name(recipe: Recipe, out: str | Path | None) -> str:

@@ -16,7 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gradformer.attention.tiles import block_of
-from gradformer.training.optimizer import CLIP_EPS, Adam
+from gradformer.training.optimizer import BETAS, CLIP_EPS, EPSILON, Adam
 from gradformer.training.schedule import Schedule
 
 BLOCK = 1024
@@ -126,7 +126,7 @@ class FusedUpdate:
         cosine_steps = max(schedule.steps - schedule.warmup, 1)
         self.constants = torch.tensor(
             [schedule.rate, schedule.lowest, schedule.warmup, cosine_steps]
-            + [math.log(beta) for beta in optimizer.betas],
+            + [math.log(beta) for beta in BETAS],
             dtype=torch.float64,
             device=device,
         )
@@ -141,11 +141,11 @@ class FusedUpdate:
             grad, pieces, numbers, count, self.constants, parameters, chunk, self.ema,
             COSINE=self.schedule.kind == "cosine", BLOCK=BLOCK,
         )  # fmt: skip
-        first, second = adam.betas
+        first, second = BETAS
         update_kernel[(-(-len(vector) // BLOCK),)](
             vector, grad, adam.mean, adam.square, vector if average is None else average,
             pieces, numbers, programs, len(vector), parameters, adam.decayed,
-            self.clip, self.weight_decay, 1.0 - first, 1.0 - second, adam.epsilon, CLIP_EPS,
+            self.clip, self.weight_decay, 1.0 - first, 1.0 - second, EPSILON, CLIP_EPS,
             PIECES=block_of(programs, 1), CLIP=self.clip > 0.0,
             ADAMW=adam.kind == "adamw", AVERAGE=average is not None, BLOCK=BLOCK,
         )  # fmt: skip

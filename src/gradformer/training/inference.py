@@ -1,9 +1,9 @@
-"""What a finished run is asked: scores on other data, and embeddings."""
+"""What a finished run is asked: predictions, scores on other data, and embeddings."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -20,9 +20,34 @@ from gradformer.graphs.store import Store
 from gradformer.graphs.user_data import UserData, refuse_options
 from gradformer.training.data import Part, TrainingData, benchmark
 from gradformer.training.distributed import find_device
-from gradformer.training.evaluation import predict
+from gradformer.training.evaluation import predict as outputs
 from gradformer.training.metrics import metrics_of, scores
+from gradformer.training.origins import again
 from gradformer.training.run import Run
+from gradformer.training.sections import at_least
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """What the trials of a run say about some graphs.
+
+    Shapes: ``trials`` [trials, rows, outputs] (probabilities of classes, or values in the user's
+    units); ``value`` and ``spread`` [rows, outputs], their mean and standard deviation. Rows are
+    graphs, or nodes for a model of nodes, in the order given.
+    """
+
+    trials: NDArray[np.float64]
+    data: UserData | None = field(default=None, repr=False)
+
+    @property
+    def value(self) -> NDArray[np.float64]:
+        mean: NDArray[np.float64] = self.trials.mean(axis=0)
+        return mean
+
+    @property
+    def spread(self) -> NDArray[np.float64]:
+        std: NDArray[np.float64] = self.trials.std(axis=0)
+        return std
 
 
 @dataclass(frozen=True)
@@ -40,7 +65,7 @@ class Embeddings:
 
 
 def open_data(
-    run: Run, data: Any, mirror: str | Path | None = None, labelled: bool = True, **reading: Any
+    run: Run, data: Any, mirror: str | Path | None = None, **reading: Any
 ) -> tuple[Store, UserData | None]:
     """Graphs as the run's model takes them: all of a benchmark by name, or what ``Run.pack`` takes.
 
@@ -51,7 +76,48 @@ def open_data(
         store = open_card(card, mirror, run.structure)
         run.expect(store.schema, card.name)
         return store, None
-    return run.pack(data, labelled, **reading)
+    return run.pack(data, **reading)
+
+
+def predict(
+    run: Run,
+    data: Any,
+    *,
+    mirror: str | Path | None = None,
+    device: str | torch.device = "cpu",
+    batch_size: int = 64,
+    **reading: Any,
+) -> Predictions:
+    """What every trial predicts for ``data``: a path, PyG, NetworkX, SMILES, a store, or all graphs
+    of a benchmark by name."""
+    trials, where = run.usable(), find_device(device)
+    store, user = open_data(run, data, mirror, **reading)
+    collator, graphs = Collator(store, where), np.arange(store.num_graphs)
+    found = []
+    for trial in trials:
+        rows = _rows(run, trial, collator, graphs, batch_size)
+        found.append(_in_units(run, trial, rows))
+    return Predictions(np.stack(found), user)
+
+
+def _in_units(run: Run, trial: int, rows: NDArray[np.float32]) -> NDArray[np.float64]:
+    """Logits to probabilities, regressions to the user's units."""
+    values = rows.astype(np.float64)
+    if run.schema.task == "multiclass":
+        powers = np.exp(values - values.max(axis=1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+    if run.schema.task in ("binary", "multilabel"):
+        return np.asarray(0.5 * (1 + np.tanh(values / 2)))
+    scale = run.scale(trial)
+    return values if scale is None else scale.invert(values)
+
+
+def _rows(
+    run: Run, trial: int, collator: Collator, graphs: NDArray[np.int64], batch_size: int
+) -> NDArray[np.float32]:
+    """What the model of a trial gives for ``graphs``."""
+    model = run.model(trial).to(collator.device)
+    return outputs(model, collator, graphs, batch_size, run.recipe.train.precision)
 
 
 def evaluate(
@@ -66,7 +132,7 @@ def evaluate(
 ) -> list[dict[str, float]]:
     """Every metric of every trial, on a part of the run's own data, of a benchmark, or on new data.
 
-    New data (a path, or objects as :meth:`Run.predict` takes them) are scored whole.
+    New data (a path, or objects as :func:`predict` takes them) are scored whole.
     """
     found = _answers(run, on, part, mirror, device, batch_size, **reading)
     task = run.schema.task
@@ -104,9 +170,7 @@ def _answers(
     collator = data.collator(where)
     for trial in trials:
         items = getattr(data.split(run.recipe.seed + trial), part)
-        model = run.model(trial).to(where)
-        graphs = data.graphs(items)
-        rows = predict(model, collator, graphs, batch_size, run.recipe.train.precision)
+        rows = _rows(run, trial, collator, data.graphs(items), batch_size)
         rows = rows[items] if data.over == "nodes" else rows
         scale = run.scale(trial)
         yield (rows if scale is None else scale.invert(rows)), data.labels(items)
@@ -124,9 +188,10 @@ def embed(
     **reading: Any,
 ) -> Embeddings:
     """Embeddings of ``data`` by the model of one trial."""
+    at_least("batch_size", batch_size, 1)
     where = find_device(device)
     model = run.model(trial).to(where)
-    store, user = open_data(run, data, mirror, labelled=False, **reading)
+    store, user = open_data(run, data, mirror, **reading)
     collator = Collator(store, where)
     graphs, nodes = [], []
     for ids in torch.arange(store.num_graphs, device=where).split(batch_size):
@@ -148,8 +213,6 @@ def _labelled(
     run: Run, on: Any, part: Part, mirror: str | Path | None, reading: dict[str, Any]
 ) -> TrainingData:
     """The data to score on."""
-    from gradformer.training.fit import again
-
     if on is None:
         refuse_options(reading, "the run's own data")
         return again(run, mirror)
@@ -160,7 +223,7 @@ def _labelled(
         return data
     if part != "test":
         raise ConfigError(f"part: new data are scored whole, there is no {part}; leave it out")
-    store, _ = run.pack(on, **reading)
+    store, _ = run.pack(on, labelled=True, **reading)
     if "y" not in store.arrays:
         where = on if isinstance(on, str | Path) else "the data"
         wanted = ", ".join(run.labels.targets)

@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gradformer.attention.availability import runs_kernels
-from gradformer.errors import ConfigError, choice
+from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Task
 from gradformer.model.parallel import is_shared, total
 
@@ -24,7 +24,6 @@ MOST_FUSED_OUTPUTS = 1024
 
 def loss_name(loss: str, task: Task, metric: str) -> str:
     """The loss that ``auto`` stands for: cross-entropy, L1 where MAE is the score, else squares."""
-    choice("train.loss", loss, LOSSES)
     fitting = ("l1", "mse") if task == "regression" else ("cross_entropy",)
     if loss == "auto":
         return fitting[0] if metric in ("mae", "scaled_mae") else fitting[-1]

@@ -5,14 +5,13 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradformer.errors import choice
-
 OPTIMIZERS = ("adam", "adamw")
+BETAS, EPSILON = (0.9, 0.999), 1e-8
 CLIP_EPS = 1e-6  # keeps the clipping of a zero gradient finite
 
 
 class Adam:
-    r"""
+    r"""The ``kind``, ``adam`` or ``adamw``, for a vector of ``size`` numbers:
 
     .. math::
         m &\leftarrow \beta_1 m + (1-\beta_1) g, \qquad v \leftarrow \beta_2 v + (1-\beta_2) g^2, \\
@@ -23,25 +22,15 @@ class Adam:
     """
 
     def __init__(
-        self,
-        kind: str,
-        size: int,
-        like: Tensor,
-        *,
-        decayed: int = 0,
-        weight_decay: float = 0.0,
-        betas: tuple[float, float] = (0.9, 0.999),
-        epsilon: float = 1e-8,
+        self, kind: str, size: int, like: Tensor, *, decayed: int = 0, weight_decay: float = 0.0
     ) -> None:
-        self.kind = choice("train.optimizer", kind, OPTIMIZERS)
-        self.decayed, self.weight_decay = decayed, weight_decay
-        self.betas, self.epsilon = betas, epsilon
+        self.kind, self.decayed, self.weight_decay = kind, decayed, weight_decay
         self.mean = torch.zeros(size, dtype=like.dtype, device=like.device)
         self.square = torch.zeros_like(self.mean)
 
     def update(self, weights: Tensor, grad: Tensor, rate: Tensor, step: Tensor) -> None:
         """Change ``weights`` [size] in place by ``grad`` [size] at step t = ``step`` + 1."""
-        first, second = self.betas
+        first, second = BETAS
         decayed = weights[: self.decayed]
         if self.weight_decay and self.kind == "adam":
             grad[: self.decayed].add_(decayed, alpha=self.weight_decay)
@@ -52,7 +41,7 @@ class Adam:
         t = step.double() + 1.0
         size = (rate / (1.0 - first**t)).to(weights.dtype)
         correction = (1.0 - second**t).sqrt().to(weights.dtype)
-        weights.sub_(size * self.mean / (self.square.sqrt() / correction + self.epsilon))
+        weights.sub_(size * self.mean / (self.square.sqrt() / correction + EPSILON))
 
 
 def clip_(grad: Tensor, limit: float) -> Tensor:

@@ -24,7 +24,7 @@ def build(kind: type[Options], values: Mapping[str, Any], where: str) -> Options
         if name not in known:
             raise ConfigError(f"{where}{name}: unknown option; {suggest(str(name), known)}")
     for name in known:
-        _known_types(types[name], f"{where}{name}")
+        _without_none(types[name], f"{where}{name}")
     return kind(**{n: convert(v, types[n], f"{where}{n}") for n, v in values.items()})
 
 
@@ -37,7 +37,7 @@ def convert(value: Any, kind: Any, where: str) -> Any:
     if get_origin(kind) in (UnionType, Union):
         if NoneType in get_args(kind) and value in (None, "none"):
             return None
-        (kind,) = _known_types(kind, where)
+        kind = _without_none(kind, where)
     if get_origin(kind) is Literal:
         known = {str(option): option for option in get_args(kind)}
         return known[choice(where, str(value), known)]
@@ -90,8 +90,8 @@ def setting(text: str) -> dict[str, Any]:
     return dict(nested)
 
 
-def _known_types(kind: Any, where: str) -> list[Any]:
-    """The type that a field has beside None, in a list; raise unless texts can be read as it."""
+def _without_none(kind: Any, where: str) -> Any:
+    """The type that a field has beside None; raise unless texts can be read as it."""
     union = get_origin(kind) in (UnionType, Union)
     found = [one for one in (get_args(kind) if union else [kind]) if one is not NoneType]
     origins = {get_origin(one) or one for one in found}
@@ -100,7 +100,7 @@ def _known_types(kind: Any, where: str) -> list[Any]:
             f"{where}: the type {kind} cannot be written in a recipe; use bool, int, float, str, "
             "Literal or tuple, or one of them | None"
         )
-    return found
+    return found[0]
 
 
 def _describe(kind: Any) -> str:

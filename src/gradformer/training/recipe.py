@@ -8,10 +8,9 @@ which ``gradformer search`` draws from).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -235,18 +234,14 @@ def _naming(path: str | Path) -> Iterator[None]:
 
 def _file(name: str) -> dict[str, Any]:
     """What stands in a recipe of the package, or in a user's file."""
-    if _is_file(name):
-        return _read(partial(Path(name).read_text, "utf-8"), name)
-    if name not in recipe_names():
+    own = _is_file(name)
+    if not own and name not in recipe_names():
         if Path(name).suffix:
             raise ConfigError(f"{name}: not a recipe, whose name ends in .yaml")
         raise ConfigError(f"recipe: there is none for {name!r}; {suggest(name, recipe_names())}")
-    return _read(partial(recipe_text, name), f"{name}.yaml")
-
-
-def _read(text: Callable[[], str], where: str) -> dict[str, Any]:
+    where = name if own else f"{name}.yaml"
     try:
-        values = parse_yaml(text())
+        values = parse_yaml(Path(name).read_text("utf-8") if own else recipe_text(name))
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         reason = getattr(error, "strerror", None) or getattr(error, "problem", None) or error
         mark = getattr(error, "problem_mark", None)

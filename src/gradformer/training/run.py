@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-import torch
-from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from gradformer.errors import InputError
 from gradformer.graphs.arrays import Schema
-from gradformer.graphs.collate import Collator
 from gradformer.graphs.labels import Labels
 from gradformer.graphs.molecules import smiles_reader
+from gradformer.graphs.objects import as_list, from_objects
 from gradformer.graphs.own import kind_of, read
 from gradformer.graphs.store import Store, pack
 from gradformer.graphs.structures import Structure
@@ -24,39 +22,14 @@ from gradformer.graphs.targets import TargetScale
 from gradformer.graphs.user_data import Kind, Reading, UserData, refuse_options
 from gradformer.model.base import GraphModel
 from gradformer.structure.codebook import Codebook
-from gradformer.training.data import TrainingData, as_list, user_data
-from gradformer.training.distributed import find_device
-from gradformer.training.evaluation import predict
+from gradformer.training.data import TrainingData
 from gradformer.training.files import read_json, replace_json
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import read_record
 from gradformer.weights import published
 
 if TYPE_CHECKING:
-    from gradformer.training.inference import Embeddings
-
-
-@dataclass(frozen=True)
-class Predictions:
-    """What the trials of a run say about some graphs.
-
-    Shapes: ``trials`` [trials, rows, outputs] (probabilities of classes, or values in the user's
-    units); ``value`` and ``spread`` [rows, outputs], their mean and standard deviation. Rows are
-    graphs, or nodes for a model of nodes, in the order given.
-    """
-
-    trials: NDArray[np.float64]
-    data: UserData | None = field(default=None, repr=False)
-
-    @property
-    def value(self) -> NDArray[np.float64]:
-        mean: NDArray[np.float64] = self.trials.mean(axis=0)
-        return mean
-
-    @property
-    def spread(self) -> NDArray[np.float64]:
-        std: NDArray[np.float64] = self.trials.std(axis=0)
-        return std
+    from gradformer.training.inference import Embeddings, Predictions
 
 
 @dataclass(frozen=True, repr=False)
@@ -207,22 +180,20 @@ class Run:
             ) from None
         return model.eval()
 
-    def read(self, data: Any, labelled: bool = True, **reading: Any) -> UserData:
+    def read(self, data: Any, labelled: bool = False, **reading: Any) -> UserData:
         """New graphs, a path or objects, understood as those that the run was trained on.
 
-        Unless they shall be ``labelled``, a table may have anything in the columns of targets.
+        Unless they shall be ``labelled``, their targets may be anything.
         """
         if isinstance(data, str | Path):
-            kind = kind_of(Path(data))
-            if kind == "smiles" and not labelled:
-                reading = {**reading, "target": ()}
-            return read(data, like=self.like(kind, str(data)), **reading)
+            like = self.like(kind_of(Path(data)), str(data))
+            return read(data, like, labelled, **reading)
         items = as_list(data)
-        kind = "smiles" if items and isinstance(items[0], str) else "graphs"
-        return user_data(items, like=self.like(kind, "the list"), **reading)
+        kind: Kind = "smiles" if items and isinstance(items[0], str) else "graphs"
+        return from_objects(items, self.like(kind, "the list"), labelled, **reading)
 
     def pack(
-        self, data: Any, labelled: bool = True, **reading: Any
+        self, data: Any, labelled: bool = False, **reading: Any
     ) -> tuple[Store, UserData | None]:
         """Graphs as the model takes them: a path, objects, :class:`UserData` or a store.
 
@@ -246,6 +217,12 @@ class Run:
                 f"the run was trained with {self.schema.node} and {self.schema.edge}"
             )
 
+    def predict(self, data: Any, **options: Any) -> Predictions:
+        """What every trial predicts, see :func:`gradformer.training.inference.predict`."""
+        from gradformer.training.inference import predict
+
+        return predict(self, data, **options)
+
     def evaluate(self, on: Any = None, **options: Any) -> list[dict[str, float]]:
         """Scores of every trial, see :func:`gradformer.training.inference.evaluate`."""
         from gradformer.training.inference import evaluate
@@ -268,33 +245,23 @@ class Run:
         """Write the run's page, ``report.html`` in its folder if not said; gives its path."""
         from gradformer.report import write_report
 
-        return write_report([self], Path(out) if out else self.folder / "report.html")
+        return write_report([self], Path(out) if out else self.page("report.html"))
 
-    def predict(
-        self, data: Any, *, device: str | torch.device = "cpu", batch_size: int = 64, **reading: Any
-    ) -> Predictions:
-        """What every trial predicts for ``data``: a path, PyG, NetworkX, SMILES, or a store."""
-        trials, where = self.usable(), find_device(device)
-        store, user = self.pack(data, labelled=False, **reading)
-        collator = Collator(store, where)
-        graphs = np.arange(store.num_graphs)
-        found = []
-        for trial in trials:
-            model = self.model(trial).to(where)
-            rows = predict(model, collator, graphs, batch_size, self.recipe.train.precision)
-            found.append(self._in_units(rows, trial))
-        return Predictions(np.stack(found), user)
+    def page(self, name: str) -> Path:
+        """Where a page is written if not said: in the run's folder; here, if that is in the
+        package."""
+        return (Path() if self.folder in published().values() else self.folder) / name
 
-    def _in_units(self, rows: NDArray[np.float32], trial: int) -> NDArray[np.float64]:
-        """Logits to probabilities, regressions to the user's units."""
-        values = rows.astype(np.float64)
-        if self.schema.task == "multiclass":
-            powers = np.exp(values - values.max(axis=1, keepdims=True))
-            return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-        if self.schema.task in ("binary", "multilabel"):
-            return np.asarray(0.5 * (1 + np.tanh(values / 2)))
-        scale = self.scale(trial)
-        return values if scale is None else scale.invert(values)
+
+def ended_trials(run: Run, record: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    """Trial → result of those that have ended, by the lines of the run's ``record``.
+
+    What these have lost, as a machine does that goes down, is in ``results.json``.
+    """
+    found = {line["trial"]: line for line in record if line["kind"] == "result"}
+    if len(found) < run.recipe.trials and (run.folder / "results.json").is_file():
+        found = {line["trial"]: line for line in run.results["trials"]} | found
+    return dict(sorted(found.items()))
 
 
 def _ended_well(result: Path) -> bool:
@@ -314,7 +281,7 @@ def describe_data(path: Path, data: TrainingData, origin: dict[str, Any]) -> Non
                 "metric": data.metric,
             },
             "schema": asdict(store.schema),
-            "structure": store.structure.as_dict(),
+            "structure": store.structure.to_dict(),
             "codebook": store.codebook.to_dict(),
         },
     )

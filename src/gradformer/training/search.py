@@ -27,9 +27,10 @@ from gradformer.training.attempts import Attempt, Record
 from gradformer.training.data import TrainingData, structure_for
 from gradformer.training.distributed import find_device
 from gradformer.training.files import read_json, replace_file, replace_json, writing
-from gradformer.training.fit import Job, fit_together, prepare
+from gradformer.training.fit import Job, fit_together
 from gradformer.training.loop import StoppedError
 from gradformer.training.metrics import LOWER_IS_BETTER
+from gradformer.training.origins import prepare
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import environment
 from gradformer.training.run import Run
@@ -108,16 +109,10 @@ class Plan:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        return {
-            "data": self.data,
+        return vars(self) | {
             "recipe": self.recipe.to_dict(),
             "space": {name: list(values) for name, values in self.space.items()},
-            "method": self.method,
-            "samples": self.samples,
-            "finalists": self.finalists,
-            "seed": self.seed,
             "reading": dict(self.reading or {}),
-            "against_recipe": self.against_recipe,
         }
 
     @classmethod
@@ -153,9 +148,8 @@ def search(
     """
     folder = Path(folder)
     _begin(plan, folder)
-    where = find_device(device)
-    record = Record(folder, environment(where))
-    open_data = _Opened(plan, next((one.metric for one in record.before.values()), None))
+    record = Record(folder, environment(find_device(device)))
+    trainer = _Trainer(plan, folder, record, device, until)
     candidates, rungs = plan.candidates(), plan.rungs()
     alive = list(range(len(candidates)))
     for rung, (count, epochs) in enumerate(rungs):
@@ -163,46 +157,18 @@ def search(
         if plan.against_recipe and rung == len(rungs) - 1:
             alive = [len(candidates), *alive]  # the first of equals wins
             candidates.append(())
-        places = {c: folder / "attempts" / f"{rung}-{c}" for c in alive}
-        kept = [c for c in alive if (rung, c) in record.before and not places[c].exists()]
-        made = [record.before[rung, c] for c in kept]
-        recipes = {
-            c: _shortened(plan.recipe.change(*candidates[c]), epochs)
-            for c in alive
-            if c not in kept
-        }
-        for attempt in made:
+        made = {}
+        for attempt in trainer.rung(rung, epochs, {c: candidates[c] for c in alive}):
+            made[attempt.candidate] = attempt
             record.add(attempt)
             tell(attempt)
-        for group in _groups(recipes, places, where.type == "cuda"):
-            jobs = [Job(places[c], recipes[c], open_data(recipes[c])) for c in group]
-            if not _ended(places[group[0]]):
-                record.trained_here()
-            for candidate, run in zip(group, _train(jobs, device, until, folder)):
-                outcome = run.results
-                made.append(
-                    Attempt(
-                        rung,
-                        candidate,
-                        candidates[candidate],
-                        epochs,
-                        outcome["metric"],
-                        outcome["val"]["mean"],
-                        outcome["val"]["std"],
-                    )
-                )
-                record.add(made[-1])
-                tell(made[-1])
-        sign = 1 if made[0].metric in LOWER_IS_BETTER else -1
-        made.sort(key=lambda attempt: alive.index(attempt.candidate))
-        ranked = sorted(made, key=lambda a: math.inf if a.val is None else sign * a.val)
-        alive = [attempt.candidate for attempt in ranked]
-    if ranked[0].val is None:
+        alive.sort(key=lambda candidate: _rank(made[candidate]))
+    winner = made[alive[0]]
+    if winner.val is None:
         raise InputError(f"{folder}: every candidate diverged; try lower rates (train.lr)")
-    settings = candidates[alive[0]]
-    best = plan.recipe.change(*settings)
+    best = plan.recipe.change(*winner.settings)
     replace_file(folder / "best.yaml", best.to_yaml())
-    return Found(folder, best, settings, record.attempts)
+    return Found(folder, best, winner.settings, record.attempts)
 
 
 def load_plan(folder: str | Path) -> Plan:
@@ -245,39 +211,62 @@ def _groups(
         yield from (same[first : first + most] for first in range(0, len(same), most))
 
 
-def _train(jobs: list[Job], device: str, until: float | None, folder: Path) -> list[Run]:
-    """The finished runs of attempts: as they are there, continued, or trained."""
-    if all(_ended(job.folder) for job in jobs):
-        return [Run.load(job.folder) for job in jobs]
-    try:
-        return fit_together(jobs, device=device, until=until)
-    except StoppedError as stopped:
-        raise StoppedError(
-            f"stopped and saved; continue: gradformer search --resume {folder}", stopped.signal
-        ) from None
-
-
 def _ended(place: Path) -> bool:
     return (place / "results.json").is_file()
 
 
-class _Opened:
-    """The data of a plan with the test part closed, opened once for each structure they need.
+class _Trainer:
+    """Trains the candidates of a plan, or finds what was made of them before.
 
-    All attempts are compared by one ``metric``: that of those before, where there are some.
+    Data are opened once for each structure that candidates need, with the test part closed. All
+    attempts are compared by one metric: that of those before, where there are some.
     """
 
-    def __init__(self, plan: Plan, metric: str | None) -> None:
-        self._plan, self._metric = plan, metric
-        self._known: dict[Any, TrainingData] = {}
+    def __init__(
+        self, plan: Plan, folder: Path, record: Record, device: str, until: float | None
+    ) -> None:
+        self.plan, self.folder, self.record = plan, folder, record
+        self.device, self.until = device, until
+        self._metric = next((one.metric for one in record.before.values()), None)
+        self._opened: dict[Any, TrainingData] = {}
 
-    def __call__(self, recipe: Recipe) -> TrainingData:
+    def rung(
+        self, rung: int, epochs: int, chosen: Mapping[int, tuple[str, ...]]
+    ) -> Iterator[Attempt]:
+        """An attempt of so many epochs with each of the candidates (number → settings)."""
+        places = {c: self.folder / "attempts" / f"{rung}-{c}" for c in chosen}
+        before = self.record.before
+        kept = [c for c in chosen if (rung, c) in before and not places[c].exists()]
+        yield from (before[rung, c] for c in kept)
+        recipes = {
+            c: _shortened(self.plan.recipe.change(*settings), epochs)
+            for c, settings in chosen.items()
+            if c not in kept
+        }
+        on_gpu = find_device(self.device).type == "cuda"
+        for group in _groups(recipes, places, on_gpu):
+            for c, run in zip(group, self._runs({places[c]: recipes[c] for c in group})):
+                metric, val = run.results["metric"], run.results["val"]
+                yield Attempt(rung, c, chosen[c], epochs, metric, val["mean"], val["std"])
+
+    def _data(self, recipe: Recipe) -> TrainingData:
         key = (structure_for(recipe.model.config.needs()), recipe.data)
-        if key not in self._known:
-            plan = self._plan
-            data, _ = prepare(plan.data, recipe, None, dict(plan.reading or {}))
-            self._known[key] = closed(replace(data, metric=self._metric or data.metric))
-        return self._known[key]
+        if key not in self._opened:
+            data, _ = prepare(self.plan.data, recipe, None, dict(self.plan.reading or {}))
+            self._opened[key] = closed(replace(data, metric=self._metric or data.metric))
+        return self._opened[key]
+
+    def _runs(self, recipes: Mapping[Path, Recipe]) -> list[Run]:
+        """The finished runs in these places: as they are there, continued, or trained."""
+        if all(map(_ended, recipes)):
+            return [Run.load(place) for place in recipes]
+        jobs = [Job(place, recipe, self._data(recipe)) for place, recipe in recipes.items()]
+        self.record.trained_here()
+        try:
+            return fit_together(jobs, device=self.device, until=self.until)
+        except StoppedError as stopped:
+            again = f"gradformer search --resume {self.folder}"
+            raise StoppedError(f"stopped and saved; continue: {again}", stopped.signal) from None
 
 
 def closed(data: TrainingData) -> TrainingData:
@@ -294,3 +283,10 @@ def _shortened(recipe: Recipe, epochs: int) -> Recipe:
     """The recipe with fewer epochs, its warm-up as much shorter."""
     warmup = recipe.train.warmup_epochs * epochs / recipe.train.epochs
     return recipe.change(f"train.epochs={epochs}", f"train.warmup_epochs={warmup}")
+
+
+def _rank(attempt: Attempt) -> float:
+    """The lower the better; one that diverged is the last."""
+    if attempt.val is None:
+        return math.inf
+    return attempt.val if attempt.metric in LOWER_IS_BETTER else -attempt.val

@@ -16,7 +16,7 @@ from gradformer.graphs.collate import Collator
 from gradformer.graphs.portable import permutation
 from gradformer.model.base import GraphModel
 from gradformer.training.capture import CapturedTrial
-from gradformer.training.data import Part, TrainingData
+from gradformer.training.data import TrainingData
 from gradformer.training.evaluation import predict
 from gradformer.training.losses import (
     Objective,
@@ -120,18 +120,6 @@ class Trial:
         with self._using(self.best):
             yield self.model
 
-    def evaluate(self, part: Part) -> dict[str, float] | None:
-        """All metrics of the present weights on a part, in the user's units.
-
-        None where an answer is not finite.
-        """
-        items = getattr(self.parts, part)
-        with self._using(self._present):
-            prediction = self.predict(items)
-        if not np.isfinite(prediction).all():
-            return None
-        return scores(prediction, self.data.labels(items), self.data.schema.task, self.scale)
-
     def predict(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
         """Predictions of the present model for items of a split."""
         options = self.recipe.train
@@ -144,6 +132,16 @@ class Trial:
             rows = rows[items]
         return rows if self.scale is None else self.scale.invert(rows)
 
+    def validate(self) -> dict[str, float] | None:
+        """All metrics of the present weights, in the user's units; None where an answer is not
+        finite."""
+        items = self.parts.val
+        with self._using(self._present):
+            prediction = self.predict(items)
+        if not np.isfinite(prediction).all():
+            return None
+        return scores(prediction, self.data.labels(items), self.data.schema.task, self.scale)
+
     def close_epoch(self) -> dict[str, Any]:
         """Score the epoch whose steps are done, select, decide whether to go on; its record."""
         losses = torch.stack(self.losses).double().cpu().numpy()
@@ -153,7 +151,7 @@ class Trial:
         record = {"epoch": self.progress.epoch, "loss": self._mean_loss(losses)}
         if not np.isfinite(losses).all():
             return self._diverged(record, first_step + int((~np.isfinite(losses)).argmax()))
-        found = self.evaluate("val")
+        found = self.validate()
         if found is None:
             return self._diverged(record, first_step + len(losses) - 1)
         improved = better(self.metric, found[self.metric], self.progress.best.get(self.metric))

@@ -18,7 +18,7 @@ from gradformer.training.capture import capture
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import from_first, is_first
-from gradformer.training.files import RESUMABLE, read_json, replace_file, replace_json, writing
+from gradformer.training.files import RESUMABLE, read_json, replace_file, replace_json
 from gradformer.training.keepsakes import Answers, save_answers
 from gradformer.training.loop import Stop, StoppedError, train
 from gradformer.training.metrics import LOWER_IS_BETTER, scores
@@ -57,11 +57,10 @@ class Trials:
     ) -> None:
         self.folder, self.recipe, self.device = folder, recipe, device
         self.save_every, self.tensorboard = save_every, tensorboard
-        self.writes = is_first()  # processes that share a batch have the same state
         collator = data.collator(device)
         self.trials = [Trial(number, recipe, data, collator) for number in range(recipe.trials)]
         self.waiting: list[Trial] = []
-        self.changes = ""
+        self.changes = ""  # of what may change bits, since the run began
         self._recorder: Recorder | None = None
         self._saved: dict[int, float] = {}
 
@@ -71,8 +70,11 @@ class Trials:
             load_checkpoint(self._of(trial), trial)
         ended = from_first([self._result_path(trial).exists() for trial in self.trials])
         self.waiting = [trial for trial, has_ended in zip(self.trials, ended) if not has_ended]
-        self.changes = self._changes()
-        self._recorder = self._open_record()
+        began, here = header(read_record(self._record_path)), environment(self.device)
+        before = began.get("environment", here)
+        self.changes = ", ".join(name for name in _DECISIVE if before.get(name) != here[name])
+        if is_first():  # processes that share a batch have the same state
+            self._recorder = self._open_record(here, begins=not began)
         self._saved = dict.fromkeys(range(len(self.trials)), time.monotonic())
 
     def prepare(self) -> str | None:
@@ -88,7 +90,7 @@ class Trials:
         if self._recorder is not None:
             self._recorder.epoch(trial.number, record)
         ended = trial.progress.status != "training"
-        if ended or self._due(trial):
+        if ended or time.monotonic() - self._saved[trial.number] >= self.save_every:
             self._save(trial)
         if ended:
             self._finish(trial)
@@ -105,7 +107,7 @@ class Trials:
 
     def results(self) -> list[dict[str, Any]]:
         """The result of every trial, all of which have ended."""
-        written = [read_json(self._result_path(t)) for t in self.trials] if self.writes else []
+        written = [read_json(self._result_path(t)) for t in self.trials] if is_first() else []
         results: list[dict[str, Any]] = from_first(written)
         return results
 
@@ -119,36 +121,18 @@ class Trials:
     def _result_path(self, trial: Trial) -> Path:
         return self._of(trial) / "result.json"
 
-    def _due(self, trial: Trial) -> bool:
-        return time.monotonic() - self._saved[trial.number] >= self.save_every
-
     def _save(self, trial: Trial) -> None:
         if self._recorder is not None:
             self._recorder.sync()
             save_checkpoint(self._of(trial), trial)
         self._saved[trial.number] = time.monotonic()
 
-    def _changes(self) -> str:
-        """What a resumed run finds different from where it began, as far as it may change bits."""
-        before = header(read_record(self._record_path)).get("environment")
-        now = environment(self.device)
-        if before is None:
-            return ""
-        return ", ".join(name for name in _DECISIVE if before.get(name) != now[name])
-
-    def _open_record(self) -> Recorder | None:
-        if not self.writes:
-            return None
-        path = self._record_path
-        begins = not header(read_record(path))
-        truncate(path, {trial.number: self._epochs(trial) for trial in self.trials})
-        recorder = Recorder(path, self.tensorboard)
-        about = self.trials[0].data.about
-        around = {
-            "environment": environment(self.device),
-            "time": time.strftime("%FT%TZ", time.gmtime()),
-        }
+    def _open_record(self, here: Mapping[str, Any], begins: bool) -> Recorder:
+        truncate(self._record_path, {trial.number: self._epochs(trial) for trial in self.trials})
+        recorder = Recorder(self._record_path, self.tensorboard)
+        around = {"environment": here, "time": time.strftime("%FT%TZ", time.gmtime())}
         if begins:
+            about = self.trials[0].data.about
             recorder.write("run", recipe=self.recipe.to_dict(), data=about, **around)
         else:
             recorder.write("resume", **around)
@@ -170,10 +154,9 @@ class Trials:
         if self._recorder is None:
             return
         folder = self._of(trial)
-        with writing(folder, RESUMABLE), trial.selected() as model:
-            folder.mkdir(parents=True, exist_ok=True)
+        with trial.selected() as model:
             tensors = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}
-            replace_file(folder / "model.safetensors", write_tensors(tensors), RESUMABLE)
+        replace_file(folder / "model.safetensors", write_tensors(tensors), RESUMABLE)
         if answers is not None:
             save_answers(folder, answers)
         replace_json(self._result_path(trial), result, RESUMABLE)

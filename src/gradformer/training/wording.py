@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gradformer.training.run import Predictions, Run
+from gradformer.training.inference import Predictions
+from gradformer.training.run import Run
 
 
 def columns(run: Run, predictions: Predictions) -> dict[str, list[Any]]:

@@ -75,27 +75,30 @@ def find_card(name: str) -> Card:
     >>> find_card("IMDB-B").name
     'imdb-binary'
     """
-    wanted = name.strip().lower()
-    for card in _cards().values():
-        if wanted in (card.name, card.title.lower(), *card.aliases):
-            return card
-    raise ConfigError(f"unknown dataset {name!r}; {suggest(wanted, card_names())}")
+    card = _found(name)
+    if card is None:
+        near = suggest(name.strip().lower(), card_names())
+        raise ConfigError(f"unknown dataset {name!r}; {near}")
+    return card
 
 
 def is_card(name: str) -> bool:
     """Whether ``name`` is a dataset that :func:`find_card` finds."""
-    try:
-        find_card(name)
-    except ConfigError:
-        return False
-    return True
+    return _found(name) is not None
 
 
 def named(data: object) -> Card | None:
     """The dataset that ``data`` names, if it does: a file goes before one of the same name."""
-    if not isinstance(data, str | Path) or not is_card(str(data)) or Path(data).exists():
+    if not isinstance(data, str | Path):
         return None
-    return find_card(str(data))
+    card = _found(str(data))
+    return None if card is not None and Path(data).exists() else card
+
+
+def _found(name: str) -> Card | None:
+    wanted = name.strip().lower()
+    cards = _cards().values()
+    return next((c for c in cards if wanted in (c.name, c.title.lower(), *c.aliases)), None)
 
 
 @cache

@@ -25,7 +25,7 @@ def integers(text: bytes, columns: int, where: str) -> NDArray[np.int64]:
     count, fault, line = _parse(np.frombuffer(text, np.uint8), columns, values)
     if fault:
         raise InputError(f"{where}, line {line}: " + _FAULTS[fault].format(columns=columns))
-    return values[:count].reshape(-1, columns).copy()
+    return values[:count].reshape(-1, columns)
 
 
 @compiled

@@ -31,7 +31,8 @@ def read_tu(
     from 0; attributes become floats. Without the file there are no features. The classes of graphs
     are numbered in the order of their labels.
     """
-    edges = integers(_required(name, read, "A"), 2, f"{name}_A.txt") - 1
+    edges = integers(_required(name, read, "A"), 2, f"{name}_A.txt")
+    source, target = np.ascontiguousarray(edges.T) - 1
     indicator = _column(name, _required(name, read, "graph_indicator"), "graph_indicator") - 1
     labels = _column(name, _required(name, read, "graph_labels"), "graph_labels")
     nodes, graphs = len(indicator), len(labels)
@@ -42,28 +43,27 @@ def read_tu(
             f"{name}_graph_indicator.txt, line {row}: graphs must be numbered 1 to {graphs} "
             f"in ascending order, got {indicator[row - 1] + 1}"
         )
-    listed = len(edges)
-    outside = (edges.min(axis=1, initial=0) < 0) | (edges.max(axis=1, initial=0) >= nodes)
+    outside = (np.minimum(source, target) < 0) | (np.maximum(source, target) >= nodes)
     if not outside.any():
-        outside = indicator[edges[:, 0]] != indicator[edges[:, 1]]
+        outside = indicator[source] != indicator[target]
     if outside.any():
         row = int(outside.argmax())
-        pair = ", ".join(str(end + 1) for end in edges[row])
+        pair = f"{source[row] + 1}, {target[row] + 1}"
         raise InputError(
             f"{name}_A.txt, line {row + 1}: edge {pair} does not join two of the {nodes} nodes "
             "of one graph"
         )
-    kept = _simple(edges, nodes)
-    edges = edges[kept]
+    kept = _simple(source, target, nodes)
+    source, target = source[kept], target[kept]
     node_ptr = np.searchsorted(indicator, np.arange(graphs + 1)).astype(np.int64)
-    graph_of_edge = indicator[edges[:, 0]]
+    graph_of_edge = indicator[target]
     x, node_schema = _features(name, read, f"node_{node}", nodes)
-    edge_attr, edge_schema = _features(name, read, f"edge_{edge}", listed)
+    edge_attr, edge_schema = _features(name, read, f"edge_{edge}", len(edges))
     classes, y = np.unique(labels, return_inverse=True)
     return GraphArrays(
         node_ptr,
         np.searchsorted(graph_of_edge, np.arange(graphs + 1)).astype(np.int64),
-        np.ascontiguousarray((edges - node_ptr[graph_of_edge][:, None]).T.astype(np.int32)),
+        (np.stack([source, target]) - node_ptr[graph_of_edge]).astype(np.int32),
         Schema(node_schema, edge_schema, "graph", "multiclass", len(classes)),
         x,
         edge_attr if edge_attr is None else edge_attr[kept],
@@ -71,16 +71,14 @@ def read_tu(
     )
 
 
-def _simple(edges: NDArray[np.int64], nodes: int) -> NDArray[np.int64]:
-    """Rows of ``edges`` [E, 2] without self-loops, each pair once, by target, then source."""
-    code = edges[:, 1] * nodes + edges[:, 0]
+def _simple(source: NDArray[np.int64], target: NDArray[np.int64], nodes: int) -> NDArray[np.int64]:
+    """Places of the edges [E] without self-loops, each pair once, by target, then source."""
+    code = target * nodes + source
     order = np.argsort(code, kind="stable")
     code = code[order]
-    first = np.ones(len(code), bool)
-    first[1:] = code[1:] != code[:-1]
-    kept: NDArray[np.int64] = order[first]
-    kept = kept[edges[kept, 0] != edges[kept, 1]]
-    return kept
+    wanted = code // nodes != code % nodes
+    wanted[1:] &= code[1:] != code[:-1]
+    return order[wanted]
 
 
 def _features(name: str, read: Read, kind: str, rows: int) -> tuple[Column, tuple[int, ...] | int]:

@@ -1,0 +1,112 @@
+"""Where data come from: what a user names, ready to train on; and of a run, the same again."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from gradformer.errors import InputError
+from gradformer.graphs.cards import find_card, is_card, named
+from gradformer.graphs.objects import from_objects
+from gradformer.graphs.own import read
+from gradformer.graphs.user_data import UserData, refuse_options
+from gradformer.recipes import recipe_names
+from gradformer.training.data import TrainingData, benchmark, own_data
+from gradformer.training.metrics import SCALED, metrics_of
+from gradformer.training.recipe import Recipe
+from gradformer.training.run import Run
+
+OWN = "own"
+"""The recipe for a user's own graphs."""
+
+
+def recipe_name(data: Any) -> str:
+    """The package's recipe for ``data``."""
+    if not _is_benchmark(data):
+        if isinstance(data, str | Path) and not os.path.exists(data):
+            if Path(data).suffix or len(Path(data).parts) > 1:
+                raise InputError(f"{data} does not exist; name a file, a TU folder or a dataset")
+            find_card(str(data))  # raises with the nearest name
+        return OWN
+    return str(data) if str(data) in recipe_names() else find_card(str(data)).name
+
+
+def dataset_name(data: Any, recipe: Recipe) -> str:
+    """What the recipe of a run calls its data: a file by its path, a benchmark by the one name it
+    has; for objects, and for a recipe that was named, as the recipe does."""
+    if not isinstance(data, str | Path):
+        return recipe.dataset
+    if not _is_benchmark(data):
+        return str(data)
+    return find_card(str(data)).name if is_card(str(data)) else recipe.dataset
+
+
+def prepare(
+    data: Any,
+    recipe: Recipe,
+    mirror: str | Path | None,
+    reading: dict[str, Any],
+    begun: bool = False,
+) -> tuple[TrainingData, dict[str, Any]]:
+    """The data to train on, or that a run has begun with, and how to find them again."""
+    if isinstance(data, TrainingData | UserData):
+        refuse_options(reading, "data that are read already")
+        ready = data if isinstance(data, TrainingData) else own_data(recipe, data, begun)
+        return ready, {"kind": "objects"}
+    if _is_benchmark(data):
+        refuse_options(reading, f"the benchmark {recipe.dataset}")
+        return benchmark(recipe, mirror), {
+            "kind": "benchmark",
+            "mirror": None if mirror is None else str(Path(mirror).absolute()),
+        }
+    if isinstance(data, str | Path):
+        return own_data(recipe, read(data, **reading), begun), {
+            "kind": "file",
+            "path": str(Path(data).absolute()),
+            "options": reading,
+        }
+    return own_data(recipe, from_objects(data, **reading), begun), {"kind": "objects"}
+
+
+def again(
+    run: Run, mirror: str | Path | None = None, data: Any = None, **reading: Any
+) -> TrainingData:
+    """The data that a run was trained on; ``data`` is needed where they were Python objects."""
+    origin = run.origin
+    if data is None:
+        if origin["kind"] == "objects":
+            raise InputError(
+                f"{run.folder}: the data it was trained on are not kept (Python objects, or an "
+                "exported model); give data: --on FILE with evaluate, data= in Python"
+            )
+        data = origin["path"] if origin["kind"] == "file" else run.recipe.dataset
+        if origin["kind"] == "file" and not Path(data).exists():
+            raise InputError(
+                f"{data}: the data that {run.folder} was trained on are not there; bring them back "
+                "to this place, or give them: --on FILE with evaluate, data= in Python"
+            )
+    if not isinstance(data, TrainingData | UserData):
+        reading = {**origin.get("options", {}), **reading}
+    mirror = mirror or origin.get("mirror")
+    material, _ = prepare(data, run.recipe, mirror, reading, begun=True)
+    if material.store.content != origin["content"]:
+        raise InputError(
+            f"{run.folder}: the data are not those that the run began with; bring those back, or "
+            "train anew with these (evaluate scores a run on other data with --on FILE)"
+        )
+    return replace(material, metric=_metric(run, material))
+
+
+def _metric(run: Run, data: TrainingData) -> str:
+    """What the run was begun with; before it was written down, several targets had MAE."""
+    before = metrics_of(data.schema.task)[0] if data.metric == SCALED else data.metric
+    return str(run.origin.get("metric", before))
+
+
+def _is_benchmark(data: Any) -> bool:
+    if not isinstance(data, str | Path):
+        return False
+    name = str(data)
+    return (name in recipe_names() and name != OWN) or named(data) is not None
