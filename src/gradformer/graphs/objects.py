@@ -11,17 +11,22 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import torch
-from numpy.typing import NDArray
 
 from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import Level
 from gradformer.graphs.assemble import assemble
-from gradformer.graphs.labels import MISSING
 from gradformer.graphs.molecules import (
     ATOM_VOCABULARY,
     BOND_VOCABULARY,
     from_smiles,
     smiles_reader,
+)
+from gradformer.graphs.object_targets import (
+    Targets,
+    dense,
+    has_quantities,
+    target_rows,
+    target_texts,
 )
 from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
 from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData, check_options
@@ -29,8 +34,6 @@ from gradformer.graphs.user_splits import PARTS
 
 if TYPE_CHECKING:
     from torch_geometric.data import Data
-
-Targets = Sequence[Any] | NDArray[Any] | pd.Series | pd.DataFrame
 
 
 def from_objects(
@@ -100,7 +103,7 @@ def from_pyg(
             raise InputError(f"expected torch_geometric.data.Data, found {type(data).__name__}")
         if data.edge_index is None:
             raise InputError("has no edge_index; without edges, give one of shape [2, 0]")
-        edge_index = _numpy(data.edge_index, "edge_index")
+        edge_index = dense(data.edge_index, "edge_index")
         if edge_index.ndim != 2 or len(edge_index) != 2 or edge_index.dtype.kind not in "iu":
             raise InputError(
                 f"edge_index must be whole numbers [2, edges], found {edge_index.shape} "
@@ -108,10 +111,10 @@ def from_pyg(
             )
         pairs = edge_index.T
         nodes = node_count(data.num_nodes)
-        x = None if data.x is None else feature_matrix(_numpy(data.x, "x"), "x", nodes)
+        x = None if data.x is None else feature_matrix(dense(data.x, "x"), "x", nodes)
         edge_attr = None
         if data.edge_attr is not None:
-            values = _numpy(data.edge_attr, "edge_attr")
+            values = dense(data.edge_attr, "edge_attr")
             edge_attr = feature_matrix(values, "edge_attr", len(pairs))
         index, edge_attr = edge_list(pairs, nodes, edge_attr, directed=True)
         y = _pyg_targets(data, level) if labelled else None
@@ -147,7 +150,7 @@ def from_networkx(
     if y is None:
         targets = [_networkx_target(graph, level) for graph in graphs]
     else:
-        targets = _rows(y, len(graphs), "graphs")
+        targets = target_rows(y, len(graphs), "graphs")
 
     def convert(row: int, graph: nx.Graph) -> RawGraph:
         if not isinstance(graph, nx.Graph):
@@ -159,7 +162,7 @@ def from_networkx(
         x = _attribute([data for _, data in graph.nodes(data=True)], "x")
         edge_attr = _attribute([data for *_, data in graph.edges(data=True)], "edge_attr")
         index, edge_attr = edge_list(pairs, nodes, edge_attr, graph.is_directed())
-        return RawGraph(row, nodes, index, x, edge_attr, _texts(targets[row]))
+        return RawGraph(row, nodes, index, x, edge_attr, target_texts(targets[row]))
 
     shared: dict[str, Any] = {"task": task, "like": like, "labelled": labelled}
     data = _collect(graphs, targets, convert, "graphs", skip_invalid, level=level, **shared)
@@ -179,14 +182,14 @@ def from_smiles_list(
 ) -> UserData:
     """Take molecules as SMILES; ``y`` has one value, or a list of them, for each molecule."""
     smiles = list(smiles)
-    targets = [None] * len(smiles) if y is None else _rows(y, len(smiles), "molecules")
+    targets = [None] * len(smiles) if y is None else target_rows(y, len(smiles), "molecules")
     to_graph = from_smiles if like is None else smiles_reader(like.node, like.edge) or from_smiles
 
     def convert(row: int, word: str) -> RawGraph:
         if not isinstance(word, str):
             raise InputError(f"expected SMILES as text, found {type(word).__name__}")
         x, edge_index, edge_attr = to_graph(word)
-        return RawGraph(row, len(x), edge_index, x, edge_attr, _texts(targets[row]))
+        return RawGraph(row, len(x), edge_index, x, edge_attr, target_texts(targets[row]))
 
     data = _collect(
         smiles,
@@ -221,21 +224,9 @@ def _collect(
     """
     rows = RowChecks("the list", "position", skip_invalid)
     graphs = list(rows.graphs(list(enumerate(objects)), convert))
-    if task is None and like is None and any(_has_quantities(targets[g.row]) for g in graphs):
+    if task is None and like is None and any(has_quantities(targets[g.row]) for g in graphs):
         task = "regression"
     return assemble(graphs, rows, kind=kind, task=task, like=like, **options)
-
-
-def _rows(y: Targets, count: int, what: str) -> list[Any]:
-    """The target of each object, from a list, an array, or what pandas has for them."""
-    if isinstance(y, pd.Series | pd.DataFrame):
-        y = y.to_numpy()
-    if not isinstance(y, Sequence | np.ndarray | torch.Tensor):
-        raise InputError(f"y: got {type(y).__name__}, expected a list with one entry for each")
-    rows = list(y)
-    if len(rows) != count:
-        raise InputError(f"y has {len(rows)} entries for {count} {what}")
-    return rows
 
 
 def _networkx_target(graph: nx.Graph, level: Level) -> Any:
@@ -268,13 +259,6 @@ def _attribute(items: list[dict[str, Any]], name: str) -> Any:
     return feature_matrix([item[name] for item in items], name, len(items))
 
 
-def _numpy(value: Any, name: str) -> np.ndarray:
-    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
-        raise InputError(f"{name} must be a dense tensor, found {type(value).__name__}")
-    value = value.detach().cpu()
-    return (value.double() if value.is_floating_point() else value).numpy()
-
-
 def _level_of_pyg(graphs: list[Data]) -> Level:
     """ "node" if every y has one row for each node and some graph has more nodes than one."""
     from torch_geometric.data import Data
@@ -291,13 +275,13 @@ def _level_of_pyg(graphs: list[Data]) -> Level:
 
 def _pyg_targets(data: Data, level: Level) -> list[str | None] | None:
     if not isinstance(data.y, torch.Tensor):
-        return _texts(data.y)
+        return target_texts(data.y)
     expected = data.num_nodes if level == "node" else 1
     rows = data.y.shape[0] if data.y.dim() else 1
     if rows != expected or data.y.dim() > 2 or (level == "node" and data.y.numel() != rows):
         shapes = "[nodes]" if level == "node" else "[1] or [1, targets]"
         raise InputError(f"y has shape {tuple(data.y.shape)}, expected {shapes}")
-    return _texts(data.y)
+    return target_texts(data.y)
 
 
 def _pyg_masks(data: Data) -> list[int] | None:
@@ -309,30 +293,10 @@ def _pyg_masks(data: Data) -> list[int] | None:
     for part, (name, mask) in enumerate(zip(PARTS, masks)):
         if mask is None:
             continue
-        chosen = _numpy(mask, f"{name}_mask")
+        chosen = dense(mask, f"{name}_mask")
         if chosen.shape != parts.shape or chosen.dtype != np.bool_:
             raise InputError(f"{name}_mask must be booleans [nodes], found {chosen.shape}")
         if (parts[chosen] >= 0).any():
             raise InputError(f"{name}_mask holds nodes that another mask holds too")
         parts[chosen] = part
     return [int(part) for part in parts]
-
-
-def _values(y: Any) -> list[Any]:
-    """The single values of a graph's target."""
-    array = _numpy(y, "y") if isinstance(y, torch.Tensor) else np.asarray(y, dtype=object)
-    return list(array.reshape(-1).tolist())
-
-
-def _has_quantities(y: Any) -> bool:
-    """Whether a target of one graph is a float other than 0, 1 and NaN."""
-    floats = (value for value in _values(y) if isinstance(value, float | np.floating))
-    return any(value not in (0.0, 1.0) and value == value for value in floats)
-
-
-def _texts(y: Any) -> list[str | None] | None:
-    """Targets of one graph as texts; None and NaN are missing."""
-    if y is None:
-        return None
-    texts = [None if value is None else str(value).strip() for value in _values(y)]
-    return [None if text in MISSING else text for text in texts]

@@ -1,0 +1,56 @@
+"""Targets of graphs that are Python objects: lists, arrays, tensors, pandas columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from gradformer.errors import InputError
+from gradformer.graphs.labels import MISSING
+
+Targets = Sequence[Any] | NDArray[Any] | pd.Series | pd.DataFrame
+
+
+def target_rows(y: Targets, count: int, what: str) -> list[Any]:
+    """The target of each object, from a list, an array, or what pandas has for them."""
+    if isinstance(y, pd.Series | pd.DataFrame):
+        y = y.to_numpy()
+    if not isinstance(y, Sequence | np.ndarray | torch.Tensor):
+        raise InputError(f"y: got {type(y).__name__}, expected a list with one entry for each")
+    rows = list(y)
+    if len(rows) != count:
+        raise InputError(f"y has {len(rows)} entries for {count} {what}")
+    return rows
+
+
+def has_quantities(y: Any) -> bool:
+    """Whether a target of one graph is a float other than 0, 1 and NaN."""
+    floats = (value for value in _values(y) if isinstance(value, float | np.floating))
+    return any(value not in (0.0, 1.0) and value == value for value in floats)
+
+
+def target_texts(y: Any) -> list[str | None] | None:
+    """Targets of one graph as texts; None and NaN are missing."""
+    if y is None:
+        return None
+    texts = [None if value is None else str(value).strip() for value in _values(y)]
+    return [None if text in MISSING else text for text in texts]
+
+
+def _values(y: Any) -> list[Any]:
+    """The single values of a graph's target."""
+    array = dense(y, "y") if isinstance(y, torch.Tensor) else np.asarray(y, dtype=object)
+    return list(array.reshape(-1).tolist())
+
+
+def dense(value: Any, name: str) -> np.ndarray:
+    """A tensor as an array, floats in float64."""
+    if not isinstance(value, torch.Tensor) or value.layout != torch.strided:
+        raise InputError(f"{name} must be a dense tensor, found {type(value).__name__}")
+    value = value.detach().cpu()
+    return (value.double() if value.is_floating_point() else value).numpy()
