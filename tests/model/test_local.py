@@ -65,6 +65,13 @@ def test_gat(batch: Batch, x: torch.Tensor) -> None:
     torch.testing.assert_close(ours(x, None, batch)[0], theirs(x, batch.edges.edge_index))
 
 
+@pytest.mark.parametrize("module", [GIN, GINE, GCN, GAT, GatedGCN])
+def test_states_keep_their_type(module: type[nn.Module], batch: Batch, x: torch.Tensor) -> None:
+    kind = torch.bfloat16
+    e = torch.randn(batch.edges.num_edges, WIDTH, dtype=kind)
+    assert module(WIDTH).to(kind)(x.to(kind), e, batch)[0].dtype == kind
+
+
 def test_gatedgcn_edge_by_edge(batch: Batch, x: torch.Tensor) -> None:
     """The formula of the docstring, in a loop over nodes, without batch norm's statistics."""
     ours = GatedGCN(WIDTH).eval()

@@ -142,7 +142,7 @@ def normalised_sum(x: Tensor, edges: Edges) -> Tensor:
     exact = torch.promote_types(x.dtype, torch.float32)
     scale = (in_degree(edges, exact) + 1.0).rsqrt()[:, None]
     y = x * scale
-    return (y + sum_of_sources(y, edges)) * scale
+    return ((y + sum_of_sources(y, edges)) * scale).to(x.dtype)
 
 
 def softmax_to_target(score: Tensor, edges: Edges) -> Tensor:
