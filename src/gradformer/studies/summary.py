@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from math import sqrt
 from typing import Any
+
+import numpy as np
+from scipy import stats
 
 from gradformer.graphs.cards import find_card
 from gradformer.studies.rivals import RIVALS
@@ -13,11 +16,15 @@ from gradformer.studies.tables import markdown_table, paired, value
 from gradformer.training.metrics import metric_label
 
 CLEAR = (
-    "A difference is *clear* if its 95 % interval, paired over equal seeds and splits, does not "
-    "hold 0. Where each seed draws a split, the splits overlap and Student's interval, which the "
-    "other tables have, is too narrow: here it is widened by Nadeau and Bengio's "
-    "√(1 + seeds · test/train), 1.5 for ten seeds of 8:1:1. Where the split is fixed, it covers "
-    "other seeds, not other test data."
+    "A difference is *clear* if its 95 % interval does not hold 0. Where each seed draws a split, "
+    "it is paired over the seeds that both models have, and wider than Student's, which the other "
+    "tables have, because the splits overlap: by Nadeau and Bengio's √(1 + seeds · test/train), "
+    "1.5 for ten seeds of 8:1:1. Where the split is fixed, equal seeds have nothing in common: it "
+    "is Welch's, over all seeds of both, and covers other seeds, not other test data."
+)
+CHANCE = (
+    "Of the many pairs that are compared here, about one in twenty of those that do not differ is "
+    "clear by chance."
 )
 SEARCHED = (
     "Only `tuned` comes from a search, which is an advantage over the others. Where splits are "
@@ -37,10 +44,8 @@ def summary(measured: Sequence[Measured]) -> str:
     several = {name: some for name, some in columns.items() if len(some) > 1}
     if not several:
         return ""
-    pairs = sum(len(some) * (len(some) - 1) // 2 for some in several.values())
     alone = ", ".join(name for name, some in columns.items() if len(some) == 1)
-    chance = f"Of {pairs} pairs of models, those that do not differ are clear one time in twenty."
-    notes = [CLEAR, chance, SEARCHED]
+    notes = [CLEAR, CHANCE, SEARCHED]
     notes += [f"One model alone is measured on {alone}."] if alone else []
     parts = [
         "## In short",
@@ -55,20 +60,28 @@ def summary(measured: Sequence[Measured]) -> str:
 
 
 def best(columns: dict[str, list[Measured]]) -> Rows:
-    """A row for each dataset: the best mean, and the models that are and are not clear of it."""
-    head = ["data", "best mean", "no clear difference", "clearly worse", "seeds", "what it is"]
+    """A row for each dataset: the best mean, and the models that are and are not clear of it.
+
+    ``seeds`` are those of the best; a model that has another number bears it behind its name.
+    """
+    head = ["data", "best mean", "not clearly worse", "clearly worse", "seeds", "what it is"]
     rows = []
     for name, some in columns.items():
         first = max(some, key=lambda one: _sign(one) * _outcome(one)["test"]["mean"])
-        outcome = _outcome(first)
-        verdicts = {one.cell.row: verdict(first, one) for one in some if one is not first}
+        outcome, seeds = _outcome(first), len(_values(first))
+        worse: dict[bool, list[str]] = {}
+        for one in some:
+            if one is not first:
+                count = len(_values(one))
+                said = one.cell.row if count == seeds else f"{one.cell.row} ({count} seeds)"
+                worse.setdefault(verdict(first, one) < 0, []).append(said)
         rows.append(
             [
                 f"{name}, {metric_label(outcome['metric'])}",
                 f"{first.cell.row} {value(outcome)}",
-                _names(row for row, found in verdicts.items() if found == 0),
-                _names(row for row, found in verdicts.items() if found < 0),
-                str(len(outcome["test"]["values"])),
+                _names(worse.get(False, [])),
+                _names(worse.get(True, [])),
+                str(seeds),
                 find_card(_data(first)).about,
             ]
         )
@@ -97,10 +110,29 @@ def verdict(first: Measured, other: Measured) -> int:
     found = paired(first, other)
     if found is None or found.low is None or found.high is None:
         return 0
-    reach = (found.high - found.low) / 2 * sqrt(1 + found.seeds * resampled(_data(first)))
-    if abs(found.mean) <= reach:
+    if share := resampled(_data(first)):
+        mean, reach = found.mean, (found.high - found.low) / 2 * sqrt(1 + found.seeds * share)
+    else:
+        mean, reach = welch(_values(first), _values(other))
+    if abs(mean) <= reach:
         return 0
-    return _sign(first) if found.mean > 0 else -_sign(first)
+    return _sign(first) if mean > 0 else -_sign(first)
+
+
+def welch(first: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
+    """Mean of ``other`` − mean of ``first``, two numbers or more each, and half the width of its
+    95 % interval; the variances may differ.
+
+    >>> mean, reach = welch([1.0, 2.0, 3.0], [5.0, 7.0, 9.0])
+    >>> f"{mean:.2f} ± {reach:.2f}"  # 2.94 degrees of freedom
+    '5.00 ± 4.16'
+    """
+    mean = float(np.mean(other) - np.mean(first))
+    parts = [float(np.var(values, ddof=1)) / len(values) for values in (first, other)]
+    if not (total := sum(parts)):
+        return mean, 0.0
+    spread = sum(p**2 / (len(v) - 1) for p, v in zip(parts, (first, other)))
+    return mean, float(stats.t.ppf(0.975, total**2 / spread)) * sqrt(total)
 
 
 def resampled(dataset: str) -> float:
@@ -125,9 +157,15 @@ def _outcome(one: Measured) -> dict[str, Any]:
     return one.outcome
 
 
+def _values(one: Measured) -> list[float]:
+    """The test value of each seed."""
+    values: list[float] = _outcome(one)["test"]["values"]
+    return values
+
+
 def _sign(one: Measured) -> int:
     return -1 if _outcome(one)["lower_is_better"] else 1
 
 
-def _names(rows: Iterable[str]) -> str:
+def _names(rows: Sequence[str]) -> str:
     return ", ".join(rows) or "–"
