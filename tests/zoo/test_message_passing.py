@@ -46,6 +46,18 @@ def test_last_width_changes_what_the_head_reads():
     assert not model.layers[-1].residual
 
 
+@pytest.mark.parametrize("part", ["conv", "activation"])
+def test_a_hook_sees_a_part_of_a_layer_called(part):
+    """Although kernels have a shorter way through the layer."""
+    model, seen = make("gcn", {}).eval(), []
+    batch = toys.toy_batch(model.schema)
+    expected = model(batch)
+    for layer in model.layers:
+        layer.get_submodule(part).register_forward_hook(lambda *called: seen.append(called))
+    assert torch.equal(model(batch), expected)
+    assert len(seen) == 3
+
+
 def test_heads_must_divide_the_width():
     with pytest.raises(ConfigError, match="heads"):
         make("gat", {"heads": 3})

@@ -24,6 +24,7 @@ from gradformer.model.base import GraphModel, ModelConfig, option
 from gradformer.model.encoders import FeatureEncoder
 from gradformer.model.heads import Head
 from gradformer.model.local import passed_on
+from gradformer.model.maps import hooked
 from gradformer.model.parts import BatchNorm, Dropout
 
 
@@ -56,7 +57,8 @@ class StackLayer(nn.Module):
     def forward(self, h: Tensor, batch: Batch) -> Tensor:
         y, _, h = passed_on(self.conv, h, None, batch)
         plus = h if self.residual else None
-        if self.norm is not None and isinstance(self.activation, nn.ReLU):  # in one kernel
+        relu = isinstance(self.activation, nn.ReLU) and not hooked(self.activation)
+        if self.norm is not None and relu:  # in one kernel
             y = self.norm(y, batch.nodes, relu=True, plus=plus)
         else:
             y = self.activation(y if self.norm is None else self.norm(y, batch.nodes))
