@@ -39,8 +39,9 @@ STUDY = Study(
     text="Gradformer in three presets: `authors` (what the authors' code does), `paper` (the "
     "paper's text and table; of its two λ for NCI1 and for PROTEINS the better by validation, 0.7 "
     "and 0.5), `tuned` (found by validation score). Where two presets are one recipe, they share "
-    "a run. PATTERN and CLUSTER are drawn anew and COLLAB is reconstructed: "
-    f"there only models on the same draw compare. {RIVAL_TEXT}",
+    "a run. PATTERN and CLUSTER are drawn anew and COLLAB is reconstructed: there only models on "
+    "the same draw compare. In `cluster-16` and `pattern-16` Gradformer has 16 layers instead of "
+    f"48, the other models are the same. {RIVAL_TEXT}",
     datasets=(*TU, "pattern", "cluster", "molhiv", "zinc"),
     models=("gradformer", "gcn", "gin", "gatedgcn", "graphgps", *RIVALS),
     cells=cells,
