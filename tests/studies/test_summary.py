@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gradformer.studies.study import Cell, Measured
-from gradformer.studies.summary import beside, best, resampled, summary, verdict
+from gradformer.studies.summary import beside, best, resampled, summary, unsupported, verdict
 from gradformer.studies.tables import paired
 from gradformer.training.metrics import LOWER_IS_BETTER
 
@@ -15,12 +15,15 @@ METRICS = {"nci1": "accuracy", "molhiv": "auroc", "zinc": "mae", "actor": "accur
 EVEN = [0.50, 0.52, 0.48, 0.51, 0.49, 0.50, 0.53, 0.47, 0.50, 0.50]
 
 
-def measured(data: str, model: str, values: list[float], preset: str | None = None) -> Measured:
+def measured(
+    data: str, model: str, values: list[float], preset: str | None = None, val: float = 0.5
+) -> Measured:
     metric = METRICS[data]
     row = model if preset is None else f"{model} ({preset})"
     outcome: dict[str, Any] = {
         "metric": metric,
         "lower_is_better": metric in LOWER_IS_BETTER,
+        "val": {"mean": val},
         "test": {"mean": sum(values) / len(values), "std": 0.01, "values": values},
         "trials": [{"seed": k, "test": {metric: v}} for k, v in enumerate(values)],
     }
@@ -97,6 +100,22 @@ def test_ours_beside_the_others() -> None:
     assert rows == [["gradformer (paper)", "gcn", "nci1", "–", "molhiv"]]
     text = summary([*nci1, *molhiv, measured("zinc", "gcn", EVEN)])
     assert "One model alone is measured on zinc." in text
+
+
+@pytest.mark.parametrize(
+    ("data", "val", "said"), [("nci1", 0.6, False), ("nci1", 0.5, True), ("zinc", 0.6, True)]
+)
+def test_what_validation_does_not_support(data: str, val: float, said: bool) -> None:
+    """An error of 0.6 is worse than one of 0.5."""
+    paper = measured(data, "gradformer", EVEN, "paper", val=0.5)
+    tuned = measured(data, "gradformer", moved(0.1), "tuned", val=val)
+    assert unsupported({data: [paper, tuned]}) == ([data] if said else [])
+    assert unsupported({data: [tuned]}) == []
+
+
+def test_the_page_says_what_validation_does_not_support() -> None:
+    nci1 = [measured("nci1", "gradformer", EVEN, preset) for preset in ("paper", "tuned")]
+    assert "On nci1 `tuned` is no better than `paper`" in summary(nci1)
 
 
 def test_nothing_is_said_of_nothing() -> None:
