@@ -14,8 +14,7 @@ from torch import Tensor, nn
 
 from gradformer.attention.availability import exporting, runs_kernels
 from gradformer.graphs.batch import Edges
-from gradformer.model import fused_messages
-from gradformer.model.fused_messages import gather_real, segment_sum
+from gradformer.model.fused_messages import gather_real, gcn, gin, segment_sum
 
 
 class _Gather(torch.autograd.Function):
@@ -128,17 +127,18 @@ def sum_of_sources(x: Tensor, edges: Edges) -> Tensor:
 def with_sources(x: Tensor, eps: Tensor | None, edges: Edges) -> tuple[Tensor, Tensor]:
     """(1 + ε) x_t + Σ_{s→t} x_s [nodes, c], and x for later use; ε one number or None for 0.
 
-    What is done with that x sends its gradient through this sum's kernel, which adds it up.
+    What is done with that x sends its gradient through this sum's kernel, which adds it up. Kernels
+    can be differentiated once.
     """
     if runs_kernels(x):
-        return fused_messages.gin(x, eps, edges)
+        return gin(x, eps, edges)
     return (x if eps is None else (1.0 + eps) * x) + sum_of_sources(x, edges), x
 
 
 def normalised_sum(x: Tensor, edges: Edges) -> Tensor:
     """D^{-1/2} (A + I) D^{-1/2} x, D the in-degrees of A + I; x [nodes, c]."""
     if runs_kernels(x):
-        return fused_messages.gcn(x, edges)
+        return gcn(x, edges)
     exact = torch.promote_types(x.dtype, torch.float32)
     scale = (in_degree(edges, exact) + 1.0).rsqrt()[:, None]
     y = x * scale
