@@ -22,7 +22,8 @@ from gradformer.training.files import replace_file
 
 CAPTION = (
     "Ours: test at the first epoch of the best validation value, mean ± sample standard deviation "
-    "over seeds. Difference: paired over equal seeds and splits, to the row that says so."
+    "over seeds. Difference: paired over the seeds that both models have, with equal splits, to "
+    "the row that says so."
 )
 INTRODUCTION = (
     "# Results\n\nEvery number on this page is made from the records under `results/` "
