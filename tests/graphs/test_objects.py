@@ -79,6 +79,16 @@ def test_targets_may_be_columns_of_pandas() -> None:
     np.testing.assert_array_equal(two.arrays.y, np.float32([[1.5, 0.5], [2.5, np.nan]]))
 
 
+def test_targets_of_nodes_may_be_tensors_and_are_found_again_in_new_graphs() -> None:
+    graph = nx.path_graph(3)
+    nx.set_node_attributes(graph, {k: torch.tensor(k + 0.5) for k in range(3)}, "y")
+    data = from_networkx([graph], level="node")
+    assert data.reading.labels.task == "regression"
+    assert data.arrays.y.tolist() == [[0.5], [1.5], [2.5]]
+    new = from_networkx([graph, graph], like=data.reading)
+    assert new.arrays.y.tolist() == data.arrays.y.tolist() * 2
+
+
 def test_attributes_that_are_not_used_are_named() -> None:
     y, mask = torch.tensor([0, 1, 0]), torch.tensor([True, False, False])
     single = from_pyg([path(y=y, x=torch.rand(3, 2), pos=torch.rand(3, 2), train_mask=mask)])
@@ -98,6 +108,8 @@ def test_a_batch_is_the_graphs_that_it_was_made_of() -> None:
     data = from_pyg([Batch.from_data_list(graphs[:2]), graphs[2]])
     assert data.arrays.y.tolist() == [[0.5], [1.5], [2.5]]
     assert data.unused == ()
+    with pytest.raises(InputError, match="a Batch does not know the graphs it was made of"):
+        from_pyg([Batch(edge_index=graphs[0].edge_index)])
 
 
 def test_masks_split_the_nodes_of_a_single_graph() -> None:
@@ -175,6 +187,7 @@ def test_bad_networkx_graphs() -> None:
         ([], [], "holds no data"),
         ([half], {0: 1}, "y: got dict, expected a list"),
         ([half], 1.5, "y: got float, expected a list"),
+        ([half], np.array(1.5), "y: got ndarray, expected a list"),
     ):
         with pytest.raises(InputError, match=reason):
             from_networkx(graphs, y=y)

@@ -20,7 +20,7 @@ def target_rows(y: Targets, count: int, what: str) -> list[Any]:
     """The target of each object, from a list, an array, or what pandas has for them."""
     if isinstance(y, pd.Series | pd.DataFrame):
         y = y.to_numpy()
-    if not isinstance(y, Sequence | np.ndarray | torch.Tensor):
+    if not isinstance(y, Sequence | np.ndarray | torch.Tensor) or getattr(y, "ndim", 1) == 0:
         raise InputError(f"y: got {type(y).__name__}, expected a list with one entry for each")
     rows = list(y)
     if len(rows) != count:
@@ -45,7 +45,8 @@ def target_texts(y: Any) -> list[str | None] | None:
 def _values(y: Any) -> list[Any]:
     """The single values of a graph's target."""
     array = dense(y, "y") if isinstance(y, torch.Tensor) else np.asarray(y, dtype=object)
-    return list(array.reshape(-1).tolist())
+    values = array.reshape(-1).tolist()
+    return [value.item() if isinstance(value, torch.Tensor) else value for value in values]
 
 
 def dense(value: Any, name: str) -> np.ndarray:

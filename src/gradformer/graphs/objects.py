@@ -91,7 +91,10 @@ def from_pyg(
     """
     from torch_geometric.data import Batch, Data  # importing PyG takes seconds
 
-    lists = [data.to_data_list() if isinstance(data, Batch) else [data] for data in graphs]
+    try:
+        lists = [data.to_data_list() if isinstance(data, Batch) else [data] for data in graphs]
+    except (AttributeError, RuntimeError):  # it is not from Batch.from_data_list
+        raise InputError("a Batch does not know the graphs it was made of; give these") from None
     graphs = list(chain.from_iterable(lists))
     if level is None:
         level = like.level if like is not None else _level_of_pyg(graphs)
@@ -147,6 +150,8 @@ def from_networkx(
     """
     graphs = list(graphs)
     choice("level", level, ("graph", "node"))
+    if like is not None:
+        level = like.level
     if y is None:
         targets = [_networkx_target(graph, level) for graph in graphs]
     else:
