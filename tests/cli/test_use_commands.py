@@ -22,6 +22,7 @@ from safetensors.numpy import load_file, save_file
 
 from gradformer import Run
 from gradformer.errors import InputError
+from gradformer.training.keepsakes import load_examples
 from tests.cli.conftest import Program
 
 LEFT_OUT = "2 of 4 lines are left out: line 3: column"
@@ -259,7 +260,9 @@ def test_explain_writes_a_page_with_every_head(
     assert all(f"Score of head {head}" in page for head in (1, 2, 3, 4))
     assert "Line 2: CCO" in page
     program("explain", molecule_run)
-    assert (molecule_run / "attention.html").is_file()
+    names = re.findall(r"<h2>(.*?)</h2>", (molecule_run / "attention.html").read_text())
+    kept = load_examples(molecule_run).about["graphs"]
+    assert names == [f"Graph {number}" for number in kept] != ["Graph 0", "Graph 1"]
 
 
 def test_reports_of_one_and_of_several_runs(

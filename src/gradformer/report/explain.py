@@ -68,7 +68,9 @@ def write_explanation(
     predicted = run.predict(few)
     sections: list[tuple[str, str, Content]] = []
     for place, graph in enumerate(graphs):
-        name = f"Graph {graph}" if user is None else f"{user.unit.capitalize()} {user.rows[graph]}"
+        name = f"Graph {few.about['graphs'][place]}"
+        if user is not None:
+            name = f"{user.unit.capitalize()} {user.rows[graph]}"
         drawn = sketch(few, place)
         if user is not None and user.smiles is not None:
             name += f": {user.smiles[graph]}"

@@ -68,7 +68,8 @@ def load_examples(folder: Path) -> Store | None:
 
 
 def take(store: Store, graphs: NDArray[np.int64]) -> Store:
-    """A store with some of the graphs, in the order given."""
+    """A store with some of the graphs, in the order given; ``about["graphs"]`` are their numbers,
+    also where they are taken from what was taken before."""
     pointers = {"node": "node_ptr", "edge": "edge_ptr", "pair": "pair_ptr"}
     arrays: dict[str, NDArray[Any]] = {}
     for kind, name in pointers.items():
@@ -78,10 +79,11 @@ def take(store: Store, graphs: NDArray[np.int64]) -> Store:
         index = np.concatenate(rows)
         arrays |= {n: store.arrays[n][index] for n, of in store.kinds.items() if of == kind}
     arrays |= {n: store.arrays[n][graphs] for n, of in store.kinds.items() if of == "graph"}
+    numbers = store.about.get("graphs", range(store.num_graphs))
     return replace(
         store,
         arrays=arrays,
         kinds={name: store.kinds[name] for name in arrays},
-        about={**store.about, "graphs": [int(g) for g in graphs]},
+        about={**store.about, "graphs": [numbers[int(g)] for g in graphs]},
         folder=None,
     )
