@@ -143,7 +143,7 @@ def test_delimiters_compression_and_parquet_agree(tmp_path: Path) -> None:
     frame = pd.DataFrame({"SMILES": ["CCO", "C", "CC"], "y": [0.5, np.nan, 3.0], "z": [1, 0, 1]})
     paths = [
         tmp_path / name
-        for name in ("a.csv", "a.tsv", "a.csv.gz", "s.csv", "i.parquet", "a.parquet")
+        for name in ("a.csv", "a.tsv", "a.csv.gz", "s.csv", "i.parquet", "d.parquet", "a.parquet")
     ]
     frame.to_csv(paths[0], index=False)
     frame.to_csv(paths[1], index=False, sep="\t")
@@ -151,7 +151,8 @@ def test_delimiters_compression_and_parquet_agree(tmp_path: Path) -> None:
     frame.to_csv(paths[3], index=False, sep=";", lineterminator="\r\n")
     pytest.importorskip("pyarrow")
     frame.set_index("SMILES").to_parquet(paths[4])
-    frame.to_parquet(paths[5])
+    frame.set_index("SMILES", drop=False).to_parquet(paths[5])
+    frame.to_parquet(paths[6])
     first, *others = (read_table(path, target=["y", "z"]) for path in paths)
     for other in others:
         assert other.reading == first.reading

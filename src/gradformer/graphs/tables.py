@@ -228,8 +228,9 @@ def _decimal_point(cell: str) -> str:
 def _parquet(path: Path) -> Table:
     try:
         frame = pd.read_parquet(path)
-        if any(frame.index.names):  # it was a column
-            frame = frame.reset_index()
+        was_column = [name for name in frame.index.names if name and name not in frame.columns]
+        if was_column:
+            frame = frame.reset_index(level=was_column)
     except ImportError:
         raise InputError(
             f"{path}: reading parquet needs pyarrow: pip install 'gradformer[parquet]'"
