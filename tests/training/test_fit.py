@@ -111,6 +111,18 @@ def test_a_file_of_graphs_and_its_resumption(tmp_path: Path) -> None:
         resume(tmp_path / "run", **toy.QUIET)
 
 
+def test_a_file_that_is_gone_may_be_given_as_objects(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    path, smiles = tmp_path / "molecules.csv", ["C" * n for n in range(1, 31)]
+    y = [len(word) + 0.5 for word in smiles]
+    rows = [f"{word},{value},a" for word, value in zip(smiles, y)]
+    path.write_text("\n".join(["smiles,y,note", *rows]))
+    settings = [*SMALL, "train.epochs=1"]
+    run = fit(path, target="y", settings=settings, out=tmp_path / "run", **toy.QUIET)
+    path.unlink()
+    assert resume(run.folder, smiles, y=y, trials=2, **toy.QUIET).trials == [0, 1]
+
+
 def test_a_run_goes_on_with_the_metric_it_was_begun_with(tmp_path: Path) -> None:
     """Several regression targets had MAE before the metric was written down."""
     graphs = some_graphs()

@@ -87,7 +87,7 @@ def again(
                 f"{data}: the data that {run.folder} was trained on are not there; bring them back "
                 "to this place, or give them: --on FILE with evaluate, data= in Python"
             )
-    if not isinstance(data, TrainingData | UserData):
+    if isinstance(data, str | Path):
         reading = {**origin.get("options", {}), **reading}
     mirror = mirror or origin.get("mirror")
     material, _ = prepare(data, run.recipe, mirror, reading, begun=True)
