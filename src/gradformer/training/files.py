@@ -34,7 +34,7 @@ def replace_file(path: Path, content: str | bytes, then: str = ELSEWHERE) -> Non
 
     Folders on the way to it are made. ``then`` is what to do once the disk is mended.
     """
-    if path.is_dir():
+    if os.path.isdir(path):
         raise InputError(f"{path}: is a folder; name a file to write")
     data = content.encode() if isinstance(content, str) else content
     unfinished = path.with_name(f".{path.name}.unfinished")

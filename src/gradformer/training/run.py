@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -57,9 +58,9 @@ class Run:
         """Open a run, finished or not; or, where there is no run, a model that comes with the
         package under this name."""
         known, folder = published(), Path(folder)
-        if not (folder / "recipe.yaml").is_file():
+        if not os.path.isfile(folder / "recipe.yaml"):  # which asks for any name
             folder = known.get(str(folder), folder)
-        if not (folder / "recipe.yaml").is_file():
+        if not os.path.isfile(folder / "recipe.yaml"):
             models = f", nor one of the package's models: {', '.join(known)}" if known else ""
             raise InputError(
                 f"{folder}: not a run (there is no recipe.yaml){models}; name a folder that "

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -174,14 +175,14 @@ def search(
 def load_plan(folder: str | Path) -> Plan:
     """The plan of a search that was begun."""
     path = Path(folder) / "plan.json"
-    if not path.is_file():
+    if not os.path.isfile(path):
         raise InputError(f"{folder}: not a search (there is no plan.json)")
     return Plan.from_dict(read_json(path))
 
 
 def _begin(plan: Plan, folder: Path) -> None:
     path = folder / "plan.json"
-    if path.is_file():
+    if os.path.isfile(path):
         kept = load_plan(folder).to_dict()  # with the options that are newer than the search
         if kept != json.loads(json.dumps(plan.to_dict())):
             raise InputError(
