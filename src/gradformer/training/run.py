@@ -184,7 +184,8 @@ class Run:
     def read(self, data: Any, labelled: bool = False, **reading: Any) -> UserData:
         """New graphs, a path or objects, understood as those that the run was trained on.
 
-        Unless they shall be ``labelled``, their targets may be anything.
+        Unless they shall be ``labelled``, which a score asks for, their targets may be anything
+        and are left out.
         """
         if isinstance(data, str | Path):
             like = self.like(kind_of(Path(data)), str(data))
