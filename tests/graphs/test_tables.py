@@ -143,7 +143,7 @@ def test_delimiters_compression_and_parquet_agree(tmp_path: Path) -> None:
     frame = pd.DataFrame({"SMILES": ["CCO", "C", "CC"], "y": [0.5, np.nan, 3.0], "z": [1, 0, 1]})
     paths = [
         tmp_path / name
-        for name in ("a.csv", "a.tsv", "a.csv.gz", "s.csv", "i.parquet", "d.parquet", "a.parquet")
+        for name in ("a.csv", "a.tsv", "B.CSV.GZ", "s.csv", "i.parquet", "d.parquet", "a.parquet")
     ]
     frame.to_csv(paths[0], index=False)
     frame.to_csv(paths[1], index=False, sep="\t")

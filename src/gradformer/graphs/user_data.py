@@ -194,7 +194,7 @@ def read_text(path: Path) -> str:
     """The text of a UTF-8 file, unpacked if its name ends in .gz."""
     try:
         data = path.read_bytes()
-        if path.suffix == ".gz":
+        if path.suffix.lower() == ".gz":
             data = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
