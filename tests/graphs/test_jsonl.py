@@ -168,6 +168,8 @@ def test_new_graphs_are_read_like_the_training_data(tmp_path: Path) -> None:
     new = read_jsonl(write(tmp_path, {**PATH, "x": [0, 0, 1]}), like=like)
     assert new.arrays.y is None
     assert new.arrays.schema == like.schema
+    other = write(tmp_path, {**PATH, "x": [0, 0, 1], "y": {"unit": "eV"}})
+    assert read_jsonl(other, like=like, labelled=False).arrays.y is None
     for graph, reason in (
         ({**PATH, "x": [0, 3, 1]}, r"x\[1, 0\] = 3 is a category unseen in training \(0 to 2\)"),
         ({**PATH, "x": [0.5, 1, 1]}, "x holds decimal numbers, the training data have categories"),

@@ -56,6 +56,8 @@ def test_new_folders_are_read_like_the_training_data(tmp_path: Path) -> None:
     new = read(write(tmp_path / "b", node_labels=labels, graph_labels=None), like=like)
     assert new.arrays.x[:, 0].tolist() == [4, 4, 4, 4, 5]
     assert new.arrays.y is None
+    short = write(tmp_path / "d", graph_labels="?\n")
+    assert read(short, like=like, labelled=False).rows.tolist() == [1, 2]
     unseen = write(tmp_path / "c", node_labels="4\n4\n4\n4\n6\n")
     with pytest.raises(
         InputError, match=r"graph 2: x\[2, 0\] = 6 is a category unseen in training"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from typing import Literal
 
 import numpy as np
@@ -34,15 +33,11 @@ def assemble(
     vocabularies: tuple[Vocabulary, Vocabulary] | None = None,
     smiles: str | None = None,
     like: Reading | None = None,
-    labelled: bool = True,
 ) -> UserData:
     """Check that the graphs agree with each other (or with ``like``) and lay them end to end.
 
     ``targets`` names the values of y; ``vocabularies`` (nodes, edges) are found if not given.
-    Unless they shall be ``labelled``, y may hold anything: it is not looked at.
     """
-    if not labelled:
-        graphs = (replace(graph, y=None) for graph in graphs)
     if like is not None:
         like.expect(kind, rows.where)
         level, vocabularies, smiles = like.level, (like.node, like.edge), like.smiles

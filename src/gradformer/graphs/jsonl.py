@@ -13,6 +13,7 @@ in a file with a single graph and level "node", a list with one of these, or nul
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -47,13 +48,12 @@ def read_jsonl(
     choice("level", level, ("graph", "node"))
     rows = RowChecks(str(path), "line", skip_invalid)
     lines = enumerate(read_text(path).split("\n"), start=1)
-    graphs = rows.graphs([(line, text) for line, text in lines if text.strip()], _graph)
-    return assemble(
-        graphs, rows, kind="graphs", level=level, task=task, like=like, labelled=labelled
-    )
+    to_graph = partial(_graph, labelled)
+    graphs = rows.graphs([(line, text) for line, text in lines if text.strip()], to_graph)
+    return assemble(graphs, rows, kind="graphs", level=level, task=task, like=like)
 
 
-def _graph(line: int, text: str) -> RawGraph:
+def _graph(labelled: bool, line: int, text: str) -> RawGraph:
     try:
         value = json.loads(text, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
@@ -87,7 +87,7 @@ def _graph(line: int, text: str) -> RawGraph:
         edge_index=edge_index,
         x=features.get("x"),
         edge_attr=edge_attr,
-        y=_targets(value.get("y")),
+        y=_targets(value.get("y")) if labelled else None,
         split=_parts(value.get("split")),
     )
 

@@ -125,8 +125,9 @@ def from_pyg(
         return RawGraph(row, nodes, index, x, edge_attr, y, split)
 
     targets = [getattr(data, "y", None) for data in graphs]
-    shared: dict[str, Any] = {"task": task, "like": like, "labelled": labelled}
-    data = _collect(graphs, targets, convert, "graphs", skip_invalid, level=level, **shared)
+    data = _collect(
+        graphs, targets, convert, "graphs", skip_invalid, level=level, task=task, like=like
+    )
     known = {"x", "edge_index", "edge_attr", "y", "num_nodes"}
     known |= {f"{part}_mask" for part in PARTS} if with_masks else set()
     found = {name for row in data.rows.tolist() for name, _ in graphs[row]}
@@ -167,10 +168,12 @@ def from_networkx(
         x = _attribute([data for _, data in graph.nodes(data=True)], "x")
         edge_attr = _attribute([data for *_, data in graph.edges(data=True)], "edge_attr")
         index, edge_attr = edge_list(pairs, nodes, edge_attr, graph.is_directed())
-        return RawGraph(row, nodes, index, x, edge_attr, target_texts(targets[row]))
+        y = target_texts(targets[row]) if labelled else None
+        return RawGraph(row, nodes, index, x, edge_attr, y)
 
-    shared: dict[str, Any] = {"task": task, "like": like, "labelled": labelled}
-    data = _collect(graphs, targets, convert, "graphs", skip_invalid, level=level, **shared)
+    data = _collect(
+        graphs, targets, convert, "graphs", skip_invalid, level=level, task=task, like=like
+    )
     known = {"x of nodes", "edge_attr of edges"}
     known |= set() if y is not None else {f"y of {level}s"}
     found = {name for row in data.rows.tolist() for name in _networkx_names(graphs[row])}
@@ -194,7 +197,8 @@ def from_smiles_list(
         if not isinstance(word, str):
             raise InputError(f"expected SMILES as text, found {type(word).__name__}")
         x, edge_index, edge_attr = to_graph(word)
-        return RawGraph(row, len(x), edge_index, x, edge_attr, target_texts(targets[row]))
+        y = target_texts(targets[row]) if labelled else None
+        return RawGraph(row, len(x), edge_index, x, edge_attr, y)
 
     data = _collect(
         smiles,
@@ -205,7 +209,6 @@ def from_smiles_list(
         task=task,
         vocabularies=(ATOM_VOCABULARY, BOND_VOCABULARY),
         like=like,
-        labelled=labelled,
     )
     return replace(data, smiles=tuple(smiles[row] for row in data.rows.tolist()))
 

@@ -34,11 +34,13 @@ def read_tu_folder(
     ``node`` and ``edge`` choose between the files of labels (categories) and of attributes
     (numbers); where both exist, labels are taken. Targets are the lines of NAME_graph_labels.txt
     or, for a regression, of NAME_graph_attributes.txt. ``like`` is the reading of the training
-    data; then targets may be absent.
+    data; then targets may be absent, or anything unless ``labelled``.
     """
     folder = Path(path)
     name, read = _open_folder(folder)
     targets, usual_task = _targets(read, like.labels.task if like else task)
+    if not labelled:
+        targets = None
     try:
         node = _features(read, "node", node, like.node if like else None)
         edge = _features(read, "edge", edge, like.edge if like else None)
@@ -58,8 +60,7 @@ def read_tu_folder(
         return _graph(arrays, g, None if targets is None else targets[g])
 
     graphs = rows.graphs([(g + 1, g) for g in range(arrays.num_graphs)], graph)
-    task = task or usual_task
-    return assemble(graphs, rows, kind="tu", task=task, like=like, labelled=labelled)
+    return assemble(graphs, rows, kind="tu", task=task or usual_task, like=like)
 
 
 def _open_folder(folder: Path) -> tuple[str, Read]:
