@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from gradformer.errors import ConfigError, InputError
+from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs.molecules import from_smiles
 from gradformer.graphs.tables import open_table, read_table
 from gradformer.graphs.user_data import Reading
@@ -205,6 +205,18 @@ def test_damaged_files(tmp_path: Path) -> None:
             read_table(path)
     with pytest.raises(InputError, match="No such file"):
         read_table(tmp_path / "absent.csv")
+
+
+def test_a_split_column_that_is_not_used_is_told(tmp_path: Path) -> None:
+    text = "smiles,y,Set,note\nCC,1,train,test\nCCC,2,Valid,yes\nCCCC,3,test,train\n"
+    path = write(tmp_path, text)
+    with pytest.warns(
+        GradformerWarning, match=r"column 'Set' names the parts .* --split-column Set"
+    ):
+        data = read_table(path, target="y")
+    read_table(path, like=data.reading)
+    read_table(path, target="y", split_column="Set")
+    read_table(write(tmp_path, "smiles,y,way\nCC,1,train\nCCC,2,train\n"), target="y")
 
 
 def test_a_split_column(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -13,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gradformer.errors import InputError
+from gradformer.errors import GradformerWarning, InputError
 from gradformer.graphs.assemble import assemble
 from gradformer.graphs.labels import MISSING
 from gradformer.graphs.molecules import (
@@ -25,7 +26,7 @@ from gradformer.graphs.molecules import (
 )
 from gradformer.graphs.raw_graphs import RawGraph
 from gradformer.graphs.user_data import Reading, RowChecks, UserData, read_text
-from gradformer.graphs.user_splits import part_number
+from gradformer.graphs.user_splits import names_parts, part_number
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 _QUOTED = re.compile(r'(?<![^,;\t\n])"[^"]*(?:""[^"]*)*"')  # a cell, from its beginning
@@ -71,6 +72,8 @@ def read_table(
     targets_at = [table.position(name) for name in targets]
     if len(set(targets_at)) < len(targets):
         raise InputError(f"{path}: a target column is named twice: {', '.join(targets)}")
+    if like is None and split_at is None:
+        _tell_parts(table, {smiles_at, *targets_at})
 
     rows = RowChecks(str(path), table.unit, skip_invalid)
     words: dict[int, str] = {}
@@ -96,6 +99,18 @@ def read_table(
         like=like,
     )
     return replace(data, smiles=tuple(words[row] for row in data.rows.tolist()))
+
+
+def _tell_parts(table: Table, used: set[int]) -> None:
+    """Warn of a column that holds nothing but the names of parts and is not used."""
+    for at, name in enumerate(table.header):
+        words = (cells[at] for _, cells in table.rows if len(cells) > at)
+        if at not in used and names_parts(words):
+            text = (
+                f"{table.path}: column {name!r} names the parts of a split and is not used; "
+                f"--split-column {name} (split_column={name!r}) takes it"
+            )
+            warnings.warn(text, GradformerWarning, stacklevel=4)
 
 
 def _from_cell(cell: str, column: str, to_graph: Callable[[str], Molecule]) -> Molecule:

@@ -7,7 +7,7 @@ Parts are numbered as in :class:`~gradformer.graphs.arrays.GraphArrays`: 0 train
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
 
 import numpy as np
@@ -115,6 +115,16 @@ def part_number(word: str) -> int:
     if part is None:
         raise InputError(f"split {word!r} is unknown; use train, val or test")
     return part
+
+
+def names_parts(words: Iterable[str]) -> bool:
+    """Whether all words are names of parts, of which there are two or more."""
+    parts = set()
+    for word in words:
+        parts.add(_WORDS.get(word.strip().lower()))
+        if None in parts:
+            return False
+    return len(parts) > 1
 
 
 def scaffold_split(
