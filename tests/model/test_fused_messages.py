@@ -80,7 +80,10 @@ def gradients(
         inputs["position"] = position.detach().to(dtype).requires_grad_()
         options.append(inputs["position"])
     with use_engine(engine):
-        y, f, same = module.pass_on(x, e, batch, *options)
+        if options:
+            y, f, same = module.pass_on(x, e, batch, *options)
+        else:
+            y, f, same = local.passed_on(module, x, e, batch)
         outputs = {"y": y, "same": same, "f": batch.edges.rows.zero_padding(f)}
         loss = sum(weighted(batch.nodes.zero_padding(t)) for t in (y, same))
         (loss + weighted(outputs["f"])).backward()

@@ -221,12 +221,7 @@ class GCN(nn.Module):
         self.bias = nn.Parameter(torch.zeros(out or width))
 
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
-        y, e, _ = self.pass_on(x, e, batch)
-        return y, e
-
-    def pass_on(self, x: Tensor, e: Tensor | None, batch: Batch) -> PassedOn:
-        y, x = linear(x, self.linear, pass_on=True)
-        return normalised_sum(y, batch.edges) + self.bias, e, x
+        return normalised_sum(self.linear(x), batch.edges) + self.bias, e
 
 
 class GAT(nn.Module):

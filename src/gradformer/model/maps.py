@@ -110,4 +110,5 @@ class NormMLP(nn.Module):
         self.second = nn.Linear(inner, out or width)
 
     def forward(self, x: Tensor, rows: Rows) -> Tensor:
-        return linear(self.norm(linear(x, self.first), rows, relu=True), self.second)
+        y: Tensor = self.second(self.norm(self.first(x), rows, relu=True))
+        return y
