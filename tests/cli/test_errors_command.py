@@ -31,6 +31,7 @@ from tests.cli.conftest import Program
         (("report", "C" * 300), "CCC: not a run (there is no recipe.yaml)"),
         (("report", "zinc", "--out", "C" * 300), "CCC: cannot be written (File name too long)"),
         (("search", "--resume", "C" * 300), "CCC: not a search (there is no plan.json)"),
+        (("reproduce", "nodes", "--out", "C" * 300), "plan.json: cannot be written (File name too"),
         (("predict", "zinc", "C" * 300), "CCC does not exist; give a table with SMILES"),
         (("train", "qqq"), "known: actor, citeseer, cluster, collab, cora, imdb-binary"),
         (("evaluate", "nowhere"), "name a folder that gradformer train made"),

@@ -8,6 +8,7 @@ of seeds, a run with another number is another run.
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import time
@@ -37,7 +38,7 @@ from gradformer.training.trials import summary
 def begin(study: Study, plan: Plan, root: Path, goes_on: bool) -> Plan:
     """Keep the plan beside the cells; gives all that was ever asked for there."""
     path = root / study.name / "plan.json"
-    if path.is_file():
+    if os.path.isfile(path):
         if not goes_on:
             raise InputError(
                 f"{path.parent}: was begun before; continue it with --resume, or choose another "
@@ -61,7 +62,7 @@ def _said(plan: Plan) -> str:
 def kept_plan(study: Study, root: Path) -> Plan | None:
     """The plan of a study that was begun."""
     path = root / study.name / "plan.json"
-    return Plan.from_dict(read_json(path)) if path.is_file() else None
+    return Plan.from_dict(read_json(path)) if os.path.isfile(path) else None
 
 
 def carry_out(
