@@ -211,7 +211,7 @@ class CapturedTrial:
         self.trial.losses = list(self.losses[:steps].cpu().unbind())
 
     def predict(self, graphs: NDArray[np.int64]) -> NDArray[np.float32]:
-        """As :func:`gradformer.training.evaluation.predict`, replayed."""
+        """As :func:`gradformer.training.outputs.model_outputs`, replayed."""
         key = graphs.tobytes()
         if key not in self._predictions:
             self._predictions[key] = _Prediction(self, graphs)

@@ -20,9 +20,9 @@ from gradformer.graphs.store import Store
 from gradformer.graphs.user_data import UserData, refuse_options
 from gradformer.training.data import Part, TrainingData, benchmark
 from gradformer.training.distributed import find_device
-from gradformer.training.evaluation import predict as outputs
 from gradformer.training.metrics import metrics_of, scores
 from gradformer.training.origins import again
+from gradformer.training.outputs import model_outputs
 from gradformer.training.run import Run
 from gradformer.training.sections import at_least
 
@@ -117,7 +117,7 @@ def _rows(
 ) -> NDArray[np.float32]:
     """What the model of a trial gives for ``graphs``."""
     model = run.model(trial).to(collator.device)
-    return outputs(model, collator, graphs, batch_size, run.recipe.train.precision)
+    return model_outputs(model, collator, graphs, batch_size, run.recipe.train.precision)
 
 
 def evaluate(

@@ -17,7 +17,6 @@ from gradformer.graphs.portable import permutation
 from gradformer.model.base import GraphModel
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.data import TrainingData
-from gradformer.training.evaluation import predict
 from gradformer.training.losses import (
     Objective,
     balanced_weights,
@@ -25,6 +24,7 @@ from gradformer.training.losses import (
     loss_name,
 )
 from gradformer.training.metrics import better, check_metric, scores
+from gradformer.training.outputs import model_outputs
 from gradformer.training.recipe import ModelChoice, Recipe
 from gradformer.training.schedule import Schedule
 from gradformer.training.step import Step
@@ -127,7 +127,8 @@ class Trial:
         if self.captured is not None:
             rows = self.captured.predict(graphs)
         else:
-            rows = predict(self.model, self.collator, graphs, options.batch_size, options.precision)
+            size, precision = options.batch_size, options.precision
+            rows = model_outputs(self.model, self.collator, graphs, size, precision)
         if self.data.over == "nodes":
             rows = rows[items]
         return rows if self.scale is None else self.scale.invert(rows)

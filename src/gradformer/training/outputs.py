@@ -1,4 +1,4 @@
-"""Predictions for many graphs, in order."""
+"""What a model gives for many graphs, in order."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gradformer.training.step import autocast
 
 
 @torch.no_grad()
-def predict(
+def model_outputs(
     model: GraphModel,
     collator: Collator,
     graphs: NDArray[np.int64],
