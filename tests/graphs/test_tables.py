@@ -102,7 +102,7 @@ def test_classes_are_numbered_by_their_words_and_may_be_missing(tmp_path: Path) 
         ("smiles,y,z\nCC,a,b\n", {"target": ["y", "z"]}, "y (classes), z (classes)"),
         ("smiles,y\n", {}, "holds no data"),
         ("", {}, "is empty"),
-        ('smiles,y\nC,"1\n', {}, "line 2: not a well-formed table"),
+        ('smiles,y\nC,"1\n', {}, "line 2: not a well-formed table: unexpected end of data; quotes"),
         ("smiles,y,part\nC,1,train\nC,2,tets\n", {"target": "y", "split_column": "part"}, "'tets'"),
     ],
 )

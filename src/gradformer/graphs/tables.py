@@ -214,7 +214,10 @@ def _separated(path: Path) -> Table:
                 records.append((line, [decimal(cell) for cell in cells]))
             line = reader.line_num + 1
     except csv.Error as error:
-        raise InputError(f"{path}, line {line}: not a well-formed table: {error}") from None
+        raise InputError(
+            f"{path}, line {line}: not a well-formed table: {error}; quotes stand around a whole "
+            "cell, and one inside of it is doubled"
+        ) from None
     if not records:
         raise InputError(f"{path} is empty: its first line must name the columns")
     return Table(path, "line", [name.strip() for name in records[0][1]], records[1:])
