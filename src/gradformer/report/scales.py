@@ -26,7 +26,7 @@ class Scale:
         return self.first + (value - low) / (high - low) * (self.last - self.first)
 
     def ticks(self, count: int = 5, whole: bool = False) -> list[float]:
-        """About ``count`` ≥ 3 round numbers inside the range; only ``whole`` ones if asked."""
+        """About ``count`` round numbers inside the range; only ``whole`` ones if asked."""
         if self.logarithmic:
             found = _log_ticks(self.low, self.high, count)
             if len(found) >= 2:
@@ -135,7 +135,10 @@ def duration(seconds: float) -> str:
 def _round_ticks(low: float, high: float, count: int, least: float) -> list[float]:
     raw = max((high - low) / count, least)
     power = 10.0 ** math.floor(math.log10(raw))
-    step = next(m * power for m in (1, 2, 5, 10) if m * power >= 0.9 * raw or m == 10)
+    steps = [m * power for m in (1, 2, 5, 10)]
+    step = next(s for s in steps if s >= 0.9 * raw or s == steps[-1])
+    if step > high - low:  # which may hold no multiple of it
+        step = max((s for s in steps if least <= s <= high - low), default=step)
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
     return [k * step for k in range(first, last + 1)]
