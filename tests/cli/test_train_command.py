@@ -11,6 +11,14 @@ import yaml
 from tests.cli.conftest import Program
 
 
+def test_a_run_of_molecules_has_its_files_and_a_result_of_each_trial(molecule_run: Path) -> None:
+    for name in ("recipe.yaml", "record.jsonl", "results.json", "report.html"):
+        assert (molecule_run / name).is_file()
+    results = json.loads((molecule_run / "results.json").read_text())
+    assert results["metric"] == "mae"
+    assert len(results["test"]["values"]) == 2
+
+
 def test_without_arguments_the_sample_is_trained(
     program: Program, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
