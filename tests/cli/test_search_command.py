@@ -127,6 +127,14 @@ def test_a_search_goes_on_without_doing_anything_twice(
     assert "error: --range: cannot go with --resume" in refused.stderr
 
 
+def test_a_search_whose_data_are_wrong_is_not_begun(
+    program: Program, files: Path, tmp_path: Path
+) -> None:
+    words = ("search", files / "molecules.csv", *SPACE, "--out", tmp_path / "search")
+    assert "no column 'Y'" in program(*words, "--target", "Y", code=1).stderr
+    assert not (tmp_path / "search").exists()
+
+
 def test_every_place_of_a_search_is_recorded(
     program: Program, found: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -37,6 +37,7 @@ from gradformer.training.records import environment
 from gradformer.training.run import Run
 from gradformer.training.sections import at_least
 
+PLAN = "plan.json"
 METHODS = ("halving", "random")
 REDUCTION = 3
 """Of the candidates of a rung one in so many goes on, with so many times the epochs."""
@@ -148,9 +149,12 @@ def search(
     monotonic clock; then its signal is SIGALRM).
     """
     folder = Path(folder)
-    _begin(plan, folder)
+    begun = _is_begun(plan, folder)
     record = Record(folder, environment(find_device(device)))
     trainer = _Trainer(plan, folder, record, device, until)
+    if not begun:
+        trainer.data(plan.recipe)  # what is wrong with them is said before there is a search
+        replace_json(folder / PLAN, plan.to_dict())
     candidates, rungs = plan.candidates(), plan.rungs()
     alive = list(range(len(candidates)))
     for rung, (count, epochs) in enumerate(rungs):
@@ -174,27 +178,26 @@ def search(
 
 def load_plan(folder: str | Path) -> Plan:
     """The plan of a search that was begun."""
-    path = Path(folder) / "plan.json"
+    path = Path(folder) / PLAN
     if not os.path.isfile(path):
         raise InputError(f"{folder}: not a search (there is no plan.json)")
     return Plan.from_dict(read_json(path))
 
 
-def _begin(plan: Plan, folder: Path) -> None:
-    path = folder / "plan.json"
-    if os.path.isfile(path):
+def _is_begun(plan: Plan, folder: Path) -> bool:
+    """Whether ``folder`` holds this search; raises if it holds anything else."""
+    if os.path.isfile(folder / PLAN):
         kept = load_plan(folder).to_dict()  # with the options that are newer than the search
         if kept != json.loads(json.dumps(plan.to_dict())):
             raise InputError(
                 f"{folder}: holds a search with another plan; choose another folder, or continue "
                 f"that one: gradformer search --resume {folder}"
             )
-        return
+        return True
     with writing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-        if any(folder.iterdir()):
+        if folder.exists() and any(folder.iterdir()):
             raise InputError(f"{folder}: exists already and is no search; choose another folder")
-    replace_json(path, plan.to_dict())
+    return False
 
 
 def _groups(
@@ -250,7 +253,8 @@ class _Trainer:
                 metric, val = run.results["metric"], run.results["val"]
                 yield Attempt(rung, c, chosen[c], epochs, metric, val["mean"], val["std"])
 
-    def _data(self, recipe: Recipe) -> TrainingData:
+    def data(self, recipe: Recipe) -> TrainingData:
+        """What a candidate learns from."""
         key = (structure_for(recipe.model.config.needs()), recipe.data)
         if key not in self._opened:
             data, _ = prepare(self.plan.data, recipe, None, dict(self.plan.reading or {}))
@@ -261,7 +265,7 @@ class _Trainer:
         """The finished runs in these places: as they are there, continued, or trained."""
         if all(map(_ended, recipes)):
             return [Run.load(place) for place in recipes]
-        jobs = [Job(place, recipe, self._data(recipe)) for place, recipe in recipes.items()]
+        jobs = [Job(place, recipe, self.data(recipe)) for place, recipe in recipes.items()]
         self.record.trained_here()
         try:
             return fit_together(jobs, device=self.device, until=self.until)
