@@ -21,8 +21,10 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from gradformer import Run
-from gradformer.errors import InputError
+from gradformer.errors import GradformerWarning, InputError
 from gradformer.training.keepsakes import load_examples
+from gradformer.training.origins import dataset_name, recipe_name
+from gradformer.training.recipe import load_recipe
 from tests.cli.conftest import Program
 
 LEFT_OUT = "2 of 4 lines are left out: line 3: column"
@@ -143,6 +145,28 @@ def test_a_file_has_no_parts_and_a_benchmark_has(
     assert "scored whole" in program(*words, "--part", "val", code=1).stderr
     assert "test part of" not in program(*words).stdout
     assert "val part of" in program("evaluate", molecule_run, "--part", "val").stdout
+
+
+@pytest.mark.filterwarnings("always::gradformer.errors.GradformerWarning")
+def test_a_name_is_a_benchmark_for_every_verb_and_a_path_is_a_folder(
+    program: Program, graph_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("MUTAG").mkdir()
+    Path("cluster-16").mkdir()
+    nowhere = ("--data", tmp_path)
+    verbs = (("train",), ("search",), ("predict", graph_run), ("evaluate", graph_run, "--on"))
+    for verb in verbs:
+        by_name = program(*verb, "MUTAG", *nowhere, code=1).stderr
+        assert "MUTAG.zip" in by_name
+        assert "of the same name say ./MUTAG" in by_name
+        by_path = program(*verb, "./MUTAG", *nowhere, code=1).stderr
+        assert "NAME_A.txt" in by_path
+        assert "warning" not in by_path
+    with pytest.warns(GradformerWarning, match=r"say \./cluster-16"):
+        assert recipe_name("cluster-16") == "cluster-16"
+    assert recipe_name(Path("MUTAG")) == "own"
+    assert dataset_name(Path("MUTAG"), load_recipe("own")) == "./MUTAG"
 
 
 def test_a_score_that_is_not_defined_is_left_open(

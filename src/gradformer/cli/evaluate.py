@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -47,6 +46,7 @@ def evaluate(
 
     Example: [bold]gradformer evaluate runs/mine --on new.csv --by-target[/bold]
     """
+    from gradformer.graphs.cards import is_card
     from gradformer.training.files import plain
     from gradformer.training.run import Run
 
@@ -56,7 +56,7 @@ def evaluate(
     if as_json:
         typer.echo(json.dumps(plain(found)))
         return
-    whole = on is not None and Path(on).exists()
+    whole = on is not None and not is_card(on)
     where = f"{on}" if whole else f"{part} part of {on or run.recipe.dataset}"
     console = Console()
     title = f"[bold]{escape(str(folder))}[/] on [bold]{escape(where)}[/]"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import itertools
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,6 +37,7 @@ def predict(
 
     Example: [bold]gradformer predict molhiv molecules.csv[/bold]
     """
+    from gradformer.graphs.cards import is_card
     from gradformer.training.files import replace_file
     from gradformer.training.inference import open_data
     from gradformer.training.run import Run
@@ -46,7 +46,7 @@ def predict(
     run = Run.load(folder)
     source: Any = data
     reading: dict[str, Any] = {} if smiles is None else {"smiles": smiles}
-    if os.path.exists(data):  # its rows that cannot be read are left empty
+    if not is_card(data):  # its rows that cannot be read are left empty
         source, reading = run.read(data, skip_invalid=True, **reading), {}
     store, user = open_data(run, source, use.mirror, **reading)
     predictions = run.predict(store, device=use.device, batch_size=use.batch_size)

@@ -67,10 +67,8 @@ class Embeddings:
 def open_data(
     run: Run, data: Any, mirror: str | Path | None = None, **reading: Any
 ) -> tuple[Store, UserData | None]:
-    """Graphs as the run's model takes them: all of a benchmark by name, or what ``Run.pack`` takes.
-
-    A file goes before a benchmark of the same name.
-    """
+    """Graphs as the run's model takes them: all of a benchmark by name, or what ``Run.pack``
+    takes."""
     if (card := named(data)) is not None:
         refuse_options(reading, f"the benchmark {data}")
         store = open_card(card, mirror, run.structure)

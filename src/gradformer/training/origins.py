@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gradformer.errors import InputError
-from gradformer.graphs.cards import find_card, is_card, named
+from gradformer.graphs.cards import find_card, is_card, named, tell_path
 from gradformer.graphs.objects import from_objects
 from gradformer.graphs.own import read
 from gradformer.graphs.user_data import UserData, refuse_options
@@ -38,8 +38,8 @@ def dataset_name(data: Any, recipe: Recipe) -> str:
     has; for objects, and for a recipe that was named, as the recipe does."""
     if not isinstance(data, str | Path):
         return recipe.dataset
-    if not _is_benchmark(data):
-        return str(data)
+    if not _is_benchmark(data):  # and so that it is not taken for one
+        return os.path.join(os.curdir, data) if is_card(str(data)) else str(data)
     return find_card(str(data)).name if is_card(str(data)) else recipe.dataset
 
 
@@ -106,7 +106,10 @@ def _metric(run: Run, data: TrainingData) -> str:
 
 
 def _is_benchmark(data: Any) -> bool:
-    if not isinstance(data, str | Path):
-        return False
-    name = str(data)
-    return (name in recipe_names() and name != OWN) or named(data) is not None
+    """Whether ``data`` is a name of the package: of a dataset, or of a recipe (``cluster-16``)."""
+    if named(data) is not None:
+        return True
+    found = isinstance(data, str) and data in recipe_names() and data != OWN
+    if found:
+        tell_path(data)
+    return found

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import Any, Literal
 
-from gradformer.errors import ConfigError, suggest
+from gradformer.errors import ConfigError, GradformerWarning, suggest
 from gradformer.graphs.arrays import Level, Task
 from gradformer.yaml_text import parse_yaml
 
@@ -88,11 +89,21 @@ def is_card(name: str) -> bool:
 
 
 def named(data: object) -> Card | None:
-    """The dataset that ``data`` names, if it does: a file goes before one of the same name."""
-    if not isinstance(data, str | Path):
-        return None
-    card = _found(str(data))
-    return None if card is not None and Path(data).exists() else card
+    """The dataset that ``data`` names, if it does; a path never does, see :func:`tell_path`."""
+    card = _found(data) if isinstance(data, str) else None
+    if card is not None:
+        tell_path(str(data))
+    return card
+
+
+def tell_path(name: str) -> None:
+    """Warn where a name of the package, which means the same everywhere, is also that of a file."""
+    if os.path.exists(name):
+        text = (
+            f"{name}: the benchmark of this name is taken; for the file or folder of the same name "
+            f"say {os.path.join(os.curdir, name)} (in Python also Path({name!r}))"
+        )
+        warnings.warn(text, GradformerWarning, stacklevel=1)  # once, whoever asks
 
 
 def _found(name: str) -> Card | None:
