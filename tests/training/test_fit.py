@@ -311,3 +311,13 @@ def test_bfloat16_trains_too() -> None:
     train([trial], lambda *_: None, Stop())
     assert trial.progress.status == "finished"
     assert trial.weights.vector.dtype == torch.float32
+
+
+def test_embeddings_are_what_predictions_are_made_from(tmp_path: Path) -> None:
+    settings = [*SMALL, "train.precision=bf16"]
+    graphs, out = some_graphs(), tmp_path / "run"
+    run = fit(graphs, y=["a", "b", "c"] * 10, settings=settings, out=out, **toy.QUIET)
+    embedded = torch.from_numpy(run.embed(graphs).graphs)
+    with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
+        logits = run.model(0).head.net(embedded)
+    assert logits.float().softmax(1).numpy() == pytest.approx(run.predict(graphs).value, abs=1e-6)

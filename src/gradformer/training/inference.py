@@ -25,6 +25,7 @@ from gradformer.training.origins import again
 from gradformer.training.outputs import model_outputs
 from gradformer.training.run import Run
 from gradformer.training.sections import at_least
+from gradformer.training.step import autocast
 
 
 @dataclass(frozen=True)
@@ -194,11 +195,13 @@ def embed(
     graphs, nodes = [], []
     for ids in torch.arange(store.num_graphs, device=where).split(batch_size):
         batch = collator(ids)
-        states = model.states(batch)
+        with autocast(run.recipe.train.precision, where):
+            states = model.states(batch)
+            of_graphs = model.embedding(states, batch) if run.schema.level == "graph" else None
         own = states[: batch.num_nodes]  # models with graph tokens append rows
         nodes.append(own.float().cpu().numpy())
-        if run.schema.level == "graph":
-            graphs.append(model.embedding(states, batch).float().cpu().numpy())
+        if of_graphs is not None:
+            graphs.append(of_graphs.float().cpu().numpy())
         else:
             sizes = batch.layout.node_ptr.diff().cpu().numpy()
             first = batch.layout.node_ptr[:-1].cpu().numpy()
