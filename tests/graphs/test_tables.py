@@ -191,6 +191,7 @@ def test_damaged_files(tmp_path: Path) -> None:
     for name, content, message in (
         ("a.csv.gz", b"\x1f\x8b\x08 no", "cannot be read"),
         ("a.parquet", b"PAR1 no", "cannot be read as parquet"),
+        ("a.parquet", b"smiles,y\nC,1\n", "let its name end in .csv or .tsv if it is text"),
         ("a.csv", b"smiles,y\nC,1\nC\xff,2\n", "line 3: not UTF-8"),
         ("a.csv", b"smiles,y\nC\x00,1\n", "line 2: a zero byte, not text; save it as UTF-8"),
         ("a.csv", "smiles,y\nC,1\n".encode("utf-16"), "seems to be UTF-16 text; save it as UTF-8"),

@@ -254,7 +254,10 @@ def _parquet(path: Path) -> Table:
             f"{path}: reading parquet needs pyarrow: pip install 'gradformer[parquet]'"
         ) from None
     except Exception as error:  # pyarrow has many ways to fail on a damaged file
-        raise InputError(f"{path} cannot be read as parquet: {error}") from None
+        raise InputError(
+            f"{path} cannot be read as parquet ({str(error).rstrip('.')}); write it again, or let "
+            "its name end in .csv or .tsv if it is text"
+        ) from None
     records = enumerate(frame.itertuples(index=False, name=None), start=1)
     rows = [(row, [_text(value) for value in record]) for row, record in records]
     return Table(path, "row", [str(name) for name in frame.columns], rows)
