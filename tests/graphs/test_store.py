@@ -18,6 +18,7 @@ from gradformer.graphs.ordering import sort_by_target
 from gradformer.graphs.store import Store, build_store, content_hash, pack, store_key
 from gradformer.graphs.structures import Structure, register_structure
 from gradformer.structure import hop_distances, laplacian, random_walk
+from gradformer.zoo.eigenpairs import NORMALISED
 
 
 def unsorted_graphs() -> GraphArrays:
@@ -104,6 +105,16 @@ def test_key_tells_content_and_options_apart() -> None:
     options = [Structure(), Structure(rwse=1), Structure(symmetric=True), Structure(index=None)]
     assert len({store_key("content", option) for option in options}) == 4
     assert store_key("a", Structure()) != store_key("b", Structure())
+
+
+def test_stores_of_older_eigenvectors_are_made_anew_and_others_stay() -> None:
+    before = {  # as of when those of graphs of many pieces were not orthogonal
+        Structure(lap=4): "072d4161f59535b0",
+        Structure(extras=(NORMALISED.request(count=8),)): "32484e6037572c05",
+        Structure(rwse=4): "501804c032bc45ba",
+    }
+    now = {structure: store_key("content", structure)[:16] for structure in before}
+    assert [now[structure] == before[structure] for structure in before] == [False, False, True]
 
 
 def test_large_graphs_are_refused_before_any_work() -> None:

@@ -18,7 +18,7 @@ from gradformer.progress import bar
 from gradformer.structure.codebook import HOPS, Codebook
 from gradformer.structure.curvature import curvature_distances
 from gradformer.structure.distance import hop_distances
-from gradformer.structure.encodings import laplacian, random_walk
+from gradformer.structure.encodings import LAPLACIAN_VERSION, laplacian, random_walk
 from gradformer.structure.similarity import similarity_distances
 from gradformer.yaml_text import parse_yaml
 
@@ -56,8 +56,10 @@ class Structure:
             _parse(extra)
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for a file or a hash; a registered structure is named with its version."""
+        """Plain values for a file or a hash, with the versions of what may have changed."""
         versions = {extra: _REGISTRY[_parse(extra)[0]].version for extra in self.extras}
+        if self.lap:
+            versions["lap"] = LAPLACIAN_VERSION
         return {**asdict(self), "extras": list(self.extras), "versions": versions}
 
     @classmethod

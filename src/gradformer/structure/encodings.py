@@ -120,6 +120,8 @@ def _walk_numpy(
 
 
 Normalization = Literal["sym", "none"]
+LAPLACIAN_VERSION = 2
+"""Raised when eigenpairs change, so that old stores are not taken for new ones."""
 
 
 def laplacian(

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gradformer.attention.layout import Layout
-from gradformer.structure.encodings import Normalization, laplacian
+from gradformer.structure.encodings import LAPLACIAN_VERSION, Normalization, laplacian
 from gradformer.structure.parallel import Progress
 from gradformer.zoo.precomputed import Precomputed
 
@@ -40,8 +40,15 @@ def eigenpairs(
     return np.stack([vectors, np.abs(values).repeat(np.diff(node_ptr), axis=0)], axis=2)
 
 
-NORMALISED = Precomputed("eigenpairs_sym", partial(eigenpairs, normalization="sym"), "node")
-PLAIN = Precomputed("eigenpairs_none", partial(eigenpairs, normalization="none"), "node")
+NORMALISED, PLAIN = (
+    Precomputed(
+        f"eigenpairs_{kind}",
+        partial(eigenpairs, normalization=kind),
+        "node",
+        version=LAPLACIAN_VERSION,
+    )
+    for kind in ("sym", "none")
+)
 """Of L = I − D^(−½) A D^(−½), and of L = D − A."""
 
 

@@ -37,6 +37,7 @@ class Precomputed:
             is called with the number of graphs that became ready.
         kind: what the rows belong to.
         with_edge_features: nobody reads it where edges have no features: no store holds it there.
+        version: raised when the values change.
     """
 
     def __init__(
@@ -46,9 +47,10 @@ class Precomputed:
         kind: Kind,
         *,
         with_edge_features: bool = False,
+        version: int = 1,
     ) -> None:
         self.name, self.function, self.with_edge_features = name, function, with_edge_features
-        register_structure(name, self._for_store, kind)
+        register_structure(name, self._for_store, kind, version)
 
     def _for_store(self, arrays: GraphArrays, **options: Any) -> dict[str, Array]:
         if self.with_edge_features and not arrays.schema.edge:
