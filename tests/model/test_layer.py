@@ -55,14 +55,18 @@ def test_kernels_follow_the_plain_layer(name: str, p: float, device: str) -> Non
             torch.testing.assert_close(value.double(), plain[key], rtol=1e-3, atol=1e-4, msg=key)
 
 
-def test_a_hook_on_the_local_module_sees_it_called() -> None:
-    """Although the layer has a shorter way through it, which passes x on."""
-    layer, batch, seen = GradformerLayer(WIDTH, 2, make_local("gin", WIDTH)), _batch("cpu"), []
-    number_sites(layer)
-    x = torch.randn(batch.num_nodes, WIDTH)
+@pytest.mark.parametrize("name", ["local", "attention", "feed_forward"])
+@pytest.mark.parametrize("local", ["gin", "gatedgcn"])
+def test_a_hook_on_a_part_sees_it_called(local: str, name: str) -> None:
+    """Although the layer has shorter ways through its parts, which pass x on."""
+    batch, seen = _batch("cpu"), []
+    layer = GradformerLayer(WIDTH, 2, make_local(local, WIDTH), dropout=0.3, attention_dropout=0.2)
+    batch = batch.with_seed(torch.tensor([3, 4]), number_sites(layer))
+    x, e = torch.randn(batch.num_nodes, WIDTH), torch.randn(len(batch.edges.source), WIDTH)
     tables = Decay(2)()[0]
-    expected, _ = layer.eval()(x, None, tables, batch)
-    assert layer.local is not None
-    layer.local.register_forward_hook(lambda module, given, result: seen.append(result[0]))
-    assert torch.equal(layer(x, None, tables, batch)[0], expected)
-    assert [len(y) for y in seen] == [batch.num_nodes]
+    expected, edges = layer(x, e, tables, batch)
+    layer.get_submodule(name).register_forward_hook(lambda module, given, y: seen.append(y))
+    found, found_edges = layer(x, e, tables, batch)
+    torch.testing.assert_close(found, expected)
+    torch.testing.assert_close(found_edges, edges)
+    assert len(seen) == 1

@@ -174,8 +174,8 @@ class GradformerConv(nn.Module):
             s = norm_pair(local, Branch(self.norm2, y, self.dropout2), x, nodes, seeds)
         else:
             s = self.norm2(y, nodes, seeds, before=self.dropout2, add=x)
-        change, s = self.mlp.pass_on(s, packed)
-        return self.norm3(change, nodes, seeds, before=self.mlp.dropout, add=s)
+        change, dropout, s = self.mlp.pass_on(s, packed)
+        return self.norm3(change, nodes, seeds, before=dropout, add=s)
 
     def __repr__(self) -> str:
         return f"GradformerConv({self.channels}, conv={self.conv}, heads={self.heads})"

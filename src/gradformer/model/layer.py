@@ -11,7 +11,7 @@ from gradformer.errors import InputError
 from gradformer.graphs.batch import Batch
 from gradformer.model.fused_edge_norm import Unmade, made
 from gradformer.model.local import GatedGCN, passed_on
-from gradformer.model.maps import linear, linear_pair
+from gradformer.model.maps import hooked, linear, linear_pair
 from gradformer.model.parts import BatchNorm, Branch, Dropout, DropPath, norm_pair
 
 
@@ -39,7 +39,9 @@ class Attention(Site):
         return self.attend(self.joint(x), tables, batch, bias)
 
     def pass_on(self, x: Tensor, tables: Tables, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The result, and x: see :func:`linear`."""
+        """The result, and x: see :func:`linear`; a hook sees the module called."""
+        if hooked(self):
+            return self(x, tables, batch), x
         joint, x = linear(x, self.qkv, pass_on=True)
         return self.attend(joint, tables, batch), x
 
@@ -78,10 +80,17 @@ class FeedForward(nn.Module):
         self.inner_dropout, self.dropout = Dropout(dropout), Dropout(dropout)
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
-        return self.dropout(self.pass_on(x, batch)[0], batch.nodes, batch.seeds)
+        return self.dropout(self._maps(x, batch)[0], batch.nodes, batch.seeds)
 
-    def pass_on(self, x: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """What enters the last dropout, and x: see :func:`linear`."""
+    def pass_on(self, x: Tensor, batch: Batch) -> tuple[Tensor, Dropout | None, Tensor]:
+        """What enters the last dropout, that dropout, and x: see :func:`linear`; a hook sees the
+        module called, and then no dropout is left."""
+        if hooked(self):
+            return self(x, batch), None, x
+        y, x = self._maps(x, batch)
+        return y, self.dropout, x
+
+    def _maps(self, x: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         draw = self.inner_dropout.draw(batch.nodes, batch.seeds)
         y, x = linear(x, self.first, relu=True, draw=draw, pass_on=True)
         return linear(y, self.second), x
@@ -152,9 +161,9 @@ class GradformerLayer(nn.Module):
             z = self.local_path(z, nodes, seeds)
             local = Branch(self.local_norm, z, self.local_dropout, self.add_residual)
             s = norm_pair(attention, local, x, nodes, seeds)
-        change, s = self.feed_forward.pass_on(s, batch)
+        change, last_dropout, s = self.feed_forward.pass_on(s, batch)
         change = self.path(change, nodes, seeds)
-        x = self.norm(change, nodes, seeds, before=self.feed_forward.dropout, add=s)
+        x = self.norm(change, nodes, seeds, before=last_dropout, add=s)
         return x, e if unmade and not self._forward_hooks else made(e)
 
     def _branches(
@@ -162,13 +171,15 @@ class GradformerLayer(nn.Module):
         position: Tensor | None,
     ) -> tuple[Tensor, Tensor | None, Tensor | Unmade | None, Tensor]:  # fmt: skip
         """What the attention makes of x, and the local module of x and e; and x."""
-        if isinstance(self.local, GatedGCN):
+        local = self.local
+        if isinstance(local, GatedGCN) and not (hooked(local) or hooked(self.attention)):
             assert e is not None
-            joint, terms, x, again = linear_pair(x, self.attention.qkv, self.local.ADBE)
+            joint, terms, x, again = linear_pair(x, self.attention.qkv, local.ADBE)
             y = self.attention.attend(joint, tables, batch)
-            return y, *self.local.spread(terms, again, e, batch, position), x
+            return y, *local.spread(terms, again, e, batch, position), x
         y, x = self.attention.pass_on(x, tables, batch)
-        if self.local is None:
+        if local is None:
             return y, None, e, x
-        z, e, x = passed_on(self.local, x, made(e), batch)
+        gate = (position,) if isinstance(local, GatedGCN) else ()
+        z, e, x = passed_on(local, x, made(e), batch, *gate)
         return y, z, e, x

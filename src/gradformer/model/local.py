@@ -38,12 +38,14 @@ Local = tuple[Tensor, Tensor | None]
 PassedOn = tuple[Tensor, Tensor | None, Tensor]
 
 
-def passed_on(module: nn.Module, x: Tensor, e: Tensor | None, batch: Batch) -> PassedOn:
+def passed_on(
+    module: nn.Module, x: Tensor, e: Tensor | None, batch: Batch, *more: Tensor | None
+) -> PassedOn:
     """x' and e' of a module, and x for later use; a hook sees the module called."""
     pass_on = getattr(module, "pass_on", None)
     if pass_on is None or hooked(module):
-        return *module(x, e, batch), x
-    found: PassedOn = pass_on(x, e, batch)
+        return *module(x, e, batch, *more), x
+    found: PassedOn = pass_on(x, e, batch, *more)
     return found
 
 
