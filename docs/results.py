@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from gradformer.report.levers import levers
@@ -14,6 +15,8 @@ from gradformer.studies.tables import markdown_table, shown, value
 from gradformer.training.attempts import load_attempts
 from gradformer.training.files import read_json
 from gradformer.training.metrics import LOWER_IS_BETTER, metric_label
+from gradformer.training.recipe import Recipe
+from gradformer.training.search import load_plan
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results.md"
@@ -28,10 +31,10 @@ SEARCHES = (
     "medians, in points."
 )
 WINNERS = (
-    "Candidates were compared by one to three seeds and often for fewer epochs. Below are the "
+    "Candidates were compared by {} to {} seeds and often for fewer epochs. Below are the "
     "winners in full beside the recipe `paper`, mean ± sample standard deviation over seeds, and "
     "whether a winner is kept as `tuned`. A winner with a lower validation score than `paper` is "
-    "no improvement that validation supports. What is not here was not trained in full."
+    "no improvement that validation supports. A winner without scores was not trained in full."
 )
 
 
@@ -43,9 +46,10 @@ def made() -> tuple[str, dict[str, Markup]]:
 
 def searches() -> str:
     """What the candidates of the recorded searches say about each setting."""
-    head = ["data", "candidates", "epochs", "setting", "best value", "better by", "σ"]
-    rows, unclear = [], set[str]()
+    head = ["search", "candidates", "epochs", "setting", "best value", "better by", "σ"]
+    rows, unclear, seeds = [], set[str](), []
     for place in sorted(SEARCHED.iterdir()):
+        seeds.append(load_plan(place).recipe.trials)
         attempts = load_attempts(place)
         first = [one for one in attempts if one.rung == 0]
         factor, places = shown({"lower_is_better": first[0].metric in LOWER_IS_BETTER})
@@ -58,26 +62,33 @@ def searches() -> str:
                 unclear.add(one.name)
     never = ", ".join(f"`{name}`" for name in sorted(unclear - {row[3] for row in rows}))
     nothing = f"Of these no value is clearly best on any data: {never}."
-    return "\n\n".join([SEARCHES, markdown_table((head, rows)), nothing, WINNERS, winners()]) + "\n"
+    full = WINNERS.format(min(seeds), max(seeds))
+    return "\n\n".join([SEARCHES, markdown_table((head, rows)), nothing, full, winners()]) + "\n"
 
 
 def winners() -> str:
     """What searches found beside the recipe ``paper``, both over the seeds of the studies."""
-    head = ["data", "metric", "winner, val", "paper, val", "winner, test", "paper, test"]
+    head = ["search", "metric", "winner, val", "paper, val", "winner, test", "paper, test"]
     head += ["seeds", "kept"]
     rows = []
     for place in sorted(SEARCHED.iterdir()):
-        name = f"{place.name}-gradformer"
-        (paper,) = STUDIED.glob(f"*/{name}-paper/results.json")
-        tuned = next(STUDIED.glob(f"*/{name}-tuned/results.json"), None)
-        confirmed = tuned or place / "confirmed" / "results.json"
-        if confirmed.is_file():
-            both = [read_json(path) for path in (confirmed, paper)]
-            scores = [value(one, part) for part in ("val", "test") for one in both]
-            seeds = " / ".join(str(len(one["test"]["values"])) for one in both)
-            metric = metric_label(both[0]["metric"])
-            rows.append([place.name, metric, *scores, seeds, "yes" if tuned else "no"])
+        name = f"{load_plan(place).data}-gradformer"
+        (paper,) = (read_json(path) for path in STUDIED.glob(f"*/{name}-paper/results.json"))
+        best = Recipe.load(place / "best.yaml")
+        kept = next((run for run in STUDIED.glob(f"*/{name}-tuned") if _trains(run, best)), None)
+        confirmed = (kept or place / "confirmed") / "results.json"
+        both = [read_json(confirmed) if confirmed.is_file() else None, paper]
+        scores = [value(one, part) if one else "–" for part in ("val", "test") for one in both]
+        seeds = " / ".join(str(len(one["test"]["values"])) if one else "–" for one in both)
+        metric = metric_label(paper["metric"])
+        rows.append([place.name, metric, *scores, seeds, "yes" if kept else "no"])
     return markdown_table((head, rows))
+
+
+def _trains(run: Path, recipe: Recipe) -> bool:
+    """Whether the run is of this recipe, with however many seeds."""
+    own = Recipe.load(run / "recipe.yaml")
+    return replace(recipe, trials=own.trials) == own
 
 
 if __name__ == "__main__":

@@ -3,30 +3,53 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from itertools import product
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from gradformer.studies import STUDIES
 from gradformer.studies.page import results_page
 from gradformer.studies.study import Cell, Measured
 from gradformer.studies.tables import missing, results, unbroken
-from gradformer.training.recipe import load_recipe
+from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.run import Run
 from tests.conftest import ROOT
 from tests.studies.conftest import Reproduce
 
 
-def test_the_page_is_made_from_the_records() -> None:
+@pytest.fixture(scope="module")
+def script() -> Any:
+    """docs/results.py as a module."""
     spec = importlib.util.spec_from_file_location("results", ROOT / "docs" / "results.py")
     assert spec is not None
     assert spec.loader is not None
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
+    return script
+
+
+def test_the_page_is_made_from_the_records(script: Any) -> None:
     text, figures = script.made()
     for path, made in {"results.md": text, **figures}.items():
         assert (ROOT / "docs" / path).read_text(encoding="utf-8") == made, "run: make tables"
     for path in figures:
         assert f"]({path})" in text
+
+
+def test_of_several_searches_of_one_dataset_that_is_kept_whose_winner_was_trained(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("first", "second"):
+        shutil.copytree(ROOT / "results" / "search" / "nci1", tmp_path / name)
+    best = tmp_path / "first" / "best.yaml"
+    best.write_text(Recipe.load(best).change("model.layers=1").to_yaml())
+    monkeypatch.setattr(script, "SEARCHED", tmp_path)
+    first, second = script.winners().splitlines()[2:]
+    assert first.endswith("| – / 10 | no |")
+    assert second.endswith("| 10 / 10 | yes |")
 
 
 def test_nothing_measured_is_said(tmp_path: Path) -> None:
