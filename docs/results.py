@@ -15,8 +15,8 @@ from gradformer.studies.tables import markdown_table, shown, value
 from gradformer.training.attempts import load_attempts
 from gradformer.training.files import read_json
 from gradformer.training.metrics import LOWER_IS_BETTER, metric_label
-from gradformer.training.recipe import Recipe
-from gradformer.training.search import load_plan
+from gradformer.training.recipe import Recipe, load_recipe, presets
+from gradformer.training.search import Plan, load_plan
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results.md"
@@ -32,9 +32,10 @@ SEARCHES = (
 )
 WINNERS = (
     "Candidates were compared by {} to {} seeds and often for fewer epochs. Below are the "
-    "winners in full beside the recipe `paper`, mean ± sample standard deviation over seeds, and "
-    "whether a winner is kept as `tuned`. A winner with a lower validation score than `paper` is "
-    "no improvement that validation supports. A winner without scores was not trained in full."
+    "winners in full beside the recipe `paper`, mean ± sample standard deviation over seeds. A "
+    "winner is kept as `tuned` if its validation score is better there than that of `paper` and of "
+    "other winners; where none is, `tuned` is `paper`. A winner without scores was not trained in "
+    "full."
 )
 
 
@@ -69,20 +70,30 @@ def searches() -> str:
 def winners() -> str:
     """What searches found beside the recipe ``paper``, both over the seeds of the studies."""
     head = ["search", "metric", "winner, val", "paper, val", "winner, test", "paper, test"]
-    head += ["seeds", "kept"]
+    head += ["seeds", "is"]
     rows = []
     for place in sorted(SEARCHED.iterdir()):
-        name = f"{load_plan(place).data}-gradformer"
-        (paper,) = (read_json(path) for path in STUDIED.glob(f"*/{name}-paper/results.json"))
-        best = Recipe.load(place / "best.yaml")
-        kept = next((run for run in STUDIED.glob(f"*/{name}-tuned") if _trains(run, best)), None)
-        confirmed = (kept or place / "confirmed") / "results.json"
-        both = [read_json(confirmed) if confirmed.is_file() else None, paper]
+        plan, best = load_plan(place), Recipe.load(place / "best.yaml")
+        runs = [*STUDIED.glob(f"*/{plan.data}-gradformer-*"), *place.glob("confirmed")]
+        (paper,) = (run for run in runs if run.name == f"{plan.data}-gradformer-paper")
+        winner = next((run for run in runs if _trains(run, best)), None)
+        both = [read_json(run / "results.json") if run else None for run in (winner, paper)]
         scores = [value(one, part) if one else "–" for part in ("val", "test") for one in both]
         seeds = " / ".join(str(len(one["test"]["values"])) if one else "–" for one in both)
-        metric = metric_label(paper["metric"])
-        rows.append([place.name, metric, *scores, seeds, "yes" if kept else "no"])
+        metric = metric_label(read_json(paper / "results.json")["metric"])
+        rows.append([place.name, metric, *scores, seeds, _became(plan, best)])
     return markdown_table((head, rows))
+
+
+def _became(plan: Plan, best: Recipe) -> str:
+    """What became of the winner of a search."""
+    if best == plan.recipe:
+        return "the recipe as it is"
+    if "tuned" in presets(plan.data):
+        tuned = load_recipe(plan.data, preset="tuned", settings=[f"trials={best.trials}"])
+        if best == tuned:
+            return "`tuned`"
+    return "not kept"
 
 
 def _trains(run: Path, recipe: Recipe) -> bool:

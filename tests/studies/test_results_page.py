@@ -16,6 +16,7 @@ from gradformer.studies.study import Cell, Measured
 from gradformer.studies.tables import missing, results, unbroken
 from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.run import Run
+from gradformer.training.search import load_plan
 from tests.conftest import ROOT
 from tests.studies.conftest import Reproduce
 
@@ -42,14 +43,16 @@ def test_the_page_is_made_from_the_records(script: Any) -> None:
 def test_of_several_searches_of_one_dataset_that_is_kept_whose_winner_was_trained(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for name in ("first", "second"):
+    for name in ("first", "second", "third"):
         shutil.copytree(ROOT / "results" / "search" / "nci1", tmp_path / name)
     best = tmp_path / "first" / "best.yaml"
     best.write_text(Recipe.load(best).change("model.layers=1").to_yaml())
+    (tmp_path / "third" / "best.yaml").write_text(load_plan(tmp_path / "third").recipe.to_yaml())
     monkeypatch.setattr(script, "SEARCHED", tmp_path)
-    first, second = script.winners().splitlines()[2:]
-    assert first.endswith("| – / 10 | no |")
-    assert second.endswith("| 10 / 10 | yes |")
+    first, second, third = script.winners().splitlines()[2:]
+    assert first.endswith("| – / 10 | not kept |")
+    assert second.endswith("| 10 / 10 | `tuned` |")
+    assert third.endswith("| the recipe as it is |")
 
 
 def test_nothing_measured_is_said(tmp_path: Path) -> None:

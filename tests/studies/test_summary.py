@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gradformer.studies.study import Cell, Measured
-from gradformer.studies.summary import beside, best, resampled, summary, unsupported, verdict
+from gradformer.studies.summary import beside, best, resampled, summary, verdict
 from gradformer.studies.tables import paired
 from gradformer.training.metrics import LOWER_IS_BETTER
 
@@ -100,22 +100,6 @@ def test_ours_beside_the_others() -> None:
     assert rows == [["gradformer (paper)", "gcn", "nci1", "–", "molhiv"]]
     text = summary([*nci1, *molhiv, measured("zinc", "gcn", EVEN)])
     assert "One model alone is measured on zinc." in text
-
-
-@pytest.mark.parametrize(
-    ("data", "val", "said"), [("nci1", 0.6, False), ("nci1", 0.5, True), ("zinc", 0.6, True)]
-)
-def test_what_validation_does_not_support(data: str, val: float, said: bool) -> None:
-    """An error of 0.6 is worse than one of 0.5."""
-    paper = measured(data, "gradformer", EVEN, "paper", val=0.5)
-    tuned = measured(data, "gradformer", moved(0.1), "tuned", val=val)
-    assert unsupported({data: [paper, tuned]}) == ([data] if said else [])
-    assert unsupported({data: [tuned]}) == []
-
-
-def test_the_page_says_what_validation_does_not_support() -> None:
-    nci1 = [measured("nci1", "gradformer", EVEN, preset) for preset in ("paper", "tuned")]
-    assert "On nci1 `tuned` is no better than `paper`" in summary(nci1)
 
 
 def test_nothing_is_said_of_nothing() -> None:
