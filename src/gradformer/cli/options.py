@@ -75,6 +75,10 @@ Settings = Annotated[
         help="Change one setting of the recipe; repeat it. For example: --set model.layers=6",
     ),
 ]
+Budget = Annotated[
+    float | None,
+    typer.Option(min=0.0, metavar="MINUTES", help="Stop and save after so long."),
+]
 RecipeFile = Annotated[
     Path | None,
     typer.Option("--recipe", help="YAML file to use in place of the package's recipe."),

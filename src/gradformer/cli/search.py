@@ -13,7 +13,15 @@ import typer
 from rich.console import Console
 
 from gradformer.cli.complete import choices, data_names
-from gradformer.cli.options import Machine, Model, RecipeFile, Settings, Split, TrainingFile
+from gradformer.cli.options import (
+    Budget,
+    Machine,
+    Model,
+    RecipeFile,
+    Settings,
+    Split,
+    TrainingFile,
+)
 from gradformer.cli.tables import count, plain_table, show
 from gradformer.cli.training import (
     end_of,
@@ -71,10 +79,7 @@ def search(
     resume: Annotated[
         Path | None, typer.Option(metavar="FOLDER", help="Continue a search that was stopped.")
     ] = None,
-    budget: Annotated[
-        float | None,
-        typer.Option(min=0.0, metavar="MINUTES", help="Stop and save after so long."),
-    ] = None,
+    budget: Budget = None,
     seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 0,
     split: Split = None,
     read: TrainingFile,

@@ -8,8 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gradformer.cli.complete import data_names, preset_names
-from gradformer.cli.options import Machine, Model, Quiet, RecipeFile, Settings, Split, TrainingFile
-from gradformer.cli.training import recipe_changes, refuse_others, smoke_trials
+from gradformer.cli.options import (
+    Budget,
+    Machine,
+    Model,
+    Quiet,
+    RecipeFile,
+    Settings,
+    Split,
+    TrainingFile,
+)
+from gradformer.cli.training import (
+    end_of,
+    recipe_changes,
+    refuse_others,
+    smoke_trials,
+    stopping_in_time,
+)
 from gradformer.errors import ConfigError, InputError
 
 if TYPE_CHECKING:
@@ -62,6 +77,7 @@ def train(
             metavar="RUN", help="Continue a run that was stopped; with more --trials, add seeds."
         ),
     ] = None,
+    budget: Budget = None,
     split: Split = None,
     read: TrainingFile,
     machine: Machine,
@@ -90,9 +106,11 @@ def train(
     from gradformer.training.recipe import load_recipe
 
     common: dict[str, Any] = {**vars(machine), "tensorboard": tensorboard, "quiet": quiet}
+    until = end_of(budget)
     if resume is not None:
-        refuse_others(ctx, "a run", {"resume", "trials", "report", *common})
-        _finish(continue_run(resume, trials=trials, **common), report)
+        refuse_others(ctx, "a run", {"resume", "trials", "report", "budget", *common})
+        with stopping_in_time():
+            _finish(continue_run(resume, trials=trials, until=until, **common), report)
         return
     if data is None and recipe is not None:
         data = load_recipe(str(recipe)).dataset
@@ -102,19 +120,21 @@ def train(
                 f"FILE --recipe {recipe} (and --target, as when it was made)"
             )
     first = [] if seed is None else [f"seed={seed}"]
-    run = fit(
-        data or SAMPLE,
-        recipe=recipe,
-        model=model,
-        preset=preset,
-        settings=[*recipe_changes(settings, split), *first],
-        trials=smoke_trials(trials),
-        out=out,
-        overwrite=overwrite,
-        **common,
-        **read.options(),
-    )
-    _finish(run, report)
+    with stopping_in_time():
+        run = fit(
+            data or SAMPLE,
+            recipe=recipe,
+            model=model,
+            preset=preset,
+            settings=[*recipe_changes(settings, split), *first],
+            trials=smoke_trials(trials),
+            out=out,
+            overwrite=overwrite,
+            until=until,
+            **common,
+            **read.options(),
+        )
+        _finish(run, report)
 
 
 def _finish(run: Run, report: bool) -> None:
