@@ -51,22 +51,24 @@ def cost_table(measured: Sequence[Measured]) -> Rows:
 
 
 def draw(measured: Sequence[Measured]) -> Markup | None:
-    """Score over seconds of an epoch, and over peak memory; a dot for each model."""
+    """Score over seconds of an epoch, and over peak memory; a dot for each model, of one colour in
+    all panels. Costs begin at 0: what lies twice as far costs twice as much."""
     panels = []
+    colours = {name: k for k, name in enumerate(dict.fromkeys(one.cell.row for one in measured))}
     spent = {(one.cell.dataset, one.cell.model): (s, g) for one, s, g in costs(measured)}
     for column, members in by_column(measured).items():
         known = [one for one in members if (column, one.cell.model) in spent]
         for place, name in enumerate(("seconds of an epoch", "peak memory, GiB")):
             lines = []
-            for colour, one in enumerate(known):
+            for one in known:
                 assert one.outcome is not None
                 at = spent[column, one.cell.model][place]
                 score = shown(one.outcome)[0] * one.outcome["test"]["mean"]
-                lines.append(Line(one.cell.row, [at], [score], colour, dots=True))
+                lines.append(Line(one.cell.row, [at], [score], colours[one.cell.row], dots=True))
             if lines:
-                plot = line_plot(
-                    f"Score over {name} on {column}", lines, Axes(name, score_name(known[0]))
-                )
+                most = max(line.x[0] for line in lines)
+                axes = Axes(name, score_name(known[0]), (0.0, 1.04 * most))
+                plot = line_plot(f"Score over {name} on {column}", lines, axes)
                 panels.append(Panel(column, [plot]))
     return in_rows("Cost and score", panels)
 
