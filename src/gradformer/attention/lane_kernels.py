@@ -23,8 +23,6 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.product_kernels import nearest
-
 SIZE = tl.constexpr(256)
 
 
@@ -183,22 +181,13 @@ def over_rows(x, PEAK: tl.constexpr, INTERPRET: tl.constexpr):
 
 
 @triton.jit
-def halves(x, EXACT: tl.constexpr):
-    """x as a number of tf32, the nearest, and a rest."""
-    near = x
-    if EXACT:
-        near = nearest(x)
-    return near, x - near
-
-
-@triton.jit
-def _bits(halves):
-    return halves[0].to(tl.int32, bitcast=True), halves[1].to(tl.int32, bitcast=True)
+def _bits(factors):
+    return factors[0].to(tl.int32, bitcast=True), factors[1].to(tl.int32, bitcast=True)
 
 
 @triton.jit
 def add_product(sums, a, b, EXACT: tl.constexpr, INTERPRET: tl.constexpr):
-    """sums + a b, of halves; the product of the two rests is beyond float32."""
+    """sums + a b, both in factors; the product of the two rests is beyond float32."""
     if INTERPRET:
         left = tl.permute(tl.reshape(a[0], [2, 2, 2, 8, 4]), (0, 1, 3, 2, 4))  # t, h, g, s, c
         right = tl.permute(tl.reshape(b[0], [2, 2, 2, 8, 4]), (2, 4, 3, 1, 0))  # s, c, g, h, t

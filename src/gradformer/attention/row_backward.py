@@ -11,16 +11,9 @@ import triton
 import triton.language as tl
 
 from gradformer.attention.draw_kernels import _keep, _row_keys
-from gradformer.attention.lane_kernels import (
-    SIZE,
-    exp2,
-    halves,
-    over_rows,
-    places,
-    read,
-    read_sides,
-)
+from gradformer.attention.lane_kernels import SIZE, exp2, over_rows, places, read, read_sides
 from gradformer.attention.pair_kernels import LOG2E, store_shares, tally
+from gradformer.attention.product_kernels import factors
 from gradformer.attention.row_operands import (
     OWN,
     add_weighted,
@@ -128,9 +121,9 @@ def _key_gradients(
         query = split(other_nodes(q, q_row, node, c + 4 * side, D, INTERPRET), 1.0, EXACT)
         do = other_nodes(grad, heads * D, node, c + 4 * side, D, INTERPRET)
         o = other_nodes(out, heads * D, node, c + 4 * side, D, INTERPRET)
-        near, rest = halves(inner(do, o, c + 4 * side, D), EXACT)
+        delta = factors(inner(do, o, c + 4 * side, D), EXACT)
         # as a product with ones, δ comes to the lanes that hold the pairs of its query
-        delta = products((ones,), ((near, rest),), EXACT, INTERPRET)
+        delta = products((ones,), (delta,), EXACT, INTERPRET)
         do = split(do, 1.0, EXACT)
         row_lse = read_sides(lse, mate * heads, INTERPRET)
         row_lse = tl.where(other < n, row_lse, float("inf"))

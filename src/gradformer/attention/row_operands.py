@@ -16,12 +16,12 @@ import triton.language as tl
 from gradformer.attention.lane_kernels import (
     SIZE,
     add_product,
-    halves,
     read,
     read_bytes,
     read_sides,
     write,
 )
+from gradformer.attention.product_kernels import factors
 
 OWN = tl.constexpr(32)
 
@@ -53,11 +53,10 @@ def other_nodes(x, row, node, first, D: tl.constexpr, INTERPRET: tl.constexpr):
 
 @triton.jit
 def split(x, factor, EXACT: tl.constexpr):
-    """factor · x in halves; if not EXACT, nobody asks for the second ones."""
+    """factor · x as :func:`factors`, block by block."""
     found = ()
     for block in tl.static_range(len(x)):
-        value = x[block] * factor
-        found += (halves(value, EXACT) if EXACT else (value, value),)
+        found += (factors(x[block] * factor, EXACT),)
     return found
 
 
@@ -90,7 +89,7 @@ def no_sums(D: tl.constexpr):
 @triton.jit
 def add_weighted(sums, weight, others, EXACT: tl.constexpr, INTERPRET: tl.constexpr):
     """sums + weight of each pair · the others' rows."""
-    weight = halves(weight, EXACT)
+    weight = factors(weight, EXACT)
     more = ()
     for block in tl.static_range(len(sums)):
         more += (add_product(sums[block], weight, others[block], EXACT, INTERPRET),)
