@@ -227,9 +227,6 @@ def backward(
     nodes, heads, d = p.q.shape
     gradients = p.empty(nodes, 3 * heads, d)
     dq, dk, dv = gradients.chunk(3, dim=1)
-    query_tile = query_tiles(p.q.dtype, d, p.wide)
-    key_wide = p.wide if p.symmetric else 0
-    key_tile = key_tiles(p.q.dtype, d, key_wide)
     tiles, programs = p.query_tiles, p.shares
 
     def partial(count: int) -> Tensor:
@@ -237,9 +234,11 @@ def backward(
         size = (heads, slots, programs if count else 0)
         return torch.empty(size, dtype=torch.float32, device=p.q.device)
 
-    partial_mul, partial_add = partial(mul_count), partial(add_count)
+    partial_mul, partial_add = partials = partial(mul_count), partial(add_count)
     jacobians = [p.q if x is None else x for x in (mul_jacobian, add_jacobian)]
-    strides = (*p.strides, 3 * heads * d)
+    saved = (p.q, p.k, p.v, out, lse, grad)
+    sizes = (*p.strides, 3 * heads * d, *p.numbers, nodes, p.graphs)
+    given = (*p.where, *p.tables, *jacobians, p.draws, *sizes)
     counts = {"MUL_COUNT": mul_count, "ADD_COUNT": add_count}
     # rows behind the last pair stay zero
     dbias = lse.new_empty(0) if p.bias is None or not need_bias else torch.zeros_like(p.bias)
@@ -247,33 +246,30 @@ def backward(
         gradients.zero_()
     elif kind == "small":
         small_backward_kernel[(heads * (p.graphs + p.padded),)](
-            p.q, p.k, p.v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
-            *p.where, *p.tables, *jacobians, p.draws, *strides, *p.numbers,
-            nodes, p.graphs, *p.biases, dbias,
+            *saved, dq, dk, dv, *partials, *given, *p.biases, dbias,
             NEED_BIAS=need_bias, **p.small_options, **counts,
         )  # fmt: skip
     elif kind == "rows":
         row_backward_kernel[(heads * (programs + p.padded), 2)](
-            p.q, p.k, p.v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
-            *p.where, *p.tables, *jacobians, p.draws, *strides, *p.numbers,
-            nodes, p.graphs, tiles, **p.row_options, **counts, maxnreg=128 if d <= 8 else 168,
+            *saved, dq, dk, dv, *partials, *given, tiles,
+            **p.row_options, **counts, maxnreg=128 if d <= 8 else 168,
         )  # fmt: skip
     else:
         pairs = p.distance.numel()
         stats = torch.empty(nodes, heads, 2, dtype=torch.float32, device=p.q.device)
+        tile = query_tiles(p.q.dtype, d, p.wide)
         query_gradient_kernel[(heads * (programs + p.padded),)](
-            p.q, p.k, p.v, out, lse, grad, stats, dq, partial_mul, partial_add,
-            *p.where, *p.tables, *jacobians, p.draws, *strides, *p.numbers,
-            nodes, p.graphs, pairs, tiles, *p.biases, dbias,
-            NEED_BIAS=need_bias, WIDE=p.wide, **query_tile.options, **p.tiled_options, **counts,
+            *saved, stats, dq, *partials, *given, pairs, tiles, *p.biases, dbias,
+            NEED_BIAS=need_bias, WIDE=p.wide, **tile.options, **p.tiled_options, **counts,
         )  # fmt: skip
         if need_keys:
-            tiles = -(-p.largest // key_tile.n)
+            wide = p.wide if p.symmetric else 0
+            tile = key_tiles(p.q.dtype, d, wide)
+            tiles = -(-p.largest // tile.n)
             key_gradient_kernel[(heads * (p.graphs * tiles + p.padded),)](
-                p.q, p.k, p.v, grad, stats, dk, dv,
-                *p.where, *p.tables, p.draws, *strides, *p.numbers,
-                nodes, p.graphs, pairs, tiles, *p.biases,
-                SYMMETRIC=p.symmetric, WIDE=key_wide, **key_tile.options, **p.tiled_options,
+                p.q, p.k, p.v, grad, stats, dk, dv, *p.where, *p.tables, p.draws, *sizes,
+                pairs, tiles, *p.biases,
+                SYMMETRIC=p.symmetric, WIDE=wide, **tile.options, **p.tiled_options,
             )  # fmt: skip
     dmul, dadd = _total(partial_mul, mul_count, shares), _total(partial_add, add_count, shares)
     return gradients, dmul, dadd, dbias

@@ -1,4 +1,4 @@
-"""What the kernels share: distance bytes of a tile of pairs, lookups in tables, decay gradients.
+"""What the kernels share: bytes of a tile of pairs, lookups in tables, decay gradients, padding.
 
 There are two ways from pairs to table entries. The plain one loads bytes and gathers entries; it
 works everywhere. The wide one is for tensor-core tiles on Hopper. There a thread with lane number
@@ -29,8 +29,8 @@ import triton.language as tl
 
 LOG2E = tl.constexpr(1.4426950408889634)
 
-# Tables in shared memory, 1 KiB each: mul, add, and how they change with up to two parameters.
-MUL, ADD, MUL_ONE, MUL_TWO, ADD_ONE, ADD_TWO = (tl.constexpr(place) for place in range(6))
+# Tables in shared memory, 1 KiB each: mul, add, and how both change with up to two parameters.
+MUL, ADD, MUL_JACOBIAN, ADD_JACOBIAN = (tl.constexpr(place) for place in (0, 1, 2, 4))
 TABLES = tl.constexpr(6 * 1024)
 
 # --- assembly; its operands are packs of registers, one for each pair of a thread, from $0 on -----
@@ -199,6 +199,40 @@ def lookup(table, factor, shared, place, PLACE: tl.constexpr, WIDE: tl.constexpr
 
 
 @triton.jit
+def stage_decay(mul, add, scale, HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, WIDE: tl.constexpr):
+    """Address of tables in shared memory, with those of :func:`decayed` staged."""
+    shared = reserve_tables(WIDE)
+    if HAS_MUL:
+        stage(shared, mul, scale * LOG2E, MUL, WIDE)
+    if HAS_ADD:
+        stage(shared, add, LOG2E, ADD, WIDE)
+    return shared
+
+
+@triton.jit
+def decayed(
+    raw, mul, add, scale, shared, place,
+    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """raw · scale · mul[byte] + add[byte] in base 2, and the factor of raw."""
+    factor = lookup(mul, scale * LOG2E, shared, place, MUL, WIDE) if HAS_MUL else scale * LOG2E
+    a = raw * factor
+    if HAS_ADD:
+        a = a + lookup(add, LOG2E, shared, place, ADD, WIDE)
+    return a, factor
+
+
+# --- gradients of a decay: a table, or one number for each of one or two parameters ---------------
+
+
+@triton.jit
+def no_shares(SIZE: tl.constexpr):
+    """Sums before the first pair: a table [256], and two vectors [SIZE] whose sums are numbers."""
+    vector = tl.zeros([SIZE], tl.float32)
+    return tl.zeros([256], tl.float32), vector, vector
+
+
+@triton.jit
 def tally(table, x, byte):
     """table[b] += Σ x over the pairs of byte b, for all b up to the farthest, for 254 and 255.
 
@@ -215,15 +249,32 @@ def tally(table, x, byte):
 
 
 @triton.jit
-def store_shares(partial, program, programs, head, table, first, second, COUNT: tl.constexpr):
-    """This program's share of a decay gradient: a table, or the sums of one or two vectors.
+def store_shares(partial, program, programs, head, sums, factor, COUNT: tl.constexpr):
+    """This program's share of a decay gradient: its ``sums``, times ``factor``.
 
     partial is [heads, slots, programs], so that the sum over programs runs along memory.
     """
+    table, first, second = sums
     if COUNT == 256:
         slot = head * 256 + tl.arange(0, 256)
-        tl.store(partial + slot.to(tl.int64) * programs + program, table)
+        tl.store(partial + slot.to(tl.int64) * programs + program, table * factor)
     elif COUNT > 0:
         place = partial + head * 2 * programs + program
-        tl.store(place, tl.sum(first))
-        tl.store(place + programs, tl.sum(second))
+        tl.store(place, tl.sum(first * factor))
+        tl.store(place + programs, tl.sum(second * factor))
+
+
+# --- padding --------------------------------------------------------------------------------------
+
+
+@triton.jit
+def zero_padding(
+    x, row, start, nodes, D: tl.constexpr, BLOCK: tl.constexpr, BLOCK_D: tl.constexpr
+):
+    """Rows ``start``.. of x [nodes, D], whose rows lie ``row`` apart, become zero."""
+    channel = tl.arange(0, BLOCK_D)
+    for begin in range(start, nodes, BLOCK):
+        rows = begin + tl.arange(0, BLOCK)
+        inside = (rows < nodes)[:, None] & (channel < D)[None, :]
+        at = rows.to(tl.int64)[:, None] * row + channel[None, :]
+        tl.store(x + at, tl.zeros([BLOCK, BLOCK_D], x.dtype.element_ty), inside)

@@ -12,7 +12,13 @@ import triton.language as tl
 
 from gradformer.attention.draw_kernels import _keep, _row_keys
 from gradformer.attention.lane_kernels import SIZE, exp2, over_rows, places, read, read_sides
-from gradformer.attention.pair_kernels import LOG2E, store_shares, tally
+from gradformer.attention.pair_kernels import (
+    LOG2E,
+    no_shares,
+    store_shares,
+    tally,
+    zero_padding,
+)
 from gradformer.attention.product_kernels import factors
 from gradformer.attention.row_operands import (
     OWN,
@@ -26,7 +32,19 @@ from gradformer.attention.row_operands import (
     split,
     store,
 )
-from gradformer.attention.small_kernels import _zero_padding
+
+
+@triton.jit
+def _add_shares(sums, x, byte, jacobian, heads, COUNT: tl.constexpr, INTERPRET: tl.constexpr):
+    """Sums with x of each pair, the gradient of its entry of the table."""
+    table, one, two = sums
+    if COUNT == 256:
+        table = tally(table, x, byte)
+    elif COUNT > 0:
+        one += x * read(jacobian, byte, INTERPRET)
+        if COUNT > 1:
+            two += x * read(jacobian + heads * 256, byte, INTERPRET)
+    return table, one, two
 
 
 @triton.jit
@@ -40,12 +58,7 @@ def _query_gradients(
     EXACT: tl.constexpr, INTERPRET: tl.constexpr,
 ):  # fmt: skip
     """dq of the queries from ``start`` on, and their share of the decay's gradients."""
-    mul_table = tl.zeros([256], tl.float32)
-    add_table = tl.zeros([256], tl.float32)
-    mul_one = tl.zeros([SIZE], tl.float32)
-    mul_two = tl.zeros([SIZE], tl.float32)
-    add_one = tl.zeros([SIZE], tl.float32)
-    add_two = tl.zeros([SIZE], tl.float32)
+    mul_sums, add_sums = no_shares(SIZE), no_shares(SIZE)
     if start < n:
         own, g, c, side = places()
         own += start
@@ -79,24 +92,15 @@ def _query_gradients(
             if DROPOUT:
                 dp = tl.where(_keep(row_keys, other, threshold), dp, 0.0)
             da = p * (dp - delta)
-            if MUL_COUNT == 256:
-                mul_table = tally(mul_table, da * s, byte)
-            elif MUL_COUNT > 0:
-                mul_one += da * s * read(mul_jacobian, byte, INTERPRET)
-                if MUL_COUNT > 1:
-                    mul_two += da * s * read(mul_jacobian + heads * 256, byte, INTERPRET)
-            if ADD_COUNT == 256:
-                add_table = tally(add_table, da, byte)
-            elif ADD_COUNT > 0:
-                add_one += da * read(add_jacobian, byte, INTERPRET)
-                if ADD_COUNT > 1:
-                    add_two += da * read(add_jacobian + heads * 256, byte, INTERPRET)
+            along = da * s
+            mul_sums = _add_shares(mul_sums, along, byte, mul_jacobian, heads, MUL_COUNT, INTERPRET)
+            add_sums = _add_shares(add_sums, da, byte, add_jacobian, heads, ADD_COUNT, INTERPRET)
             ds = da * factor if HAS_MUL else da
             summed = split(other_nodes(k, k_row, mate, g, D, INTERPRET), 1.0, EXACT)
             sums = add_weighted(sums, ds, summed, EXACT, INTERPRET)
         store(dq, g_row, own, c, side, n, sums, scale, D, INTERPRET)
-    store_shares(partial_mul, program, programs, head, mul_table, mul_one, mul_two, MUL_COUNT)
-    store_shares(partial_add, program, programs, head, add_table, add_one, add_two, ADD_COUNT)
+    store_shares(partial_mul, program, programs, head, mul_sums, 1.0, MUL_COUNT)
+    store_shares(partial_add, program, programs, head, add_sums, 1.0, ADD_COUNT)
 
 
 @triton.jit
@@ -173,10 +177,10 @@ def row_backward_kernel(
     if graph == graphs:
         begin = first.to(tl.int32)
         if tl.program_id(1) == 0:
-            _zero_padding(dq, g_row, begin, nodes, D, OWN, 16)
+            zero_padding(dq, g_row, begin, nodes, D, OWN, 16)
         else:
-            _zero_padding(dk, g_row, begin, nodes, D, OWN, 16)
-            _zero_padding(dv, g_row, begin, nodes, D, OWN, 16)
+            zero_padding(dk, g_row, begin, nodes, D, OWN, 16)
+            zero_padding(dv, g_row, begin, nodes, D, OWN, 16)
         return
     n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
     start = program % tiles * OWN

@@ -12,7 +12,7 @@ import triton.language as tl
 
 from gradformer.attention.draw_kernels import _keep, _row_keys
 from gradformer.attention.lane_kernels import SIZE, exp2, over_rows, places, read, write
-from gradformer.attention.pair_kernels import LOG2E
+from gradformer.attention.pair_kernels import LOG2E, zero_padding
 from gradformer.attention.row_operands import (
     OWN,
     add_weighted,
@@ -24,7 +24,6 @@ from gradformer.attention.row_operands import (
     split,
     store,
 )
-from gradformer.attention.small_kernels import _zero_padding
 
 
 @triton.jit
@@ -59,7 +58,7 @@ def row_forward_kernel(
     graph = program // tiles
     first = tl.load(node_ptr + graph).to(tl.int64)
     if graph == graphs:
-        _zero_padding(out + head * D, heads * D, first.to(tl.int32), nodes, D, OWN, 16)
+        zero_padding(out + head * D, heads * D, first.to(tl.int32), nodes, D, OWN, 16)
         return
     n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
     start = program % tiles * OWN

@@ -13,7 +13,13 @@ import triton
 import triton.language as tl
 
 from gradformer.attention.draw_kernels import _keep, _row_keys
-from gradformer.attention.pair_kernels import LOG2E, store_shares, tally
+from gradformer.attention.pair_kernels import (
+    LOG2E,
+    no_shares,
+    store_shares,
+    tally,
+    zero_padding,
+)
 
 
 @triton.jit
@@ -27,19 +33,6 @@ def _lookup(table, place, INTERPRET: tl.constexpr):
             "{ .reg .u64 a; cvt.u64.u32 a, $2; add.u64 a, a, $1; ld.global.nc.f32 $0, [a]; }",
             "=f,l,r", [base, place], dtype=tl.float32, is_pure=True, pack=1,
         )  # fmt: skip
-
-
-@triton.jit
-def _zero_padding(
-    x, row, start, nodes, D: tl.constexpr, BLOCK: tl.constexpr, BLOCK_D: tl.constexpr
-):
-    """Rows ``start``.. of x [nodes, D], whose rows lie ``row`` apart, become zero."""
-    channel = tl.arange(0, BLOCK_D)
-    for begin in range(start, nodes, BLOCK):
-        rows = begin + tl.arange(0, BLOCK)
-        inside = (rows < nodes)[:, None] & (channel < D)[None, :]
-        at = rows.to(tl.int64)[:, None] * row + channel[None, :]
-        tl.store(x + at, tl.zeros([BLOCK, BLOCK_D], x.dtype.element_ty), inside)
 
 
 @triton.jit(do_not_specialize=["nodes", "graphs"])
@@ -56,7 +49,7 @@ def small_forward_kernel(
     graph = tl.program_id(0) // heads
     first = tl.load(node_ptr + graph).to(tl.int64)
     if graph == graphs:
-        _zero_padding(out + head * D, heads * D, first.to(tl.int32), nodes, D, BLOCK, BLOCK_D)
+        zero_padding(out + head * D, heads * D, first.to(tl.int32), nodes, D, BLOCK, BLOCK_D)
         return
     n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
     if n == 0:
@@ -96,6 +89,22 @@ def small_forward_kernel(
     tl.store(out + at[:, None] * D + channel[None, :], acc.to(out.dtype.element_ty), row_in)
 
 
+@triton.jit
+def _shares(
+    x, jacobian, heads, place,
+    COUNT: tl.constexpr, BLOCK: tl.constexpr, INTERPRET: tl.constexpr,
+):  # fmt: skip
+    """Sums of x of each pair, the gradient of its entry of the table."""
+    table, one, two = no_shares(BLOCK)
+    if COUNT == 256:
+        table = tally(table, x, place >> 2)
+    elif COUNT > 0:
+        one = tl.sum(x * _lookup(jacobian, place, INTERPRET), 1)
+        if COUNT > 1:
+            two = tl.sum(x * _lookup(jacobian + heads * 256, place, INTERPRET), 1)
+    return table, one, two
+
+
 @triton.jit(do_not_specialize=["nodes", "graphs"])
 def small_backward_kernel(
     q, k, v, out, lse, grad, dq, dk, dv, partial_mul, partial_add,
@@ -116,9 +125,9 @@ def small_backward_kernel(
     dv += head * D
     if graph == graphs:
         start = first.to(tl.int32)
-        _zero_padding(dq, g_row, start, nodes, D, BLOCK, BLOCK_D)
-        _zero_padding(dk, g_row, start, nodes, D, BLOCK, BLOCK_D)
-        _zero_padding(dv, g_row, start, nodes, D, BLOCK, BLOCK_D)
+        zero_padding(dq, g_row, start, nodes, D, BLOCK, BLOCK_D)
+        zero_padding(dk, g_row, start, nodes, D, BLOCK, BLOCK_D)
+        zero_padding(dv, g_row, start, nodes, D, BLOCK, BLOCK_D)
         return
     n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
     rows = tl.arange(0, BLOCK)
@@ -164,29 +173,11 @@ def small_backward_kernel(
     da = p * (dp - delta[:, None])
     if NEED_BIAS:
         tl.store(dbias + at_pair, da, inside)
-    table = tl.zeros([256], tl.float32)
-    one = tl.zeros([BLOCK], tl.float32)
-    two = tl.zeros([BLOCK], tl.float32)
-    if MUL_COUNT == 256:
-        table = tally(table, da * s, place >> 2)
-    elif MUL_COUNT > 0:
-        jacobian = mul_jacobian + head * 256
-        one = tl.sum(da * s * _lookup(jacobian, place, INTERPRET), 1)
-        if MUL_COUNT > 1:
-            two = tl.sum(da * s * _lookup(jacobian + heads * 256, place, INTERPRET), 1)
-    store_shares(partial_mul, graph, graphs, head, table, one, two, MUL_COUNT)
-    table = tl.zeros([256], tl.float32)
-    if ADD_COUNT == 256:
-        table = tally(table, da, place >> 2)
-    elif ADD_COUNT > 0:
-        jacobian = add_jacobian + head * 256
-        one = tl.sum(da * _lookup(jacobian, place, INTERPRET), 1)
-        if ADD_COUNT > 1:
-            two = tl.sum(da * _lookup(jacobian + heads * 256, place, INTERPRET), 1)
-    store_shares(partial_add, graph, graphs, head, table, one, two, ADD_COUNT)
-    ds = da
-    if HAS_MUL:
-        ds = da * factor
+    sums = _shares(da * s, mul_jacobian + head * 256, heads, place, MUL_COUNT, BLOCK, INTERPRET)
+    store_shares(partial_mul, graph, graphs, head, sums, 1.0, MUL_COUNT)
+    sums = _shares(da, add_jacobian + head * 256, heads, place, ADD_COUNT, BLOCK, INTERPRET)
+    store_shares(partial_add, graph, graphs, head, sums, 1.0, ADD_COUNT)
+    ds = da * factor if HAS_MUL else da
     dq_acc = tl.dot(ds.to(key.dtype), key, input_precision=PRECISION) * scale
     tl.store(dq + into, dq_acc.to(dq.dtype.element_ty), row_in)
     dk_acc = tl.dot(tl.trans(ds.to(query.dtype)), query, input_precision=PRECISION) * scale

@@ -16,21 +16,20 @@ import triton.language as tl
 
 from gradformer.attention.draw_kernels import _keep, _row_keys
 from gradformer.attention.pair_kernels import (
-    ADD,
-    ADD_ONE,
-    ADD_TWO,
+    ADD_JACOBIAN,
     LOG2E,
-    MUL,
-    MUL_ONE,
-    MUL_TWO,
+    MUL_JACOBIAN,
     bytes_of,
+    decayed,
     fetch,
     lookup,
+    no_shares,
     order,
-    reserve_tables,
     stage,
+    stage_decay,
     store_shares,
     tally,
+    zero_padding,
 )
 from gradformer.attention.product_kernels import (
     add_product,
@@ -39,15 +38,40 @@ from gradformer.attention.product_kernels import (
     regrouped,
     regrouped_rows,
 )
-from gradformer.attention.small_kernels import _zero_padding
+
+
+@triton.jit
+def _stage_jacobian(
+    shared, jacobian, heads, PLACE: tl.constexpr, COUNT: tl.constexpr, WIDE: tl.constexpr
+):
+    if COUNT == 1 or COUNT == 2:
+        stage(shared, jacobian, 1.0, PLACE, WIDE)
+    if COUNT == 2:
+        stage(shared, jacobian + heads * 256, 1.0, PLACE + 1, WIDE)
+
+
+@triton.jit
+def _add_shares(
+    sums, x, jacobian, heads, shared, place,
+    PLACE: tl.constexpr, COUNT: tl.constexpr, WIDE: tl.constexpr,
+):  # fmt: skip
+    """Sums with x of each pair, the gradient of its entry of the table."""
+    table, one, two = sums
+    if COUNT == 256:
+        table = tally(table, x, bytes_of(place, WIDE))
+    elif COUNT > 0:
+        one += tl.sum(x * lookup(jacobian, 1.0, shared, place, PLACE, WIDE), 1)
+        if COUNT > 1:
+            second = lookup(jacobian + heads * 256, 1.0, shared, place, PLACE + 1, WIDE)
+            two += tl.sum(x * second, 1)
+    return table, one, two
 
 
 @triton.jit
 def _query_step(
-    acc, mul_one, mul_two, add_one, add_two, mul_table, add_table,
-    place, query, do, row_lse, row_delta, k, v, k_row, v_row, rows, cols, sums, n, channel,
-    row_keys, mul, add, bias_row, dbias_row, mul_jacobian, add_jacobian, shared, heads,
-    scale, dropout_scale, threshold,
+    acc, mul_sums, add_sums, place, query, do, row_lse, row_delta, k, v, k_row, v_row,
+    rows, cols, sums, n, channel, row_keys, mul, add, bias_row, dbias_row,
+    mul_jacobian, add_jacobian, shared, heads, scale, dropout_scale, threshold,
     D: tl.constexpr, TAIL: tl.constexpr, WIDE: tl.constexpr,
     HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
     PRECISION: tl.constexpr, MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
@@ -61,13 +85,7 @@ def _query_step(
     value = tl.load(v + cols[:, None] * v_row + channel[None, :], col_in, other=0.0)
     raw = product(query, tl.trans(key), PRECISION)
     dp = product(do, tl.trans(value), PRECISION)
-    if HAS_MUL:
-        factor = lookup(mul, scale * LOG2E, shared, place, MUL, WIDE)
-        a = raw * factor
-    else:
-        a = raw * (scale * LOG2E)
-    if HAS_ADD:
-        a = a + lookup(add, LOG2E, shared, place, ADD, WIDE)
+    a, factor = decayed(raw, mul, add, scale, shared, place, HAS_MUL, HAS_ADD, WIDE)
     if HAS_BIAS:
         a = a + LOG2E * tl.load(bias_row + (cols * heads)[None, :], (cols < n)[None, :], other=0.0)
     if TAIL:
@@ -81,26 +99,17 @@ def _query_step(
     if NEED_BIAS:
         inside = (rows < n)[:, None] & (cols < n)[None, :]
         tl.store(dbias_row + (cols * heads)[None, :], da, inside)
-    if MUL_COUNT == 256:
-        mul_table = tally(mul_table, da * raw, bytes_of(place, WIDE))
-    elif MUL_COUNT > 0:
-        x = da * raw
-        mul_one += tl.sum(x * lookup(mul_jacobian, 1.0, shared, place, MUL_ONE, WIDE), 1)
-        if MUL_COUNT > 1:
-            second = lookup(mul_jacobian + heads * 256, 1.0, shared, place, MUL_TWO, WIDE)
-            mul_two += tl.sum(x * second, 1)
-    if ADD_COUNT == 256:
-        add_table = tally(add_table, da, bytes_of(place, WIDE))
-    elif ADD_COUNT > 0:
-        add_one += tl.sum(da * lookup(add_jacobian, 1.0, shared, place, ADD_ONE, WIDE), 1)
-        if ADD_COUNT > 1:
-            second = lookup(add_jacobian + heads * 256, 1.0, shared, place, ADD_TWO, WIDE)
-            add_two += tl.sum(da * second, 1)
+    mul_sums = _add_shares(
+        mul_sums, da * raw, mul_jacobian, heads, shared, place, MUL_JACOBIAN, MUL_COUNT, WIDE
+    )
+    add_sums = _add_shares(
+        add_sums, da, add_jacobian, heads, shared, place, ADD_JACOBIAN, ADD_COUNT, WIDE
+    )
     ds = da * factor if HAS_MUL else da
     at_sums = sums[:, None] * k_row + channel[None, :]
     key = regrouped_rows(key, k, at_sums, sum_in, PRECISION)
     acc = add_product(acc, regroup(ds.to(key.dtype), PRECISION), key, PRECISION)
-    return acc, mul_one, mul_two, add_one, add_two, mul_table, add_table
+    return acc, mul_sums, add_sums
 
 
 @triton.jit(do_not_specialize=["nodes", "graphs", "pairs", "tiles"])
@@ -125,18 +134,13 @@ def query_gradient_kernel(
     tile = program % tiles
     first = tl.load(node_ptr + graph).to(tl.int64)
     if graph == graphs:
-        _zero_padding(dq + head * D, g_row, first.to(tl.int32), nodes, D, BLOCK_M, BLOCK_D)
+        zero_padding(dq + head * D, g_row, first.to(tl.int32), nodes, D, BLOCK_M, BLOCK_D)
         return
     n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
-    mul_table = tl.zeros([256], tl.float32)
-    add_table = tl.zeros([256], tl.float32)
-    mul_one = tl.zeros([BLOCK_M], tl.float32)
-    mul_two = tl.zeros([BLOCK_M], tl.float32)
-    add_one = tl.zeros([BLOCK_M], tl.float32)
-    add_two = tl.zeros([BLOCK_M], tl.float32)
+    mul_sums, add_sums = no_shares(BLOCK_M), no_shares(BLOCK_M)
     if tile * BLOCK_M >= n:
-        store_shares(partial_mul, program, programs, head, mul_table, mul_one, mul_two, MUL_COUNT)
-        store_shares(partial_add, program, programs, head, add_table, add_one, add_two, ADD_COUNT)
+        store_shares(partial_mul, program, programs, head, mul_sums, 1.0, MUL_COUNT)
+        store_shares(partial_add, program, programs, head, add_sums, 1.0, ADD_COUNT)
         return
     pair = tl.load(pair_ptr + graph)
     last = pairs - 1 - pair
@@ -145,19 +149,9 @@ def query_gradient_kernel(
     add += head * 256
     mul_jacobian += head * 256
     add_jacobian += head * 256
-    shared = reserve_tables(WIDE)
-    if HAS_MUL:
-        stage(shared, mul, scale * LOG2E, MUL, WIDE)
-    if HAS_ADD:
-        stage(shared, add, LOG2E, ADD, WIDE)
-    if MUL_COUNT == 1 or MUL_COUNT == 2:
-        stage(shared, mul_jacobian, 1.0, MUL_ONE, WIDE)
-    if MUL_COUNT == 2:
-        stage(shared, mul_jacobian + heads * 256, 1.0, MUL_TWO, WIDE)
-    if ADD_COUNT == 1 or ADD_COUNT == 2:
-        stage(shared, add_jacobian, 1.0, ADD_ONE, WIDE)
-    if ADD_COUNT == 2:
-        stage(shared, add_jacobian + heads * 256, 1.0, ADD_TWO, WIDE)
+    shared = stage_decay(mul, add, scale, HAS_MUL, HAS_ADD, WIDE)
+    _stage_jacobian(shared, mul_jacobian, heads, MUL_JACOBIAN, MUL_COUNT, WIDE)
+    _stage_jacobian(shared, add_jacobian, heads, ADD_JACOBIAN, ADD_COUNT, WIDE)
     tl.debug_barrier()
     k += first * k_row + head * k_head
     v += first * v_row + head * v_head
@@ -194,10 +188,9 @@ def query_gradient_kernel(
     for start in range(0, whole, BLOCK_N):
         ahead = tl.minimum(start + BLOCK_N, whole - BLOCK_N)
         next_place = fetch(distance, row_start, cols + ahead, last, False, WIDE)
-        acc, mul_one, mul_two, add_one, add_two, mul_table, add_table = _query_step(
-            acc, mul_one, mul_two, add_one, add_two, mul_table, add_table,
-            place, query, do, row_lse, row_delta, k, v, k_row, v_row, rows, start + cols,
-            start + sums, n, channel, row_keys, mul, add, bias_row, dbias_row,
+        acc, mul_sums, add_sums = _query_step(
+            acc, mul_sums, add_sums, place, query, do, row_lse, row_delta, k, v, k_row, v_row,
+            rows, start + cols, start + sums, n, channel, row_keys, mul, add, bias_row, dbias_row,
             mul_jacobian, add_jacobian, shared, heads, scale, dropout_scale, threshold,
             D, False, WIDE,
             HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION, MUL_COUNT, ADD_COUNT, NEED_BIAS,
@@ -207,10 +200,9 @@ def query_gradient_kernel(
         cols += whole
         sums += whole
         place = fetch(distance, row_start, cols, last, True, WIDE)
-        acc, mul_one, mul_two, add_one, add_two, mul_table, add_table = _query_step(
-            acc, mul_one, mul_two, add_one, add_two, mul_table, add_table,
-            place, query, do, row_lse, row_delta, k, v, k_row, v_row, rows, cols,
-            sums, n, channel, row_keys, mul, add, bias_row, dbias_row,
+        acc, mul_sums, add_sums = _query_step(
+            acc, mul_sums, add_sums, place, query, do, row_lse, row_delta, k, v, k_row, v_row,
+            rows, cols, sums, n, channel, row_keys, mul, add, bias_row, dbias_row,
             mul_jacobian, add_jacobian, shared, heads, scale, dropout_scale, threshold,
             D, True, WIDE,
             HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION, MUL_COUNT, ADD_COUNT, NEED_BIAS,
@@ -218,11 +210,8 @@ def query_gradient_kernel(
     acc = acc * (1.0 / LOG2E if HAS_MUL else scale)  # with ``mul`` came the scale, and log₂e
     at = (first + rows)[:, None] * g_row + head * D + channel[None, :]
     tl.store(dq + at, acc.to(dq.dtype.element_ty), row_in)
-    store_shares(
-        partial_mul, program, programs, head,
-        mul_table * scale, mul_one * scale, mul_two * scale, MUL_COUNT,
-    )  # fmt: skip
-    store_shares(partial_add, program, programs, head, add_table, add_one, add_two, ADD_COUNT)
+    store_shares(partial_mul, program, programs, head, mul_sums, scale, MUL_COUNT)
+    store_shares(partial_add, program, programs, head, add_sums, 1.0, ADD_COUNT)
 
 
 @triton.jit
@@ -249,15 +238,9 @@ def _key_step(
         row_lse = tl.where(rows < n, row_lse, float("inf"))
     else:
         row_lse, row_delta = tl.split(tl.load(stats + pair))
-    a = product(key, tl.trans(query), PRECISION)
+    raw = product(key, tl.trans(query), PRECISION)
     dp = product(value, tl.trans(do), PRECISION)
-    if HAS_MUL:
-        factor = lookup(mul, scale * LOG2E, shared, place, MUL, WIDE)
-        a = a * factor
-    else:
-        a = a * (scale * LOG2E)
-    if HAS_ADD:
-        a = a + lookup(add, LOG2E, shared, place, ADD, WIDE)
+    a, factor = decayed(raw, mul, add, scale, shared, place, HAS_MUL, HAS_ADD, WIDE)
     if HAS_BIAS:
         at_pair = (rows[None, :] * n + cols[:, None]).to(tl.int64) * heads
         inside = (rows < n)[None, :] & (cols < n)[:, None]
@@ -304,8 +287,8 @@ def key_gradient_kernel(
     first = tl.load(node_ptr + graph).to(tl.int64)
     if graph == graphs:
         begin = first.to(tl.int32)
-        _zero_padding(dk + head * D, g_row, begin, nodes, D, BLOCK_N, BLOCK_D)
-        _zero_padding(dv + head * D, g_row, begin, nodes, D, BLOCK_N, BLOCK_D)
+        zero_padding(dk + head * D, g_row, begin, nodes, D, BLOCK_N, BLOCK_D)
+        zero_padding(dv + head * D, g_row, begin, nodes, D, BLOCK_N, BLOCK_D)
         return
     n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
     if tile * BLOCK_N >= n:
@@ -315,11 +298,7 @@ def key_gradient_kernel(
     distance += pair
     mul += head * 256
     add += head * 256
-    shared = reserve_tables(WIDE)
-    if HAS_MUL:
-        stage(shared, mul, scale * LOG2E, MUL, WIDE)
-    if HAS_ADD:
-        stage(shared, add, LOG2E, ADD, WIDE)
+    shared = stage_decay(mul, add, scale, HAS_MUL, HAS_ADD, WIDE)
     tl.debug_barrier()
     cols = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     channel = tl.arange(0, BLOCK_D)

@@ -13,17 +13,14 @@ import triton.language as tl
 
 from gradformer.attention.draw_kernels import _keep, _row_keys
 from gradformer.attention.pair_kernels import (
-    ADD,
     LOG2E,
-    MUL,
+    decayed,
     fetch,
-    lookup,
     order,
-    reserve_tables,
-    stage,
+    stage_decay,
+    zero_padding,
 )
 from gradformer.attention.product_kernels import add_product, product, regroup, regrouped
-from gradformer.attention.small_kernels import _zero_padding
 
 
 @triton.jit
@@ -40,10 +37,8 @@ def _forward_step(
     sum_in = (sums < n)[:, None] & wide if TAIL else wide
     key = tl.load(k + cols[:, None] * k_row + channel[None, :], col_in, other=0.0)
     value = tl.load(v + sums[:, None] * v_row + channel[None, :], sum_in, other=0.0)
-    a = product(query, tl.trans(key), PRECISION)
-    a *= lookup(mul, scale * LOG2E, shared, place, MUL, WIDE) if HAS_MUL else scale * LOG2E
-    if HAS_ADD:
-        a = a + lookup(add, LOG2E, shared, place, ADD, WIDE)
+    raw = product(query, tl.trans(key), PRECISION)
+    a, _ = decayed(raw, mul, add, scale, shared, place, HAS_MUL, HAS_ADD, WIDE)
     if HAS_BIAS:
         a = a + LOG2E * tl.load(bias_row + (cols * heads)[None, :], (cols < n)[None, :], other=0.0)
     if TAIL:
@@ -82,7 +77,7 @@ def forward_kernel(
     first = tl.load(node_ptr + graph).to(tl.int64)
     if graph == graphs:
         begin = first.to(tl.int32)
-        _zero_padding(out + head * D, heads * D, begin, nodes, D, BLOCK_M, BLOCK_D)
+        zero_padding(out + head * D, heads * D, begin, nodes, D, BLOCK_M, BLOCK_D)
         return
     n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
     if tile * BLOCK_M >= n:
@@ -92,11 +87,7 @@ def forward_kernel(
     distance += pair
     mul += head * 256
     add += head * 256
-    shared = reserve_tables(WIDE)
-    if HAS_MUL:
-        stage(shared, mul, scale * LOG2E, MUL, WIDE)
-    if HAS_ADD:
-        stage(shared, add, LOG2E, ADD, WIDE)
+    shared = stage_decay(mul, add, scale, HAS_MUL, HAS_ADD, WIDE)
     tl.debug_barrier()
     k += first * k_row + head * k_head
     v += first * v_row + head * v_head
