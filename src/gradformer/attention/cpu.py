@@ -52,14 +52,14 @@ class _Attention(torch.autograd.Function):
         softmax = qkv.new_empty((nodes, heads, 2), dtype=torch.float32)
         saved = qkv, mul, add, bias, keys, softmax, distance
         ctx.save_for_backward(*saved)  # so torch frees them, and sees if one is written to
-        ctx.options = layout, scale, dropout, seed
+        ctx.options, ctx.seed = (layout, scale, dropout), seed
         problem = _problem(*saved, *ctx.options)
         _over_tasks(forward_kernel, layout, heads, *problem, out.numpy())
         return out.to(qkv.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        layout, scale, dropout, seed = ctx.options
+        layout, scale, dropout = ctx.options
         qkv, mul, add, bias, *_, distance = saved = ctx.saved_tensors
         if torch.is_grad_enabled():
 
@@ -67,7 +67,7 @@ class _Attention(torch.autograd.Function):
                 q, k, v = qkv.chunk(3, dim=1)
                 return [reference_attention(
                     q, k, v, layout, distance, mul, add, bias=bias, scale=scale, dropout=dropout,
-                    seed=seed, return_weights=False,
+                    seed=ctx.seed, return_weights=False,
                 )[0]]  # fmt: skip
 
             again = plain_gradients(plain, saved[:4], ctx.needs_input_grad, [grad])
@@ -94,7 +94,6 @@ class _Attention(torch.autograd.Function):
 def _problem(
     qkv: Tensor, mul: Tensor | None, add: Tensor | None, bias: Tensor | None, keys: Tensor,
     softmax: Tensor, distance: Tensor, layout: Layout, scale: float, dropout: float,
-    seed: Tensor | None,
 ) -> tuple[Any, ...]:  # fmt: skip
     """What both kernels are given."""
     where = (layout.node_ptr, layout.pair_ptr, layout.packed_ptr, distance)

@@ -141,7 +141,7 @@ class Decay(nn.Module):
         """f(ψ − sp), [..., 256]; 0 for unreachable pairs unless they are ``far``."""
         t = self.psi.to(start) - start[..., None]
         if self.unreachable != "far":
-            t = torch.cat([t[..., :255], torch.zeros_like(t[..., 255:])], dim=-1)
+            t = _without_last(t)
         return leaky_relu(t, self.slope)
 
     def forward(self, uses: int = 1) -> list[Tables]:
@@ -242,8 +242,6 @@ class Decay(nn.Module):
         values = table.value.expand(count, -1, -1).unbind()
         if table.parameters is None or table.jacobian is None:
             return [Table(value) for value in values]
-        if not table.parameters.numel():  # a constant
-            return [Table(value.detach()) for value in values]
         shares = Shares(table.parameters.expand(count, -1, -1))
         parameters = shares.parameters.unbind()
         jacobians = table.jacobian.expand(-1, count, -1, -1).unbind(1)
@@ -255,7 +253,7 @@ class Decay(nn.Module):
         last = torch.arange(256, device=self.psi.device) == 255
         if add is None:
             zero = torch.zeros(self.sets, self.heads, 256, device=self.psi.device)
-            return mul, Table(zero.masked_fill(last, -math.inf), torch.empty(0), torch.empty(0))
+            return mul, Table(zero.masked_fill(last, -math.inf))
         jacobian = None if add.jacobian is None else _without_last(add.jacobian)
         return mul, Table(add.value.masked_fill(last, -math.inf), add.parameters, jacobian)
 

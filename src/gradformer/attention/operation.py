@@ -176,7 +176,8 @@ def _by_engine(
         if joint is not None:
             return fused_attention(joint, None, None, *rest)
         return fused_attention(q, k, v, *rest)
-    if not return_weights and q.shape == v.shape and _takes_loops(q, k, v, mul, add, bias):
+    values = map(_values, (k, v, mul, add, bias))
+    if not return_weights and q.shape == v.shape and runs_loops(q, *values):
         from gradformer.attention.cpu import cpu_attention
 
         qkv = torch.cat([q, k, v], dim=1) if joint is None else joint
@@ -205,9 +206,8 @@ def _knows_autocast(device: str) -> bool:
 
 
 def _takes_fused(
-    layout: Layout, q: Tensor, k: Tensor, v: Tensor, *more: Tensor | Table | None,
-    weights: bool = False,
-) -> bool:  # fmt: skip
+    layout: Layout, q: Tensor, k: Tensor, v: Tensor, *more: Tensor | Table | None, weights: bool
+) -> bool:
     """Whether the fused engine takes a call; an error if it was asked for and cannot."""
     if current_engine() == "reference":
         return False
@@ -222,11 +222,6 @@ def _takes_fused(
     if current_engine() == "fused" and reason:
         raise ConfigError(f"engine: the fused engine cannot run this call: {reason}")
     return reason is None
-
-
-def _takes_loops(q: Tensor, *more: Tensor | Table | None) -> bool:
-    """Whether compiled loops take a call, on a CPU."""
-    return runs_loops(q, *map(_values, more))
 
 
 def _values(given: Tensor | Table | None) -> Tensor | None:

@@ -83,13 +83,7 @@ class Codebook:
         return np.where(np.isinf(psi), UNREACHABLE, nearest).astype(np.uint8)
 
 
-def _hops() -> Codebook:
-    values = np.arange(256, dtype=np.float64)
-    values[UNREACHABLE] = FAR
-    return Codebook("hops", values)
-
-
-HOPS = _hops()
+HOPS = Codebook.uniform("hops", SATURATED)
 """The codebook of shortest-path hops: the byte is the distance."""
 
 FIXED = {
