@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradformer.attention.draws import Site, drop, share
 from gradformer.errors import ConfigError, choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
@@ -70,7 +69,7 @@ class LGIGTConfig(ModelConfig):
         )
 
 
-class EELA(Site):
+class EELA(nn.Module):
     r"""Edge-enhanced local attention.
 
     .. math::
@@ -86,7 +85,7 @@ class EELA(Site):
         self, width: int, heads: int, dropout: float = 0.0, attention_dropout: float = 0.0
     ) -> None:
         super().__init__()
-        self.heads, self.attention_dropout = heads, share(attention_dropout)
+        self.heads, self.attention_dropout = heads, Dropout(attention_dropout)
         self.query, self.message = nn.Linear(width, width), nn.Linear(2 * width, width)
         self.out, self.norm = nn.Linear(width, width), nn.LayerNorm(width)
         self.dropout = Dropout(dropout)
@@ -105,10 +104,7 @@ class EELA(Site):
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
         assert e is not None
         weight, message = self.attend(x, e, batch)
-        if self.training and self.attention_dropout > 0.0:
-            assert batch.seeds is not None
-            seed = batch.seeds[self.site]
-            weight = drop(weight, self.attention_dropout, batch.edges.rows, seed)
+        weight = self.attention_dropout(weight, batch.edges.rows, batch.seeds)
         total = sum_to_target((weight[..., None] * message).flatten(1), batch.edges)
         y = self.norm(self.out(total)).relu()
         return self.dropout(y, batch.nodes, batch.seeds), e
