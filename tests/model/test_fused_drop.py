@@ -9,7 +9,7 @@ from torch import Tensor
 from gradformer.attention import Layout, Rows, use_engine
 from gradformer.attention.draws import drop, drop_rows
 from gradformer.model.fused_drop import fused_drop
-from gradformer.model.parts import Dropout, DropPath
+from gradformer.model.parts import Draw, Dropout, DropPath
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("on_the_device")
@@ -42,7 +42,7 @@ def test_same_draws(rows: int, channels: int, p: float, whole_graphs: bool) -> N
     x, slope = _random(rows, channels, seed=1), _random(rows, channels, seed=2)
     results: list[tuple[Tensor, Tensor]] = []
     for dropped in (
-        lambda x: fused_drop(x, p, _rows(rows), _seed(), whole_graphs),
+        lambda x: fused_drop(x, Draw(p, _rows(rows), _seed(), whole_graphs)),
         lambda x: plain(x, p, _rows(rows), _seed()),
     ):
         x = x.detach().requires_grad_()
@@ -73,20 +73,20 @@ def test_modules_take_the_kernel(module: Dropout, monkeypatch: pytest.MonkeyPatc
 
 def test_bfloat16() -> None:
     x = _random(40, 12, seed=1).bfloat16()
-    y = fused_drop(x, 0.3, _rows(40), _seed(), False)
+    y = fused_drop(x, Draw(0.3, _rows(40), _seed()))
     assert y.dtype == torch.bfloat16
     torch.testing.assert_close(y, drop(x, 0.3, _rows(40), _seed()), rtol=1e-2, atol=0.0)
 
 
 def test_a_tensor_that_is_not_contiguous() -> None:
     x = _random(12, 40, seed=1).T
-    y = fused_drop(x, 0.3, _rows(40), _seed(), False)
+    y = fused_drop(x, Draw(0.3, _rows(40), _seed()))
     torch.testing.assert_close(y, drop(x, 0.3, _rows(40), _seed()), rtol=3e-7, atol=0.0)
 
 
 def test_second_derivative() -> None:
     x = _random(9, 3, seed=1).requires_grad_()
-    y = fused_drop(x, 0.5, _rows(9), _seed(), False)
+    y = fused_drop(x, Draw(0.5, _rows(9), _seed()))
     (dx,) = torch.autograd.grad(y.square().sum(), x, create_graph=True)
     (second,) = torch.autograd.grad(dx.sum(), x)
     kept = drop(torch.ones_like(x), 0.5, _rows(9), _seed())

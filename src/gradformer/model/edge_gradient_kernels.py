@@ -19,6 +19,7 @@ from gradformer.model.edge_tile_kernels import (
     _rows,
     _share,
     _sigmoid,
+    _store_rows,
     _words,
     _zeros,
 )
@@ -104,12 +105,6 @@ def slope_sums_kernel(
 # --- gradients ------------------------------------------------------------------------------------
 
 
-@triton.jit
-def _write(out, value, row, real, channel, C: tl.constexpr):
-    at = out + row[:, None] * C + channel[None, :]
-    tl.store(at, value.to(out.dtype.element_ty), real[:, None] & (channel < C)[None, :])
-
-
 @triton.jit(do_not_specialize=NUMBERS)
 def target_gradient_kernel(
     dh, mean, inverse, terms, u, r, out_grad, d_terms, du, dr, share, source, ptr, nodes, edges,
@@ -162,7 +157,7 @@ def target_gradient_kernel(
                     grad = slope * learned[1] - slopes[1] - away * slopes[0]
                 change += grad
             more += (sums[k] + tl.where(real[:, None], change, 0.0),)
-            _write(du + first * C, change, row, real, channel, C)
+            _store_rows(du + first * C, change, row, real[:, None], channel, C)
         sums = more
         if POSITION:
             tl.store(dr + first + row, found.to(dr.dtype.element_ty), real)

@@ -21,6 +21,7 @@ from gradformer.model.edge_tile_kernels import (
     _rows,
     _share,
     _store_passed,
+    _store_rows,
     _updated,
     _words,
 )
@@ -28,13 +29,6 @@ from gradformer.model.message_kernels import write_rest
 from gradformer.model.norm_kernels import _settle
 
 NUMBERS = ["nodes", "edges", "threshold"]  # all batches share one compiled kernel
-
-
-@triton.jit
-def _store(x, value, row, real, channel, C: tl.constexpr):
-    """Some channels into real rows of x [·, C]."""
-    at = x + row[:, None] * C + channel[None, :]
-    tl.store(at, value.to(x.dtype.element_ty), real & (channel < C)[None, :])
 
 
 # --- u --------------------------------------------------------------------------------------------
@@ -61,7 +55,7 @@ def edge_kernel(
             value += _rows(terms + 3 * C, other, channel, 4 * C, C)
             found += (value + _rows(e + first * C, row, channel, C, C),)
         for k in tl.static_range(len(found)):  # after all loads, which need not wait for it
-            _store(u + first * C, found[k], row, real, _channels(k), C)
+            _store_rows(u + first * C, found[k], row, real, _channels(k), C)
     write_rest(u, u, last, edges, C, BLOCK_C, ROWS, False)
 
 
@@ -132,5 +126,5 @@ def update_kernel(
             if DROP:
                 _store_passed(passed, _words(passes, first + row, k, C))
         for k in tl.static_range(len(made)):
-            _store(new + first * C, made[k], row, real, _channels(k), C)
+            _store_rows(new + first * C, made[k], row, real, _channels(k), C)
     write_rest(new, new, last, edges, C, BLOCK_C, 32, False)

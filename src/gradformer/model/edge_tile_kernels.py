@@ -62,6 +62,13 @@ def _rows(x, row, channel, X_ROW: tl.constexpr, C: tl.constexpr):
 
 
 @triton.jit
+def _store_rows(x, value, row, real, channel, C: tl.constexpr):
+    """Some channels into the rows of x [·, C] that are real, [rows, 1]."""
+    at = x + row[:, None] * C + channel[None, :]
+    tl.store(at, value.to(x.dtype.element_ty), real & (channel < C)[None, :])
+
+
+@triton.jit
 def _row(x, channel, C: tl.constexpr):
     """Some channels of x [C], as float32 [1, channels]."""
     if (C + STEP - 1) // STEP * STEP == C:

@@ -15,6 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from gradformer.attention.tiles import block_of
+
 ROWS = 32  # of a graph at a time
 
 
@@ -68,11 +70,7 @@ def spread_kernel(
 
 
 def _tile(channels: int) -> dict[str, int]:
-    return {
-        "C": channels,
-        "ROWS": ROWS,
-        "BLOCK_C": min(64, max(4, triton.next_power_of_2(channels))),
-    }
+    return {"C": channels, "ROWS": ROWS, "BLOCK_C": min(64, block_of(channels, 4))}
 
 
 class _Pool(torch.autograd.Function):

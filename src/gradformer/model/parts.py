@@ -138,7 +138,7 @@ class Draw:
         if runs_kernels(x):
             from gradformer.model.fused_drop import fused_drop
 
-            return fused_drop(x, self.p, self.rows, self.seed, self.whole_graphs)
+            return fused_drop(x, self)
         return (drop_rows if self.whole_graphs else drop)(x, self.p, self.rows, self.seed)
 
 
