@@ -13,6 +13,7 @@ from gradformer.errors import ConfigError
 from gradformer.graphs.batch import Batch, Edges, sort_edges
 from gradformer.model import fused_messages, local, segments
 from gradformer.model.fused_gated import gated
+from gradformer.model.gated import GatedGCN
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("on_the_device")
@@ -167,7 +168,7 @@ def test_gine(width: int, padding: tuple[int, int] | None) -> None:
 def test_gatedgcn(width: int, padding: tuple[int, int] | None, gate: bool, carry: bool) -> None:
     torch.manual_seed(0)
     batch = graphs(padding, few=width > 64)
-    module = local.GatedGCN(width, position_gate=gate, carry_edges=carry)
+    module = GatedGCN(width, position_gate=gate, carry_edges=carry)
     given = states(batch, width)
     if gate:
         given = (*given, states(batch, 3, seed=1)[0])
@@ -179,7 +180,7 @@ def test_one_row_for_all_edges() -> None:
     batch = graphs((2, 9), few=True)
     x, _ = states(batch, 6)
     row = torch.randn(1, 6)
-    for module in (local.GINE(6), local.GatedGCN(6)):
+    for module in (local.GINE(6), GatedGCN(6)):
         found = {}
         for engine, dtype in (("fused", torch.float32), ("reference", torch.float64)):
             leaf = row.detach().to(dtype, copy=True).requires_grad_()
@@ -273,7 +274,7 @@ def test_graphs_without_edges() -> None:
 def test_two_runs_give_the_same_bits() -> None:
     batch = graphs((2, 9), few=True)
     given = states(batch, 48)
-    module = local.GatedGCN(48).eval()
+    module = GatedGCN(48).eval()
     runs = [gradients(module, "fused", torch.float32, batch, *given) for _ in range(2)]
     for name, value in runs[0].items():
         assert torch.equal(value, runs[1][name]), name

@@ -7,7 +7,8 @@ import torch
 from torch import Tensor
 
 from gradformer import use_engine
-from gradformer.model import gated_loops, local
+from gradformer.model import gated_loops
+from gradformer.model.gated import GatedGCN
 from tests.model.test_fused_messages import graphs, states
 
 
@@ -17,7 +18,7 @@ def everything(engine: str, kind: str, dtype: torch.dtype = torch.float32) -> li
     batch, gated = graphs((3, 40)), kind == "gated"
     x, e = (t.detach().to(dtype).requires_grad_() for t in states(batch, 20))
     e = e[:1].expand(len(e), -1) if kind == "one row" else e
-    module = local.GatedGCN(20, position_gate=gated, dropout=0.0).to(dtype)
+    module = GatedGCN(20, position_gate=gated, dropout=0.0).to(dtype)
     if kind == "shut":
         torch.nn.init.constant_(module.C.bias, -30.0)
     position = torch.randn(len(x), 3).to(dtype).requires_grad_() if gated else None
@@ -51,7 +52,7 @@ def test_second_derivatives_are_those_of_plain_code() -> None:
         torch.manual_seed(0)
         batch = graphs()
         x, e = (t.detach().requires_grad_() for t in states(batch, 4))
-        module = local.GatedGCN(4).eval()
+        module = GatedGCN(4).eval()
         with use_engine(engine):
             y, f = module(x, e, batch)
             (first,) = torch.autograd.grad(y.sum() + f.sum(), x, create_graph=True)
@@ -61,7 +62,7 @@ def test_second_derivatives_are_those_of_plain_code() -> None:
 
 
 def test_a_map_of_edges_may_have_no_bias() -> None:
-    batch, module = graphs(), local.GatedGCN(4)
+    batch, module = graphs(), GatedGCN(4)
     module.C.bias = None
     x, e = states(batch, 4)
     y, f = module(x, e, batch)

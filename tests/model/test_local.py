@@ -8,7 +8,8 @@ from torch import nn
 from torch_geometric.nn import GATConv, GCNConv, GINConv, GINEConv
 
 from gradformer.graphs.batch import Batch
-from gradformer.model.local import GAT, GCN, GIN, GINE, GatedGCN
+from gradformer.model.gated import GatedGCN
+from gradformer.model.local import GAT, GCN, GIN, GINE
 from gradformer.model.maps import MLP
 from tests.zoo import toys
 

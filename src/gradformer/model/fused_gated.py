@@ -1,4 +1,4 @@
-"""The gated convolution in Triton kernels; the plain form is ``local.GatedGCN``.
+"""The gated convolution in Triton kernels; the plain form is ``gated.GatedGCN``.
 
 Forward a kernel over edge rows makes u, the map of the edge states inside it, and one over nodes
 makes the sums. Backward one makes du and all that is summed by target, one what is summed by

@@ -1,4 +1,4 @@
-r"""The gated convolution as loops for a CPU, forward and backward; plainly ``local.GatedGCN``.
+r"""The gated convolution as loops for a CPU, forward and backward; plainly ``gated.GatedGCN``.
 
 Between the map of the edge states and the norms, all is done edge by edge in the cache: one pass
 over the edges forward makes u in the place of the map's result and the sums at the targets; one
@@ -30,7 +30,7 @@ from torch.nn.functional import linear
 from gradformer.attention.cpu_kernels import exp, index
 from gradformer.attention.loops import in_slices, plain_gradients
 from gradformer.graphs.batch import Edges
-from gradformer.model.local import plain_gates
+from gradformer.model.gated import plain_gates
 from gradformer.structure.parallel import inlined, vectorised
 
 LEAST_WORK = 300_000  # numbers of edge states, below which a second thread is not worth its start
@@ -169,7 +169,7 @@ def looped_gates(
     terms: Tensor, e: Tensor, weight: Tensor, bias: Tensor, r: Tensor | None, edges: Edges,
     node_ptr: Tensor,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """:func:`gradformer.model.local.plain_gates` of C e by loops, in float32.
+    """:func:`gradformer.model.gated.plain_gates` of C e by loops, in float32.
 
     ``node_ptr`` [graphs + 1] says where graphs begin.
     """

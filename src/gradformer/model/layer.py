@@ -10,7 +10,8 @@ from gradformer.attention.draws import Site, share
 from gradformer.errors import InputError
 from gradformer.graphs.batch import Batch
 from gradformer.model.fused_edge_norm import Unmade, made
-from gradformer.model.local import GatedGCN, passed_on
+from gradformer.model.gated import GatedGCN
+from gradformer.model.local import passed_on
 from gradformer.model.maps import hooked, linear, linear_pair
 from gradformer.model.parts import BatchNorm, Branch, Dropout, DropPath, norm_pair
 

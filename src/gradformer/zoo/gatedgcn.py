@@ -1,6 +1,6 @@
 r"""GatedGCN: the residual gated graph convolution of Bresson and Laurent (2017), with edge states.
 
-The layer is :class:`gradformer.model.local.GatedGCN`; dropout follows the residuals. The layout is
+The layer is :class:`gradformer.model.gated.GatedGCN`; dropout follows the residuals. The layout is
 that of Benchmarking GNNs: embeddings of nodes (plus Laplacian eigenvectors) and edges, the layers,
 the mean of the nodes, an MLP. A last layer of another width has no residual, and it updates no
 edges: nothing would read them.
@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
-from gradformer.model import local
+from gradformer.model import gated
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
 from gradformer.model.heads import Head
@@ -43,7 +43,7 @@ class GatedLayer(nn.Module):
 
     def __init__(self, width: int, out: int, dropout: float, last: bool) -> None:
         super().__init__()
-        self.conv = local.GatedGCN(width, residual=width == out, update_edges=not last, out=out)
+        self.conv = gated.GatedGCN(width, residual=width == out, update_edges=not last, out=out)
         self.dropout = Dropout(dropout)
         self.edge_dropout = None if last else Dropout(dropout)
 

@@ -13,7 +13,7 @@ from gradformer.attention import decay_attention
 from gradformer.attention.layout import Layout
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
-from gradformer.model.local import GatedGCN
+from gradformer.model.gated import GatedGCN
 from gradformer.zoo.graphgps import GraphGPS, GraphGPSConfig, gps_layers
 from gradformer.zoo.postnorm import PLAIN, attend_over
 from tests.golden.case import Case, Ref, Subject
