@@ -18,8 +18,9 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler.compiler import make_backend
 
-from gradformer.attention.tiled_backward import key_gradient_kernel, query_gradient_kernel
 from gradformer.attention.tiled_forward import forward_kernel
+from gradformer.attention.tiled_key_gradients import key_gradient_kernel
+from gradformer.attention.tiled_query_gradients import query_gradient_kernel
 from gradformer.attention.tiles import Tiles, forward_tiles, key_tiles, query_tiles
 
 TYPES = {

@@ -13,9 +13,10 @@ from torch.utils.checkpoint import checkpoint
 from gradformer import use_engine
 from gradformer.attention.draws import number_sites
 from gradformer.graphs.batch import Batch
-from gradformer.model import fused_edge_norm, fused_gated, fused_norm, local, segments
+from gradformer.model import fused_edge_norm, fused_gated, fused_norm, segments
 from gradformer.model.fused_edge_norm import Unmade, made
 from gradformer.model.fused_gated import gated, updates
+from gradformer.model.gated import GatedGCN
 from gradformer.model.maps import linear
 from gradformer.training.weights import Weights
 from tests.model.test_fused_messages import graphs, states, weighted
@@ -27,7 +28,7 @@ pytestmark = pytest.mark.usefixtures("on_the_device")
 def test_gradients_in_pieces_are_those_of_autograd() -> None:
     torch.manual_seed(0)
     batch = graphs((3, 40))
-    module = local.GatedGCN(6)
+    module = GatedGCN(6)
     weights = Weights(module)
     x, e = states(batch, 6)
     found = []
@@ -52,7 +53,7 @@ class Stack(nn.Module):
         super().__init__()
         self.both = both
         self.layers = nn.ModuleList(
-            local.GatedGCN(width, dropout=dropout, update_edges=update)
+            GatedGCN(width, dropout=dropout, update_edges=update)
             for update in (True, True, not both)
         )
         number_sites(self)
@@ -128,7 +129,7 @@ def test_moments_of_numbers_far_from_zero(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(fused_gated, "PROGRAMS", 2)
     torch.manual_seed(0)
     batch = graphs((2, 40))
-    module = local.GatedGCN(6)
+    module = GatedGCN(6)
     nn.init.constant_(module.C.bias, 1000.0)
     found = []
     for engine, dtype in (("fused", torch.float32), ("reference", torch.float64)):
@@ -205,7 +206,7 @@ def test_layers_in_the_hands_of_others(way: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_places_need_32_bits() -> None:
-    layer, one = local.GatedGCN(16), torch.zeros(1)
+    layer, one = GatedGCN(16), torch.zeros(1)
     with use_engine("fused"):
         assert layer.runs_kernels(one.expand((1 << 25) - 1, 64))
         assert not layer.runs_kernels(one.expand(1 << 25, 64))

@@ -221,7 +221,8 @@ def backward(
     """
     from gradformer.attention.row_backward import row_backward_kernel
     from gradformer.attention.small_kernels import small_backward_kernel
-    from gradformer.attention.tiled_backward import key_gradient_kernel, query_gradient_kernel
+    from gradformer.attention.tiled_key_gradients import key_gradient_kernel
+    from gradformer.attention.tiled_query_gradients import query_gradient_kernel
 
     kind = p.kind(backward=True)
     nodes, heads, d = p.q.shape
