@@ -36,6 +36,14 @@ def _share(piece, pieces, last, ROWS: tl.constexpr):
 
 
 @triton.jit
+def _tile(tile, end, last, ROWS: tl.constexpr):
+    """First row of a tile, and how many there are to the last one before tile ``end``."""
+    first = tl.cast(tile, tl.int64) * ROWS
+    stop = tl.maximum(tl.minimum(tl.cast(end, tl.int64) * ROWS, last), 1)
+    return first, (stop - first).to(tl.int32)
+
+
+@triton.jit
 def _channels(block: tl.constexpr):
     """The channels of a block of STEP."""
     return tl.arange(0, STEP) + block * STEP
