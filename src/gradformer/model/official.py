@@ -13,24 +13,13 @@ from gradformer.graphs.arrays import Schema
 from gradformer.graphs.molecules import ATOM_VOCABULARY, BOND_VOCABULARY
 from gradformer.model.gradformer import Gradformer, GradformerConfig
 
+NEEDED = ("num_layers", "channels", "nhead", "mpnn", "gamma", "n_hop", "num_tasks", "node_method")
 LOCAL_MODULES = {"GIN": "gin", "GINE": "gine", "GCN": "gatedgcn", "GatedGCN": "gatedgcn"}
 
 
 def official_model(config: Mapping[str, Any]) -> Gradformer:
     """Our model for the authors' arguments (``channels``, ``nhead``, ``mpnn``, …)."""
-    needed = [
-        "num_layers",
-        "channels",
-        "nhead",
-        "mpnn",
-        "gamma",
-        "n_hop",
-        "num_tasks",
-        "node_method",
-    ]
-    if config.get("node_method") != "ogb":
-        needed.append("node_dim")
-    for name in needed:
+    for name in NEEDED if config.get("node_method") == "ogb" else (*NEEDED, "node_dim"):
         if name not in config:
             raise InputError(f"config: lacks {name}; expected the arguments of the training run")
     method = config["node_method"]
@@ -40,13 +29,8 @@ def official_model(config: Mapping[str, Any]) -> Gradformer:
     if edge_method is None and local != "gin":
         raise InputError(f"edge_method: absent, but {config['mpnn']} takes edge features")
     node_dim = config.get("node_dim", 0)
-    node: dict[str, tuple[int, ...] | int] = {
-        "embedding": (node_dim,),
-        "ogb": ATOM_VOCABULARY,
-        "linear": node_dim,
-        "add": node_dim,
-        "no_pe": node_dim,
-    }
+    node: dict[str, tuple[int, ...] | int] = {"embedding": (node_dim,), "ogb": ATOM_VOCABULARY}
+    node |= dict.fromkeys(("linear", "add", "no_pe"), node_dim)
     edge: dict[str | None, tuple[int, ...] | int] = {
         "embedding": (config.get("edge_dim", 0),),
         "ogb": BOND_VOCABULARY,
@@ -94,13 +78,15 @@ def _given(config: Mapping[str, Any], name: str, known: tuple[str, ...]) -> str 
 def official_names(model: Gradformer, config: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Our parameter and buffer names → the authors': one, or several whose rows ours holds."""
     method = config["node_method"]
-    encoder = {"linear": "node_lin", "add": "node_add", "no_pe": "no_pe", "embedding": "node_emb"}
+    encoder = {
+        "embedding": ("node.encoder.tables.0.", "node_emb."),
+        "ogb": ("node.encoder.tables.", "atom_enc.atom_embedding_list."),
+        "linear": ("node.encoder.", "node_lin."),
+        "add": ("node.encoder.", "node_add."),
+        "no_pe": ("node.encoder.", "no_pe."),
+    }
     prefix: list[tuple[str, *tuple[str, ...]]] = [
-        ("node.encoder.tables.0.", "node_emb.")
-        if method == "embedding"
-        else ("node.encoder.tables.", "atom_enc.atom_embedding_list.")
-        if method == "ogb"
-        else ("node.encoder.", encoder[method] + "."),
+        encoder[method],
         ("position.norm.", "pe_norm."),
         ("position.linear.", "pe_add." if method == "add" else "pe_lin."),
         ("edge.encoder.tables.0.", "edge_emb.")
