@@ -121,7 +121,8 @@ class DegreeEncoder(nn.Module):
 class FeatureEncoder(nn.Module):
     """Node features of any schema: categories, floats, or none (degrees).
 
-    ``dropout`` zeroes single floats, as words of a bag of words.
+    They fill ``width`` but for ``beside`` channels, which an encoding takes. ``dropout`` zeroes
+    single floats, as words of a bag of words.
     """
 
     def __init__(
@@ -131,8 +132,15 @@ class FeatureEncoder(nn.Module):
         degree: str = "onehot",
         bias: bool = True,
         dropout: float = 0.0,
+        beside: int = 0,
     ) -> None:
         super().__init__()
+        if beside >= width:
+            raise ConfigError(
+                f"pe_width: {beside} leaves no room for features in width {width}; lower it, or "
+                "raise width"
+            )
+        width -= beside
         if dropout and not isinstance(node, int):
             raise ConfigError(
                 f"input_dropout: got {dropout}, but the nodes have no float features; leave it at 0"

@@ -124,16 +124,9 @@ class Gradformer(GraphModel):
             pe_width = 0
         elif min(pe_width, c.pe_steps) < 1:
             raise ConfigError(f"pe_width, pe_steps: got {pe_width} and {c.pe_steps}, below 1")
-        if concat and pe_width >= c.width:
-            raise ConfigError(
-                f"pe_width: {pe_width} leaves no room for features in width {c.width}; lower it, "
-                "or raise width"
-            )
+        beside = pe_width if concat else 0
         self.node = FeatureEncoder(
-            schema.node,
-            c.width - (pe_width if concat else 0),
-            c.degree,
-            dropout=c.input_dropout,
+            schema.node, c.width, c.degree, dropout=c.input_dropout, beside=beside
         )
         flip = c.pe == "lap" and c.flip_signs
         self.position = (

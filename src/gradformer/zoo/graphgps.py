@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
-from gradformer.errors import ConfigError, choice
+from gradformer.errors import choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
@@ -131,12 +131,7 @@ class GraphGPS(GraphModel):
         super().__init__(schema, config, options)
         c = self.config
         pe_width = 0 if choice("pe", c.pe, ENCODINGS) == "none" else c.pe_width
-        if pe_width >= c.width:
-            raise ConfigError(
-                f"pe_width: {pe_width} leaves no room for features in width {c.width}; lower it, "
-                "or raise width"
-            )
-        self.node = FeatureEncoder(schema.node, c.width - pe_width, dropout=c.input_dropout)
+        self.node = FeatureEncoder(schema.node, c.width, dropout=c.input_dropout, beside=pe_width)
         self.walk = (
             PositionEncoder("rwse", c.pe_steps, pe_width, c.pe_norm) if c.pe == "rwse" else None
         )

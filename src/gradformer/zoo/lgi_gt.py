@@ -209,9 +209,7 @@ class LGIGT(GraphModel):
         if choice("pe", c.pe, ("rwse", "lap", "none")) != "none":
             pe_width = c.pe_width
             self.position = PositionEncoder(c.pe, c.pe_steps, pe_width)
-        if pe_width >= c.width:
-            raise ConfigError(f"pe_width: {pe_width} leaves no room in width {c.width}")
-        self.node = FeatureEncoder(schema.node, c.width - pe_width)
+        self.node = FeatureEncoder(schema.node, c.width, beside=pe_width)
         self.edge = EdgeEncoder(schema.edge, c.width)
         self.token = nn.Parameter(torch.randn(1, c.width)) if c.pool == "cls" else None
         self.blocks = nn.ModuleList(Block(c) for _ in range(c.layers))
