@@ -125,8 +125,9 @@ def test_the_same_bits_twice(name: str) -> None:
 
 
 def test_the_fused_engine_gives_the_same_model(device: str) -> None:
+    """Two graphs: the interpreter takes its time."""
     model = make(layers=1, **NOISE, learn_decay=True).to(device)
-    batch = toys.toy_batch(model.schema).to(device)
+    batch = toys.collator(toys.toy_graphs(model.schema))(toys.IDS[2:4]).to(device)
     with use_engine("reference"):
         expected = step(model, batch)
     with use_engine("fused"):

@@ -268,9 +268,7 @@ def store_shares(partial, program, programs, head, sums, factor, COUNT: tl.const
 
 
 @triton.jit
-def zero_padding(
-    x, row, start, nodes, D: tl.constexpr, BLOCK: tl.constexpr, BLOCK_D: tl.constexpr
-):
+def zero_padding(x, row, start, nodes, D: tl.constexpr, BLOCK: tl.constexpr, BLOCK_D: tl.constexpr):
     """Rows ``start``.. of x [nodes, D], whose rows lie ``row`` apart, become zero."""
     channel = tl.arange(0, BLOCK_D)
     for begin in range(start, nodes, BLOCK):

@@ -114,7 +114,6 @@ def _states(
             tl.store(partial + IN + channel, tl.sum(total[j], 0), channel < IN)
 
 
-
 @triton.jit(do_not_specialize=NUMBERS)
 def map_gradient_kernel(
     du, e, dw, db, dw_row, db_row, e_grad, weight, de, partial, ptr, nodes, edges,

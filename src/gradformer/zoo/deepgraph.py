@@ -121,7 +121,7 @@ class ChooseSample(Site):
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class AllRows:
     """The rows of all graphs: members [graphs, S, m] of the substructures (−1: none), nodes with
     substructures after them, those with the class token before them, and the batch with all."""
 
@@ -183,7 +183,7 @@ class DeepGraph(GraphModel):
             for parameter in layer.attention.qkv.parameters():
                 parameter.chunk(3)[2].mul_(factor)
 
-    def rows(self, batch: Batch) -> Rows:
+    def rows(self, batch: Batch) -> AllRows:
         """All rows of the batch, and which pairs of them attend (as distance bytes)."""
         layout = batch.layout
         members = self.choose(self._samples(batch), layout.graph_id, batch.seeds).long()
@@ -194,7 +194,7 @@ class DeepGraph(GraphModel):
         tokens = add_tokens(pieces.layout, first=True)
         bytes_ = tokens.distance(self._bytes(batch, pieces, members))
         wide = replace(batch, layout=tokens.layout, distance=bytes_)
-        return Rows(members, pieces, tokens, wide)
+        return AllRows(members, pieces, tokens, wide)
 
     def _samples(self, batch: Batch) -> Tensor:
         """From the store, or computed here; [graphs, samples, S, m]."""
@@ -240,7 +240,7 @@ class DeepGraph(GraphModel):
         joined = (batch.distance[place] == 1) & (row >= 0) & (column >= 0)
         return joined.flatten(2).flatten(0, 1).to(self.token.dtype)
 
-    def enter(self, batch: Batch, rows: Rows) -> Tensor:
+    def enter(self, batch: Batch, rows: AllRows) -> Tensor:
         """What enters the first layer, [rows, width]."""
         piece = self.piece(self.adjacency(batch, rows.members))
         if self.config.reference_quirks:
@@ -250,7 +250,7 @@ class DeepGraph(GraphModel):
         y: Tensor = self.input_dropout(self.input_norm(h), rows.batch.nodes, batch.seeds)
         return y
 
-    def bias(self, batch: Batch, rows: Rows) -> Tensor | None:
+    def bias(self, batch: Batch, rows: AllRows) -> Tensor | None:
         """The edge term of all pairs of rows, [pairs, heads]."""
         if self.paths is None:
             return None
