@@ -372,6 +372,25 @@ def test_weights_that_do_not_fit_are_named(
     assert "damaged" in program("predict", run, files / "graphs.jsonl", code=1).stderr
 
 
+@pytest.mark.filterwarnings("always::gradformer.errors.GradformerWarning")
+def test_lost_weights_are_told_of_and_made_again(
+    program: Program, molecule_run: Path, files: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(molecule_run, run)
+    weights = run / "trials" / "1" / "model.safetensors"
+    kept = weights.read_bytes()
+    weights.unlink()
+    words = ("predict", run, files / "new.csv")
+    said = "the weights of 1 of its trials are not there (1)"
+    assert said in program(*words).stderr
+    program("train", "--resume", run, "--quiet", "--no-report", "--no-tensorboard")
+    assert weights.read_bytes() == kept
+    assert said not in program(*words).stderr
+    results = [line for line in Run.load(run).record if line["kind"] == "result"]
+    assert [line["trial"] for line in results] == [0, 1]
+
+
 @pytest.mark.parametrize("verb", ["predict", "embed", "explain", "report"])
 def test_folders_on_the_way_are_made_and_a_folder_is_no_file(
     program: Program, graph_run: Path, files: Path, tmp_path: Path, verb: str

@@ -16,6 +16,8 @@ from gradformer.training.distributed import by_first
 from gradformer.training.files import writing
 
 RECIPE = "recipe.yaml"
+WEIGHTS = "model.safetensors"
+"""Of a trial that has ended."""
 _LOCK, _OLD = ".lock", ".replaced"
 _BEFORE = {_LOCK, "data.json", "examples"}  # what is there before the recipe
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from gradformer.errors import InputError
+from gradformer.errors import GradformerWarning, InputError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.labels import Labels
 from gradformer.graphs.molecules import smiles_reader
@@ -25,6 +26,7 @@ from gradformer.model.base import GraphModel
 from gradformer.structure.codebook import Codebook
 from gradformer.training.data import TrainingData
 from gradformer.training.files import read_json, replace_json
+from gradformer.training.folder import WEIGHTS
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import read_record
 from gradformer.weights import published
@@ -135,7 +137,7 @@ class Run:
     def trials(self) -> list[int]:
         """Trials that ended with a test score: those whose weights can predict."""
         folder = self.folder / "trials"
-        found = (path.parent for path in folder.glob("*/model.safetensors"))
+        found = (path.parent for path in folder.glob(f"*/{WEIGHTS}"))
         return sorted(int(place.name) for place in found if _ended_well(place / "result.json"))
 
     def place(self, trial: int) -> Path:
@@ -160,11 +162,21 @@ class Run:
                 "continue a run that was stopped with --resume; where all diverged, train anew "
                 "with a lower train.lr"
             )
+        results = (self.folder / "trials").glob("*/result.json")
+        lost = [path.parent for path in results if not (path.parent / WEIGHTS).is_file()]
+        if lost:
+            warnings.warn(
+                f"{self.folder}: the weights of {len(lost)} of its trials are not there "
+                f"({', '.join(sorted(place.name for place in lost))}), so the others are used; "
+                "gradformer train --resume makes them again where their checkpoints are kept",
+                GradformerWarning,
+                stacklevel=1,  # once, whoever asks
+            )
         return self.trials
 
     def model(self, trial: int = 0) -> GraphModel:
         """The model of a trial with its selected weights, in eval mode."""
-        path = self.place(trial) / "model.safetensors"
+        path = self.place(trial) / WEIGHTS
         if trial not in (usable := self.usable()):
             raise InputError(
                 f"{self.folder}: trial {trial} is not finished, or diverged; trials that ended "
@@ -177,7 +189,8 @@ class Run:
             reason = str(error).split("\n")[0].rstrip(":")
             raise InputError(
                 f"{path}: not the weights of this {self.recipe.model.name} ({reason}); the file is "
-                "damaged, or another version of gradformer wrote it: train anew"
+                "damaged, or another version of gradformer wrote it: train anew, or delete it and "
+                "say gradformer train --resume, which makes it again from the trial's checkpoint"
             ) from None
         return model.eval()
 

@@ -19,6 +19,7 @@ from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import from_first, is_first
 from gradformer.training.files import RESUMABLE, read_json, replace_file, replace_json
+from gradformer.training.folder import WEIGHTS
 from gradformer.training.keepsakes import Answers, save_answers
 from gradformer.training.loop import Stop, StoppedError, train
 from gradformer.training.metrics import LOWER_IS_BETTER, scores
@@ -66,9 +67,8 @@ class Trials:
 
     def open(self) -> None:
         """Go to the last checkpoints, and begin or continue the record; the folder is there."""
-        for trial in self.trials:
-            load_checkpoint(self._of(trial), trial)
-        ended = from_first([self._result_path(trial).exists() for trial in self.trials])
+        restored = [load_checkpoint(self._of(trial), trial) for trial in self.trials]
+        ended = from_first(list(map(self._has_ended, self.trials, restored)))
         self.waiting = [trial for trial, has_ended in zip(self.trials, ended) if not has_ended]
         began, here = header(read_record(self._record_path)), environment(self.device)
         before = began.get("environment", here)
@@ -137,9 +137,15 @@ class Trials:
         else:
             recorder.write("resume", **around)
         for trial in self.trials:
-            if self._result_path(trial).exists():
+            if trial not in self.waiting:
                 recorder.write("result", **read_json(self._result_path(trial)))
         return recorder
+
+    def _has_ended(self, trial: Trial, restored: bool) -> bool:
+        """Whether nothing is left to do: a checkpoint gives lost weights back."""
+        return self._result_path(trial).exists() and (
+            (self._of(trial) / WEIGHTS).exists() or not restored
+        )
 
     def _epochs(self, trial: Trial) -> int:
         """Epochs that are done; of a trial with a result even where its checkpoint is gone."""
@@ -156,7 +162,7 @@ class Trials:
         folder = self._of(trial)
         with trial.selected() as model:
             tensors = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}
-        replace_file(folder / "model.safetensors", write_tensors(tensors), RESUMABLE)
+        replace_file(folder / WEIGHTS, write_tensors(tensors), RESUMABLE)
         if answers is not None:
             save_answers(folder, answers)
         replace_json(self._result_path(trial), result, RESUMABLE)
