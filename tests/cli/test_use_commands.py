@@ -26,6 +26,7 @@ from gradformer.training.keepsakes import load_examples
 from gradformer.training.origins import dataset_name, recipe_name
 from gradformer.training.recipe import load_recipe
 from tests.cli.conftest import Program
+from tests.training.test_records import no_file_above
 
 LEFT_OUT = "2 of 4 lines are left out: line 3: column"
 """What is said of the bad rows of new.csv."""
@@ -389,6 +390,38 @@ def test_lost_weights_are_told_of_and_made_again(
     assert said not in program(*words).stderr
     results = [line for line in Run.load(run).record if line["kind"] == "result"]
     assert [line["trial"] for line in results] == [0, 1]
+
+
+def test_links_and_pipes_stay_what_they_are(
+    program: Program, graph_run: Path, files: Path, tmp_path: Path
+) -> None:
+    words = ("predict", graph_run, files / "graphs.jsonl", "-o")
+    (tmp_path / "real.csv").write_text("old")
+    (tmp_path / "link.csv").symlink_to("real.csv")
+    program(*words, tmp_path / "link.csv")
+    assert (tmp_path / "link.csv").is_symlink()
+    rows = (tmp_path / "real.csv").read_bytes()
+    assert len(_rows(rows.decode())) == 30
+    os.mkfifo(tmp_path / "pipe")
+    reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
+    program(*words, tmp_path / "pipe")
+    assert os.read(reading, 1 << 20) == rows
+    os.close(reading)
+
+
+def test_an_export_that_fails_leaves_nothing_and_full_output_is_one_line(
+    program: Program, graph_run: Path, files: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "given"
+    with no_file_above(1000):
+        said = program("export", graph_run, "-o", out, code=1).stderr
+    assert "given: cannot be written (File too large)" in said
+    assert not out.exists()
+    words = ["-m", "gradformer", "predict", graph_run, files / "graphs.jsonl"]
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run([sys.executable, *words], stdout=full, stderr=subprocess.PIPE)
+    assert ended.returncode == 1
+    assert b"error: standard output: cannot be written (No space left" in ended.stderr
 
 
 @pytest.mark.parametrize("verb", ["predict", "embed", "explain", "report"])

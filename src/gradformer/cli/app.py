@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 import signal
@@ -29,7 +30,7 @@ from gradformer.cli.report import report
 from gradformer.cli.reproduce import reproduce
 from gradformer.cli.search import search
 from gradformer.cli.train import train
-from gradformer.errors import GradformerError, GradformerWarning
+from gradformer.errors import GradformerError, GradformerWarning, InputError
 from gradformer.model.own import VARIABLE
 
 TO_MEND, WRONG_USAGE, BUG = 1, 2, 70
@@ -74,6 +75,9 @@ class Program(TyperGroup):
                 raise typer.Exit(128 + int(asked)) from None
             if ctx.params["debug"]:
                 raise
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                where = error.filename or "standard output"
+                error = InputError(f"{where}: cannot be written ({error.strerror}); make room")
             if isinstance(error, GradformerError):
                 _say(str(error), ERROR)
                 raise typer.Exit(TO_MEND) from None

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from gradformer.cli.options import RunFolder
-from gradformer.errors import GradformerError
 
 
 def export(
@@ -43,13 +41,5 @@ def export(
 
     run = Run.load(folder)
     out = out or folder.with_name(f"{folder.resolve().name}-export")
-    given = write(run, out, best_trial(run) if trial is None else trial)
-    if program:
-        from gradformer.training.program import export_program
-
-        try:
-            export_program(given, given.folder / "program.pt2")
-        except GradformerError:  # all or nothing
-            shutil.rmtree(given.folder)
-            raise
+    given = write(run, out, best_trial(run) if trial is None else trial, program)
     typer.echo(given.folder)

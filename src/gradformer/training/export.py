@@ -9,27 +9,41 @@ from pathlib import Path
 from gradformer.errors import InputError
 from gradformer.training.card import model_card
 from gradformer.training.files import read_json, replace_file, replace_json, writing
+from gradformer.training.folder import WEIGHTS
+from gradformer.training.program import export_program
 from gradformer.training.run import Run
 from gradformer.training.trials import summary
 
 
-def export(run: Run, out: str | Path, trial: int = 0) -> Run:
-    """Write the model of one trial into the new folder ``out``.
+def export(run: Run, out: str | Path, trial: int = 0, program: bool = False) -> Run:
+    """Write the model of one trial into the new folder ``out``, all or nothing.
 
     It holds ``recipe.yaml``, ``data.json`` (what the inputs look like), ``results.json``,
     ``README.md`` (its card) and ``trials/0`` with ``model.safetensors``: a run of one trial that
     :meth:`Run.load` opens and that predicts, without checkpoints, records or any path of this
-    machine. Of data it knows the benchmark's name, if it was one.
+    machine. Of data it knows the benchmark's name, if it was one. ``program`` asks for
+    ``program.pt2`` too, see :func:`~gradformer.training.program.export_program`.
     """
     out = Path(out)
     run.model(trial)  # raises where there is none
     with writing(out):
         if out.exists() and any(out.iterdir()):
             raise InputError(f"{out}: exists already; choose another folder")
+    try:
+        _write(run, out, trial)
+        if program:
+            export_program(run, out / "program.pt2", trial)
+        return Run.load(out)
+    except BaseException:
+        shutil.rmtree(out, ignore_errors=True)
+        raise
+
+
+def _write(run: Run, out: Path, trial: int) -> None:
+    """All but the program."""
+    with writing(out):
         (out / "trials" / "0").mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(
-            run.place(trial) / "model.safetensors", out / "trials" / "0" / "model.safetensors"
-        )
+        shutil.copyfile(run.place(trial) / WEIGHTS, out / "trials" / "0" / WEIGHTS)
     result = {**run.result(trial), "trial": 0}
     recipe = replace(
         run.recipe,
@@ -48,7 +62,6 @@ def export(run: Run, out: str | Path, trial: int = 0) -> Run:
     replace_json(out / "results.json", summary([result], result["metric"]))
     replace_file(out / "README.md", model_card(run, trial, out.name))
     replace_file(out / "recipe.yaml", recipe.to_yaml())
-    return Run.load(out)
 
 
 def best_trial(run: Run) -> int:

@@ -32,21 +32,27 @@ def writing(path: Path, then: str = ELSEWHERE) -> Iterator[None]:
 def replace_file(path: Path, content: str | bytes, then: str = ELSEWHERE) -> None:
     """Write ``path`` so that, whenever the process ends, it holds the old or the new content.
 
-    Folders on the way to it are made. ``then`` is what to do once the disk is mended.
+    Folders on the way to it are made. What a link leads to is replaced and the link stays; a pipe
+    or a device (/dev/stdout) is written to. ``then`` is what to do once the disk is mended.
     """
     if os.path.isdir(path):
         raise InputError(f"{path}: is a folder; name a file to write")
     data = content.encode() if isinstance(content, str) else content
-    unfinished = path.with_name(f".{path.name}.unfinished")
+    if os.path.exists(path) and not os.path.isfile(path):
+        with writing(path, then):
+            path.write_bytes(data)
+        return
+    target = Path(os.path.realpath(path))
+    unfinished = target.with_name(f".{target.name}.unfinished")
     with writing(path, then):
-        path.parent.mkdir(parents=True, exist_ok=True)
+        target.parent.mkdir(parents=True, exist_ok=True)
         try:
             with open(unfinished, "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            unfinished.replace(path)
-            flush(path.parent)
+            unfinished.replace(target)
+            flush(target.parent)
         except OSError:
             unfinished.unlink(missing_ok=True)
             raise

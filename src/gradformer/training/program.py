@@ -17,7 +17,7 @@ from gradformer.attention.layout import Group, Layout, Rows
 from gradformer.errors import ConfigError
 from gradformer.graphs.batch import Batch, Edges, link
 from gradformer.model.base import GraphModel
-from gradformer.training.files import writing
+from gradformer.training.files import replace_file
 from gradformer.training.run import Run
 
 _NODES = Dim("nodes", min=2, max=2**15)
@@ -103,8 +103,9 @@ def export_program(run: Run, path: str | Path, trial: int = 0) -> ExportedProgra
             f"program: torch.export cannot trace {name} ({type(error).__name__}: {reason}); "
             "export it without --program"
         ) from error
-    with writing(Path(path)):
-        torch.export.save(program, str(path))
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    replace_file(Path(path), file.getvalue())
     return program
 
 
