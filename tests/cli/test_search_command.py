@@ -16,6 +16,7 @@ from gradformer.report.levers import levers
 from gradformer.training.attempts import load_attempts
 from gradformer.training.recipe import load_recipe
 from gradformer.training.search import Plan, load_plan, search
+from gradformer.training.trial import Trial
 from tests.cli.conftest import Program
 
 SPACE = ("--range", "model.decay=0.4,0.8", "--range", "train.lr=1e-3,1e-2")
@@ -91,6 +92,48 @@ def test_what_is_set_is_not_drawn(program: Program, files: Path, tmp_path: Path)
     plan = load_plan(tmp_path / "search")
     assert plan.recipe.model.config.layers == 1
     assert set(plan.space) == {"model.decay", "model.dropout", "train.lr"}
+
+
+def test_seeds_that_are_set_count(program: Program, files: Path, tmp_path: Path) -> None:
+    """They gave way to the default of --trials."""
+    words = ("--set", "trials=2", "--budget", "0", "--out", tmp_path / "search")
+    program("search", files / "graphs.jsonl", *words)
+    assert load_plan(tmp_path / "search").recipe.trials == 2
+
+
+@pytest.mark.parametrize("name", ["train.epochs", "seed", "trials", "data.split"])
+def test_what_candidates_share_cannot_be_searched(
+    program: Program, files: Path, tmp_path: Path, name: str
+) -> None:
+    """A rung sets the epochs, so those of a range had no effect; the others choose the splits."""
+    out = tmp_path / "search"
+    words = (*_words(files, out), "--range", f"{name}=1,2")
+    said = program(*words, code=1).stderr
+    assert said.startswith(f"error: {name}: cannot be searched")
+    assert not out.exists()
+
+
+def test_a_candidate_with_a_diverged_seed_is_last(
+    files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The mean of the others is over other splits than that of the candidates beside it."""
+    lucky = 2e-3
+
+    def validate(trial: Trial) -> dict[str, float] | None:
+        if trial.recipe.train.lr != lucky:
+            return {"accuracy": 0.5}
+        return None if trial.number == 0 else {"accuracy": 1.0}
+
+    monkeypatch.setattr(Trial, "validate", validate)
+    recipe = load_recipe("own", settings=("train.epochs=1", "model.layers=1", "trials=2"))
+    plan = Plan(str(files / "graphs.jsonl"), recipe, {"train.lr": [1e-3, lucky]}, method="random")
+    found = search(plan, tmp_path / "search")
+    assert {one.settings: one.val for one in found.attempts} == {
+        (): 0.5,
+        ("train.lr=0.001",): 0.5,
+        (f"train.lr={lucky}",): None,
+    }
+    assert found.best.train.lr == recipe.train.lr
 
 
 def test_the_plan_names_no_folder_of_raw_files(files: Path, found: Path) -> None:

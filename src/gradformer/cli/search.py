@@ -109,7 +109,7 @@ def search(
     elif data is None:
         raise ConfigError("DATASET|FILE: say what to search on, as in gradformer search mutag")
     else:
-        changes = [*recipe_changes(settings, split), f"trials={smoke_trials(trials)}"]
+        changes = [f"trials={smoke_trials(trials)}", *recipe_changes(settings, split)]
         options = {"samples": samples, "method": method, "finalists": finalists, "seed": seed}
         plan = _plan(data, recipe, model, changes, ranges, reading=read.options(), **options)
         stamp = time.strftime("%Y%m%d-%H%M%S")

@@ -14,7 +14,7 @@ from gradformer.training.records import read_record
 
 @dataclass(frozen=True)
 class Attempt:
-    """A candidate on a rung: its settings and validation scores, None where it diverged."""
+    """A candidate on a rung: its settings and validation scores, None where a seed diverged."""
 
     rung: int
     candidate: int

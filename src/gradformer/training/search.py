@@ -43,6 +43,9 @@ REDUCTION = 3
 """Of the candidates of a rung one in so many goes on, with so many times the epochs."""
 SIDE_BY_SIDE = 32
 """Most trials that share a GPU."""
+ALIKE = ("dataset", "data.split", "trials", "seed", "train.epochs")
+"""Settings that all candidates share: scores compare on the same validation parts, and the epochs
+are those of the rung."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +73,11 @@ class Plan:
                 "--range model.decay=0.4,0.6,0.8"
             )
         for name, values in self.space.items():
+            if name in ALIKE:
+                raise ConfigError(
+                    f"{name}: cannot be searched, all candidates share it so that their scores "
+                    f"compare; state it once, as in --set {name}={next(iter(values), 'VALUE')}"
+                )
             if not values:
                 raise ConfigError(f"{name}: the range holds no value")
             for value in values:  # an impossible value is said before anything is trained
@@ -251,7 +259,9 @@ class _Trainer:
         for group in _groups(recipes, places, on_gpu):
             for c, run in zip(group, self._runs({places[c]: recipes[c] for c in group})):
                 metric, val = run.results["metric"], run.results["val"]
-                yield Attempt(rung, c, chosen[c], epochs, metric, val["mean"], val["std"])
+                whole = len(val["values"]) == run.recipe.trials
+                score = (val["mean"], val["std"]) if whole else (None, None)
+                yield Attempt(rung, c, chosen[c], epochs, metric, *score)
 
     def data(self, recipe: Recipe) -> TrainingData:
         """What a candidate learns from."""
