@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from gradformer.errors import ConfigError
-from gradformer.model.base import create_model
+from gradformer.model.base import create_model, model_class
 from gradformer.zoo.complete_graph import complete_edges, unlinked
 from tests.zoo import toys
 
@@ -128,6 +128,19 @@ def test_signs_are_drawn_for_each_graph_in_training_only():
         assert len(signs[batch.layout.graph == graph].unique(dim=0)) == 1
     assert len(signs.unique(dim=0)) == batch.num_graphs
     assert torch.equal(flip.eval()(vectors, batch.nodes, None), vectors)
+
+
+@pytest.mark.parametrize("name", ["gradformer", "gt", "gatedgcn", "sat", "lgi_gt"])
+def test_no_model_relies_on_the_sign_of_an_eigenvector(name):
+    """Without dropout two steps differ by the signs alone; SAT and LGI-GT drew none."""
+    given = {"pe": "lap", "pe_steps": toys.STEPS, "pe_width": 4, "lap": toys.STEPS}
+    given |= {"layers": 1, "width": 16, "heads": 2, "dropout": 0.0, "attention_dropout": 0.0}
+    known = model_class(name).Config.__dataclass_fields__
+    options = {option: value for option, value in given.items() if option in known}
+    model = create_model(name, toys.toy_schema(), **options).train()
+    batch = toys.toy_batch(model.schema)
+    first, second = (model(batch.with_seed(torch.tensor([3, k]), model.sites)) for k in (0, 1))
+    assert not torch.allclose(first, second)
 
 
 def test_heads_must_divide_the_width():

@@ -208,7 +208,7 @@ class LGIGT(GraphModel):
         pe_width = 0
         if choice("pe", c.pe, ("rwse", "lap", "none")) != "none":
             pe_width = c.pe_width
-            self.position = PositionEncoder(c.pe, c.pe_steps, pe_width)
+            self.position = PositionEncoder(c.pe, c.pe_steps, pe_width, flip=c.pe == "lap")
         self.node = FeatureEncoder(schema.node, c.width, beside=pe_width)
         self.edge = EdgeEncoder(schema.edge, c.width)
         self.token = nn.Parameter(torch.randn(1, c.width)) if c.pool == "cls" else None

@@ -204,7 +204,9 @@ class SAT(GraphModel):
         self.node = FeatureEncoder(schema.node, c.width, bias=False)
         self.position = None
         if choice("pe", c.pe, ("rwse", "lap", "none")) != "none":
-            self.position = PositionEncoder(c.pe, c.pe_steps, c.width, norm=False)
+            self.position = PositionEncoder(
+                c.pe, c.pe_steps, c.width, norm=False, flip=c.pe == "lap"
+            )
         edges = c.edge_width > 0 and schema.edge != ()
         layers = [SATLayer(c, edges) for _ in range(c.layers)]
         self.layers = nn.ModuleList(layers)
