@@ -44,6 +44,18 @@ def _named(weights: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gradformer.weights.published", lambda: found)
 
 
+def test_an_exported_model_is_scored_on_the_fold_it_was_tested_on(tmp_path: Path) -> None:
+    """The folds were dealt anew by its own seed, so that it was tested on what it had learned."""
+    mirror = shared_path("data")
+    settings = ["data.split=kfold", "model.layers=1", "train.epochs=10", "train.lr=0.01"]
+    run = fit("mutag", settings=settings, trials=2, out=tmp_path / "run", mirror=mirror, **QUIET)
+    alone = export(run, tmp_path / "alone", trial=1)
+    for part in ("train", "val", "test"):
+        assert alone.evaluate(part=part, mirror=mirror) == [
+            run.evaluate(part=part, mirror=mirror)[1]
+        ]
+
+
 def test_a_card_says_what_was_trained_on_what(weights: Path) -> None:
     text = (weights / "mutag" / "README.md").read_text()
     result = Run.load("mutag").results["trials"][0]

@@ -45,11 +45,12 @@ def _write(run: Run, out: Path, trial: int) -> None:
         (out / "trials" / "0").mkdir(parents=True, exist_ok=True)
         shutil.copyfile(run.place(trial) / WEIGHTS, out / "trials" / "0" / WEIGHTS)
     result = {**run.result(trial), "trial": 0}
+    first, folds = run.recipe.seed, run.recipe.data.split == "kfold"
     recipe = replace(
         run.recipe,
         dataset=Path(run.recipe.dataset).name,
         trials=1,
-        seed=run.recipe.seed + trial,
+        seed=first if folds else first + trial,  # the first seed has dealt the folds
     )
     stored = read_json(run.folder / "data.json")
     if stored["origin"]["kind"] == "file":

@@ -168,7 +168,7 @@ def _answers(
     data = _labelled(run, on, part, mirror, reading)
     collator = data.collator(where)
     for trial in trials:
-        items = getattr(data.split(run.recipe.seed + trial), part)
+        items = getattr(data.split(run.result(trial)["seed"]), part)
         rows = _rows(run, trial, collator, data.graphs(items), batch_size)
         rows = rows[items] if data.over == "nodes" else rows
         scale = run.scale(trial)
