@@ -70,11 +70,27 @@ def test_what_is_not_installed_is_said(
         use()
 
 
-def test_only_molhiv_has_fingerprints_and_only_classes_a_majority() -> None:
+def test_only_molhiv_has_fingerprints_on_its_split_and_only_classes_a_majority() -> None:
     with pytest.raises(InputError, match="only molhiv has"):
         rivals.fingerprints(load_recipe("mutag"))
     with pytest.raises(InputError, match="has no classes"):
         rivals.majority(load_recipe("zinc"))
+    with pytest.raises(InputError, match="only the published split"):
+        rivals.fingerprints(load_recipe("molhiv", settings=["data.split=random"]))
+
+
+def test_a_row_has_the_folds_of_the_models_beside_it(tmp_path: Path) -> None:
+    """The first seed deals them; seeds computed one by one dealt their own."""
+    study, settings = STUDIES["table1"], ("data.split=kfold", "seed=3")
+    (cell,) = study.cells(("mutag",), ("majority",))
+    carry_out(study, [cell], Plan(("mutag",), ("majority",), 10, settings), tmp_path)
+    found = read_json(tmp_path / "table1" / cell.name / "results.json")
+    data = benchmark(load_recipe("mutag", model="gcn", settings=settings))
+    assert [one["trial"] for one in found["trials"]] == list(range(10))
+    for one in found["trials"]:
+        parts = data.split(one["seed"])
+        assert one["test"]["accuracy"] == pytest.approx(data.labels(parts.test).mean())
+        assert one["val"]["accuracy"] == pytest.approx(data.labels(parts.val).mean())
 
 
 def test_a_row_is_computed_seed_by_seed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -250,8 +250,8 @@ def _compute(cell: Cell, recipe: Recipe, place: Path, until: float | None) -> No
             if stop.agreed():
                 assert stop.signal is not None
                 raise StoppedError("stopped", stop.signal)
-            one = RIVALS[cell.model](replace(recipe, seed=recipe.seed + number, trials=1))
-            results.append({**one["trials"][0], "trial": number})
+            one = RIVALS[cell.model](recipe, [number])
+            results += one["trials"]
             outcome = summary(results, one["metric"])
             around = environment(torch.device("cpu"))
             replace_json(path, {**outcome, "wanted": recipe.trials, "environment": around})
