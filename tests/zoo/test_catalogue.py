@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+import torch
 
 from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
@@ -10,7 +11,7 @@ from gradformer.graphs.store import pack
 from gradformer.model.base import all_models, create_model, model_class
 from gradformer.training.data import structure_for
 from gradformer.training.recipe import load_recipe
-from tests.zoo.toys import toy_graphs, toy_schema
+from tests.zoo.toys import IDS, SIZES, own_collator, toy_graphs, toy_schema
 
 BASELINES = sorted(set(all_models()) - {"gradformer"})
 SCHEMAS = {
@@ -51,6 +52,39 @@ def test_about_half_a_million_parameters(name, dataset):
     count = sum(parameter.numel() for parameter in model.parameters())
     own = OWN_SIZE.get((dataset, name))
     assert count == pytest.approx(own or 500_000, rel=0.04 if own else 0.1)
+
+
+@pytest.mark.parametrize("level", ["graph", "node"])
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [*((name, {}) for name in BASELINES), ("egt", {"virtual_nodes": 2}), ("sat", {"pool": "cls"})],
+)
+def test_states_begin_with_those_of_the_nodes(name, options, level):
+    """As embeddings take them; models with tokens gave these, or theirs among them."""
+    if level == "node" and options.get("pool") == "cls":
+        pytest.skip("a token of a graph is not for nodes")
+    model = create_model(name, toy_schema(level), layers=1, **options).eval()
+    collate = own_collator(model)
+
+    def nodes_of(ids):
+        batch = collate(ids)
+        return model.states(batch)[: batch.num_nodes]
+
+    together, alone = nodes_of(IDS), torch.cat([nodes_of(one) for one in IDS.split(1)])
+    assert len(together) == sum(SIZES)
+    torch.testing.assert_close(together, alone, atol=1e-4, rtol=1e-4)
+
+
+def test_nodes_that_a_transformer_does_not_see_have_no_state():
+    model = create_model("graphtrans", toy_schema(), layers=1, max_nodes=4).eval()
+    whole = create_model("graphtrans", toy_schema(), layers=1).eval()
+    whole.load_state_dict(model.state_dict())
+    batch = own_collator(model)(IDS)
+    place = torch.cat([torch.arange(n) - (n - 4) for n in SIZES])
+    states, seen = model.states(batch)[: len(place)], whole.states(batch)[: len(place)]
+    assert torch.equal(states.any(dim=1), place >= 0)
+    small = torch.cat([torch.full((n,), n <= 4) for n in SIZES])
+    torch.testing.assert_close(states[small], seen[small])
 
 
 @pytest.mark.parametrize("edges", [True, False])

@@ -38,6 +38,7 @@ from gradformer.structure.codebook import UNREACHABLE
 from gradformer.zoo.all_pairs import Pairs
 from gradformer.zoo.graphormer import NodeInput, small_weights
 from gradformer.zoo.path_bias import FIRST_EDGE, DistanceBias, PathBias
+from gradformer.zoo.postnorm import rows_to_read
 from gradformer.zoo.substructures import KINDS, SUBSTRUCTURES
 from gradformer.zoo.tokens import Tokens, add_tokens
 
@@ -259,18 +260,20 @@ class DeepGraph(GraphModel):
         return rows.tokens.pack_pairs(rows.pieces.pack_pairs(self.paths(batch, pairs), other))
 
     def states(self, batch: Batch) -> Tensor:
-        """Final states of the class tokens [graphs, width], or, at node level, of the nodes."""
+        """Final states of the nodes, [nodes, width]; at graph level then of the tokens."""
         rows = self.rows(batch)
         h = self.enter(batch, rows)
         tables, bias = self.distance(), self.bias(batch, rows)
         for layer in self.layers:
             h = layer(h, tables, rows.batch, bias)
-        if self.schema.level == "graph":
-            return rows.tokens.of_tokens(h)
-        return rows.pieces.of_nodes(rows.tokens.of_nodes(h))
+        nodes = rows.pieces.of_nodes(rows.tokens.of_nodes(h))
+        if self.schema.level == "node":
+            return nodes
+        return torch.cat([nodes, rows.tokens.of_tokens(h)])
 
     def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        y: Tensor = self.norm(gelu(self.hidden(states)))
+        read = rows_to_read(states, batch, self.schema.level, "cls")
+        y: Tensor = self.norm(gelu(self.hidden(read)))
         return y
 
     def readout(self, states: Tensor, batch: Batch) -> Tensor:

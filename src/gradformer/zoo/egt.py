@@ -41,11 +41,11 @@ from gradformer.model.parts import Dropout
 from gradformer.model.segments import (
     from_source,
     from_target,
-    pool,
     softmax_to_target,
     sum_to_target,
 )
 from gradformer.zoo.all_pairs import Pairs
+from gradformer.zoo.postnorm import rows_to_read
 from gradformer.zoo.singular import SINGULAR
 from gradformer.zoo.tokens import Tokens, add_tokens
 
@@ -279,24 +279,28 @@ class EGT(GraphModel):
         return (learned[query] + learned[key]) / ends.clamp(min=1)
 
     def states(self, batch: Batch) -> Tensor:
-        """[rows, width]: in each graph the virtual nodes, then the nodes."""
+        """Final states of the nodes, [nodes, width]; at graph level then of virtual nodes."""
         h, e, room = self.enter(batch)
         for layer in self.layers:
             h, e = layer(h, e, room)
-        y: Tensor = self.norm(h)
-        return y
+        return self.unpack(self.norm(h), batch.layout)
+
+    def unpack(self, rows: Tensor, layout: Layout) -> Tensor:
+        """States from the rows of the layers: in each graph virtual nodes, then nodes."""
+        if self.virtual is None:
+            return rows
+        filler = _fill(layout) if self.config.reference_quirks else None
+        inner = layout if filler is None else filler.layout
+        tokens = add_tokens(inner, len(self.virtual), first=True)
+        nodes = tokens.of_nodes(rows)
+        nodes = nodes if filler is None else filler.of_nodes(nodes)
+        level = self.schema.level
+        return nodes if level == "node" else torch.cat([nodes, tokens.of_tokens(rows)])
 
     def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        layout = batch.layout
-        if self.virtual is None:
-            return states if self.schema.level == "node" else pool(states, layout.node_ptr, "mean")
-        if self.config.reference_quirks:
-            layout = _fill(layout).layout
-        tokens = add_tokens(layout, len(self.virtual), first=True)
-        if self.schema.level == "graph":
-            return tokens.of_tokens(states).view(layout.num_graphs, -1)
-        nodes = tokens.of_nodes(states)
-        return _fill(batch.layout).of_nodes(nodes) if self.config.reference_quirks else nodes
+        how = "mean" if self.virtual is None else "cls"
+        read = rows_to_read(states, batch, self.schema.level, how)
+        return read if self.schema.level == "node" else read.view(batch.num_graphs, -1)
 
     def readout(self, states: Tensor, batch: Batch) -> Tensor:
         y: Tensor = self.head[0](self.embedding(states, batch))

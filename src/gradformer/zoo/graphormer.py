@@ -33,6 +33,7 @@ from gradformer.model.parts import Dropout
 from gradformer.model.segments import in_degree, out_degree
 from gradformer.zoo.all_pairs import Pairs
 from gradformer.zoo.path_bias import FIRST_EDGE, DistanceBias, PathBias
+from gradformer.zoo.postnorm import rows_to_read
 from gradformer.zoo.tokens import TOKEN, Tokens, add_tokens
 
 
@@ -156,19 +157,18 @@ class Graphormer(GraphModel):
         return tokens.pack_pairs(self.paths(batch, Pairs.of(batch.layout)))
 
     def states(self, batch: Batch) -> Tensor:
-        """[rows, width]: in each graph the token, then the nodes."""
+        """Final states of the nodes, [nodes, width]; at graph level then of the tokens."""
         tokens, wide = self.wide(batch)
         h = tokens.pack(self.input(batch), self.token.expand(batch.num_graphs, -1))
         h = self.input_dropout(h, wide.nodes, batch.seeds)
         tables, bias = self.distance(), self.bias(batch, tokens)
         for layer in self.layers:
             h = layer(h, tables, wide, bias)
-        normed: Tensor = self.norm(h)
-        return normed
+        h = self.norm(h)
+        return tokens.unpack(h) if self.schema.level == "graph" else tokens.of_nodes(h)
 
     def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        tokens = add_tokens(batch.layout, first=True)
-        return tokens.of_tokens(states) if self.schema.level == "graph" else tokens.of_nodes(states)
+        return rows_to_read(states, batch, self.schema.level, "cls")
 
     def readout(self, states: Tensor, batch: Batch) -> Tensor:
         y: Tensor = self.head(self.embedding(states, batch))

@@ -19,7 +19,7 @@ from gradformer.model.maps import NormMLP
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import from_source, pool, spread, sum_to_target
 from gradformer.zoo.convs import EdgeGCN
-from gradformer.zoo.postnorm import PostNormLayer, attend_over
+from gradformer.zoo.postnorm import PostNormLayer, attend_over, rows_to_read
 from gradformer.zoo.tokens import add_tokens
 
 GNNS = ("gcn", "gin")
@@ -175,7 +175,10 @@ class GraphTrans(GraphModel):
         self.finish()
 
     def states(self, batch: Batch) -> Tensor:
-        """Final states of the tokens, [graphs, width]; of the nodes in node tasks."""
+        """Final states of the nodes, [nodes, width]; in graph tasks then of the tokens.
+
+        Nodes that the transformer does not see have zeros.
+        """
         x = self.enter(self.gnn(batch))
         if self.token is None:
             return self._transform(x, attend_over(batch, batch.layout))
@@ -183,7 +186,12 @@ class GraphTrans(GraphModel):
         tokens = add_tokens(layout, first=False)
         kept = x if rows is None else x.index_select(0, rows)
         x = tokens.pack(kept, self.token.expand(batch.num_graphs, -1))
-        return tokens.of_tokens(self._transform(x, attend_over(batch, tokens.layout)))
+        x = self._transform(x, attend_over(batch, tokens.layout))
+        if rows is None:
+            return tokens.unpack(x)
+        seen = torch.where(layout.graph < layout.num_graphs, rows, batch.num_nodes).long()
+        nodes = x.new_zeros(batch.num_nodes + 1, x.shape[1]).index_copy(0, seen, tokens.of_nodes(x))
+        return torch.cat([nodes[:-1], tokens.of_tokens(x)])
 
     def _transform(self, x: Tensor, batch: Batch) -> Tensor:
         if self.norm_input is not None:
@@ -194,10 +202,10 @@ class GraphTrans(GraphModel):
         return y
 
     def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        return states
+        return rows_to_read(states, batch, self.schema.level, "cls")
 
     def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        y: Tensor = self.head(states)
+        y: Tensor = self.head(self.embedding(states, batch))
         return y
 
 

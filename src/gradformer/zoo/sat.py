@@ -234,7 +234,7 @@ class SAT(GraphModel):
         subgraphs = self._subgraphs(batch, rows.edges, tokens)
         for layer in self.layers:
             x = layer(x, e, rows, subgraphs, scale)
-        return x if tokens is None else torch.cat([tokens.of_nodes(x), tokens.of_tokens(x)])
+        return x if tokens is None else tokens.unpack(x)
 
     def _subgraphs(self, batch: Batch, edges: Edges, tokens: Tokens | None) -> Subgraphs | None:
         if self.config.extractor == "subtree":

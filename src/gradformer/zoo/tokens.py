@@ -49,6 +49,10 @@ class Tokens:
         y = rows.index_select(0, self.token_row)
         return y if self.real is None else torch.where(self.real.view(-1, 1), y, 0.0)
 
+    def unpack(self, rows: Tensor) -> Tensor:
+        """[rows, c] → nodes followed by tokens, [nodes + graphs · slots, c]."""
+        return torch.cat([self.of_nodes(rows), self.of_tokens(rows)])
+
     @cached_property
     def pairs(self) -> Pairs:
         """All pairs of the larger layout."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn.functional import cross_entropy
+from torch.nn.functional import cross_entropy, gelu
 
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
@@ -93,7 +93,8 @@ def subjects(case: Case) -> list[Subject]:
         keys["input_dropout"] = "hidden/input"
         found = watch(model, keys, lambda: model(batch))
         last = found[f"hidden/layer{len(model.layers) - 1}"]
-        found["logits_all"] = model.readout(last, batch)
+        hidden = model.norm(gelu(model.hidden(last)))
+        found["logits_all"] = model.head(hidden) + model.head_bias
         found = {key: value if key == "out" else value[:total] for key, value in found.items()}
         rows = model.rows(batch)
         table = model.distance().add.value.t()
