@@ -253,6 +253,17 @@ def test_sums_and_gathers(few: bool) -> None:
         torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-5 * float(want.abs().max()))
 
 
+def test_rows_that_move() -> None:
+    there, back = torch.tensor([2, -1, 0, -1]), torch.tensor([2, -1, 0])
+    x = torch.randn(3, 2, 5, requires_grad=True)
+    with use_engine("fused"):
+        y = segments.moved(x, there, back)
+        (slope,) = torch.autograd.grad(weighted(y), x)
+    plain = segments.moved(x, there, back)
+    assert torch.equal(y, plain)
+    assert torch.equal(slope, torch.autograd.grad(weighted(plain), x)[0])
+
+
 def test_graphs_without_edges() -> None:
     layout = Layout.from_sizes([2], device=torch.get_default_device())
     edges, _ = sort_edges(torch.empty(2, 0, dtype=torch.long), layout)

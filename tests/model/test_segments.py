@@ -10,6 +10,7 @@ from gradformer.attention.layout import Layout
 from gradformer.graphs.batch import Edges, sort_edges
 from gradformer.model.segments import (
     from_source,
+    moved,
     pool,
     sum_of_sources,
     sum_to_target,
@@ -51,6 +52,15 @@ def test_derivatives_of_first_and_second_order(edges: Edges) -> None:
     ):
         assert torch.autograd.gradcheck(function, argument)
         assert torch.autograd.gradgradcheck(function, argument)
+
+
+def test_rows_move_to_other_places_and_their_gradients_back() -> None:
+    there, back = torch.tensor([2, -1, 0, -1]), torch.tensor([2, -1, 0])
+    x = torch.randn(3, 2, 2, dtype=torch.float64, requires_grad=True)
+    y = moved(x, there, back)
+    assert torch.equal(y, torch.stack([x[2], 0 * x[0], x[0], 0 * x[0]]))
+    assert torch.autograd.gradcheck(lambda x: moved(x, there, back), x)
+    assert torch.autograd.gradgradcheck(lambda x: moved(x, there, back).square(), x)
 
 
 def test_edges_of_padding_take_no_part(edges: Edges) -> None:

@@ -65,9 +65,27 @@ def test_bytes_and_pair_values():
     t = TOKEN
     expected = [t, t, t, t, 0, 253, t, 1, 0, t, t, t, 0]
     assert tokens.distance(distance).tolist() == expected
-    values = torch.arange(5.0)[:, None]
-    carried = tokens.pack_pairs(values, -1.0)[:, 0].tolist()
+    values, pairs = torch.arange(5.0)[:, None], Pairs.of(layout)
+    carried = tokens.pack_pairs(values, pairs, torch.tensor([[-1.0]]))[:, 0].tolist()
     assert carried == [-1, -1, -1, -1, 0, 1, -1, 2, 3, -1, -1, -1, 4]
+    assert tokens.pack_pairs(values, pairs)[:, 0].tolist() == [max(v, 0) for v in carried]
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("padded", [True, False])
+def test_gradients_of_pair_values_find_their_way_back(first, padded):
+    layout = padded_layout() if padded else Layout.from_sizes(SIZES)
+    tokens, pairs = add_tokens(layout, 2, first=first), Pairs.of(layout)
+    values = torch.randn(len(pairs.query), 3, requires_grad=True)
+    packed = tokens.pack_pairs(values, pairs)
+    weight = torch.randn_like(packed)
+    (packed * weight).sum().backward()
+    graph, place = tokens.node_pair
+    at = (layout.packed_ptr[graph] + place)[tokens.among_nodes]
+    assert sorted(at.tolist()) == list(range(26))
+    assert torch.equal(packed[tokens.among_nodes], values[at])
+    assert torch.equal(values.grad[at], weight[tokens.among_nodes])
+    assert not values.grad[26:].any()
 
 
 def test_attention_with_a_token_is_the_same_when_padded():
@@ -81,7 +99,9 @@ def test_attention_with_a_token_is_the_same_when_padded():
         nodes = torch.zeros(layout.capacity, 8)
         nodes[:8] = x.flatten(1)
         rows = tokens.pack(nodes, torch.ones(layout.num_graphs, 8)).view(-1, 2, 4)
-        bias = tokens.pack_pairs(torch.nn.functional.pad(values, (0, 0, 0, 200)))
+        pairs = Pairs.of(layout)
+        padding = (0, 0, 0, len(pairs.query) - len(values))
+        bias = tokens.pack_pairs(torch.nn.functional.pad(values, padding), pairs)
         bytes_ = tokens.distance(distance)
         y = decay_attention(rows, rows, rows, tokens.layout, bytes_, None, table, bias=bias)
         return tokens.of_nodes(y.flatten(1))[:8]

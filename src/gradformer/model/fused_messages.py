@@ -60,14 +60,26 @@ def segment_sum(values: Tensor, ptr: Tensor, order: Tensor | None) -> Tensor:
 
 def gather_real(x: Tensor, index: Tensor, ptr: Tensor) -> Tensor:
     """x[index] [rows, …], zero in rows from ``ptr[-1]`` on."""
+    return _gathered(x, index, ptr)
+
+
+def gather_known(x: Tensor, index: Tensor) -> Tensor:
+    """x[index] [rows, …], zero where the index is negative."""
+    return _gathered(x, index, None)
+
+
+def _gathered(x: Tensor, index: Tensor, ptr: Tensor | None) -> Tensor:
     from gradformer.model.message_kernels import gather_kernel
 
     x = x.contiguous()
-    rows, nodes = index.numel(), ptr.numel() - 1
+    rows, nodes = index.numel(), 0 if ptr is None else ptr.numel() - 1
     out = x.new_empty(rows, *x.shape[1:])
     if out.numel():
         size = tile(x[:1].numel(), rows, rows)
-        gather_kernel[(-(-rows // size["CHUNK"]),)](x, out, index, ptr, nodes, rows, **size)
+        gather_kernel[(-(-rows // size["CHUNK"]),)](
+            x, out, index, index if ptr is None else ptr, nodes, rows,
+            ENDS=ptr is not None, **size,
+        )  # fmt: skip
     return out
 
 

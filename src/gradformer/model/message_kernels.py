@@ -92,15 +92,17 @@ def sum_kernel(
 @triton.jit(do_not_specialize=["nodes", "rows"])
 def gather_kernel(
     x, out, index, ptr, nodes, rows,
-    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr,
+    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, ENDS: tl.constexpr,
 ):  # fmt: skip
-    """out[k] = x[index[k]], 0 from ptr[nodes] on; grid (rows / CHUNK,)."""
+    """out[k] = x[index[k]], 0 where that is negative and, with ENDS, from ptr[nodes] on;
+    grid (rows / CHUNK,)."""
     row = tl.program_id(0).to(tl.int64) * CHUNK + tl.arange(0, CHUNK)
     channel = tl.arange(0, BLOCK_C)
     wide = channel < C
-    real = row < tl.minimum(tl.load(ptr + nodes), rows)
-    found = tl.load(index + row, real, other=0).to(tl.int64)
-    value = tl.load(x + found[:, None] * C + channel, real[:, None] & wide[None, :], other=0.0)
+    end = tl.minimum(tl.load(ptr + nodes), rows) if ENDS else rows
+    found = tl.load(index + row, row < end, other=-1).to(tl.int64)
+    real = (found >= 0)[:, None] & wide[None, :]
+    value = tl.load(x + found[:, None] * C + channel, real, other=0.0)
     tl.store(out + row[:, None] * C + channel, value, (row < rows)[:, None] & wide[None, :])
 
 

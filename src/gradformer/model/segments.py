@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gradformer.attention.availability import exporting, runs_kernels
 from gradformer.graphs.batch import Edges
-from gradformer.model.fused_messages import gather_real, gcn, gin, segment_sum
+from gradformer.model.fused_messages import gather_known, gather_real, gcn, gin, segment_sum
 
 
 class _Gather(torch.autograd.Function):
@@ -74,6 +74,23 @@ class _Spread(torch.autograd.Function):
         return _Sum.apply(grad, *ctx.indices), None, None, None
 
 
+class _Move(torch.autograd.Function):
+    """x [rows, …] → x[there] [places, …], zero where ``there`` is −1."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, there: Tensor, back: Tensor) -> Tensor:
+        ctx.ways = there, back
+        if runs_kernels(x):
+            return gather_known(x, there)
+        known = (there >= 0).view(-1, *(1,) * (x.dim() - 1))
+        return torch.where(known, x.index_select(0, there.clamp(min=0)), 0.0)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:
+        there, back = ctx.ways
+        return _Move.apply(grad, back, there), None, None
+
+
 class _Neighbours(torch.autograd.Function):
     """x [nodes, c] → sums of x[near] over the edges of each node [nodes, c].
 
@@ -114,6 +131,16 @@ def from_target(x: Tensor, edges: Edges) -> Tensor:
 def sum_to_target(values: Tensor, edges: Edges) -> Tensor:
     """Sums of ``values`` [edges, c] over the edges that enter each node, [nodes, c]."""
     return _Sum.apply(values, edges.target, edges.target_ptr, None)
+
+
+def moved(x: Tensor, there: Tensor, back: Tensor) -> Tensor:
+    """The rows of x [rows, …] in other places: x[there] [places, …], zero where ``there`` is −1.
+
+    No row goes to two places, and ``back`` [rows] says where each went, −1 if nowhere. So the
+    derivative is the move back. That of indexing sorts all places and adds up those of one row one
+    after another: many that stand for nothing and point at one row take milliseconds.
+    """
+    return _Move.apply(x, there, back)
 
 
 def sum_of_sources(x: Tensor, edges: Edges) -> Tensor:

@@ -257,7 +257,8 @@ class DeepGraph(GraphModel):
             return None
         pairs = Pairs.of(batch.layout)
         other = self.paths.without_path(batch, pairs)
-        return rows.tokens.pack_pairs(rows.pieces.pack_pairs(self.paths(batch, pairs), other))
+        packed = rows.pieces.pack_pairs(self.paths(batch, pairs), pairs, other)
+        return rows.tokens.pack_pairs(packed, rows.pieces.pairs)
 
     def states(self, batch: Batch) -> Tensor:
         """Final states of the nodes, [nodes, width]; at graph level then of the tokens."""

@@ -229,10 +229,9 @@ class EGT(GraphModel):
         y: Tensor = self.position(SINGULAR.of(batch, self.config.svd, 2), batch)
         return h + y
 
-    def node_pairs(self, batch: Batch) -> Tensor:
+    def node_pairs(self, batch: Batch, pairs: Pairs) -> Tensor:
         """Pairs of nodes as they enter the first layer: distance plus edge features, [Σn², De]."""
         assert batch.distance is not None
-        pairs = Pairs.of(batch.layout)
         hops = batch.distance[pairs.place].long().clamp(max=self.config.hops + 1)
         e: Tensor = self.distance(hops)
         if self.edge is None:
@@ -246,9 +245,10 @@ class EGT(GraphModel):
 
     def enter(self, batch: Batch) -> tuple[Tensor, Tensor, Room]:
         """h and e of the first layer, and where they live."""
-        h, e = self.nodes(batch), self.node_pairs(batch)
+        pairs = Pairs.of(batch.layout)
+        h, e = self.nodes(batch), self.node_pairs(batch, pairs)
         if self.virtual is None or self.virtual_pair is None:
-            return h, e, Room(batch, Pairs.of(batch.layout).as_edges(batch.layout))
+            return h, e, Room(batch, pairs.as_edges(batch.layout))
         layout, empty = batch.layout, None
         if self.config.reference_quirks:
             filler = _fill(layout)
@@ -257,7 +257,8 @@ class EGT(GraphModel):
             if self.position is not None:
                 empty_node = self.position.linear.bias
             h = filler.pack(h, empty_node.expand(len(filler.token_row), -1))
-            e = filler.pack_pairs(e, self.distance.weight[0])
+            e = filler.pack_pairs(e, pairs, self.distance.weight[0])
+            pairs = filler.pairs
         tokens = add_tokens(layout, len(self.virtual), first=True)
         virtual = _flags(tokens)
         room = Room(
@@ -267,7 +268,7 @@ class EGT(GraphModel):
             empty = tokens.pack(empty, empty.new_zeros(len(tokens.token_row), 1)) > 0
             room = replace(room, blocked=_either(empty, tokens) & ~_either(virtual, tokens))
         h = tokens.pack(h, self.virtual.repeat(layout.num_graphs, 1))
-        return h, tokens.pack_pairs(e, self._virtual_pairs(tokens, virtual)), room
+        return h, tokens.pack_pairs(e, pairs, self._virtual_pairs(tokens, virtual)), room
 
     def _virtual_pairs(self, tokens: Tokens, virtual: Tensor) -> Tensor:
         """Pairs with virtual nodes: the mean of what its virtual ends have learned, [pairs, De]."""

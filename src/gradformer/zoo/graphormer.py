@@ -154,7 +154,8 @@ class Graphormer(GraphModel):
         """The edge term of all pairs, [Σ(n+1)², heads]."""
         if self.paths is None:
             return None
-        return tokens.pack_pairs(self.paths(batch, Pairs.of(batch.layout)))
+        pairs = Pairs.of(batch.layout)
+        return tokens.pack_pairs(self.paths(batch, pairs), pairs)
 
     def states(self, batch: Batch) -> Tensor:
         """Final states of the nodes, [nodes, width]; at graph level then of the tokens."""

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from gradformer.attention.layout import Layout
-from gradformer.model.segments import pool
+from gradformer.model.segments import moved, pool
 
 
 def query_features(x: Tensor, directions: Tensor) -> Tensor:
@@ -47,18 +47,22 @@ def linear_attention(query: Tensor, key: Tensor, value: Tensor, layout: Layout) 
 
     Shapes: query, key [rows, heads, f] features; value [rows, heads, d]. Rows of padding are zero.
     """
-    place = torch.arange(layout.largest, device=layout.device)
+    graphs, largest = layout.num_graphs, layout.largest
+    place = torch.arange(largest, device=layout.device)
     first, size = layout.node_ptr[:-1, None], layout.node_ptr.diff()[:, None]
-    real = place < size  # [graphs, largest]
-    rows = torch.where(real, first + place, 0)
-    keys = torch.where(real[:, :, None, None], key[rows], 0.0)
-    queries = query[rows]
-    state = torch.einsum("gmhf,gmhd->ghfd", keys, value[rows])
+    there = torch.where(place < size, first + place, -1).flatten()  # [graphs · largest]
+    back = layout.graph * largest + layout.rows.index  # [rows]
+    if layout.rows.mask is not None:
+        back = torch.where(layout.rows.mask, back, -1)
+
+    def dense(x: Tensor) -> Tensor:
+        return moved(x, there, back).unflatten(0, (graphs, largest))
+
+    queries, keys = dense(query), dense(key)
+    state = torch.einsum("gmhf,gmhd->ghfd", keys, dense(value))
     total = torch.einsum("gmhf,ghf->gmh", queries, keys.sum(dim=1))
     mean = torch.einsum("gmhf,ghfd->gmhd", queries, state) / total.clamp(min=1e-30)[..., None]
-    graph = layout.graph.clamp(max=layout.num_graphs - 1)
-    inside = layout.rows.index.clamp(max=max(layout.largest - 1, 0))
-    return layout.rows.zero_padding(mean[graph, inside])
+    return moved(mean.flatten(0, 1), back, there)
 
 
 def _exponent(x: Tensor, directions: Tensor) -> Tensor:

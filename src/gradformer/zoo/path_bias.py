@@ -116,11 +116,11 @@ class PathBias(nn.Module):
             total = total + hop
         return total / hops.clamp(1, self.hops)[:, None]
 
-    def without_path(self, batch: Batch, pairs: Pairs) -> Tensor:
-        """The term of a pair that no path joins, [1, heads]: 0, but for ``padding``."""
+    def without_path(self, batch: Batch, pairs: Pairs) -> Tensor | None:
+        """The term of a pair that no path joins, [1, heads]: none, but for ``padding``."""
         assert batch.distance is not None
         if self.padding is None or self.mix is None:
-            return torch.zeros(1, self.heads, device=batch.layout.device)
+            return None
         places = torch.arange(self.hops, device=batch.layout.device)
         counted = places < self._longest(batch.distance[pairs.place].long(), pairs)
         return (self.padding @ self.mix * counted[:, None, None]).sum(0) / self.hops

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from gradformer.attention.layout import Layout
+from gradformer.model.segments import moved
 from gradformer.structure.codebook import SATURATED
 from gradformer.zoo.all_pairs import Pairs
 
@@ -76,11 +77,21 @@ class Tokens:
         place = (query - first) * size + key - first
         return graph, torch.where(self.among_nodes, place, 0)
 
-    def pack_pairs(self, values: Tensor, other: Tensor | float = 0.0) -> Tensor:
-        """Pair tensor of the nodes [Σn², c] → [Σ(n+t)², c]; ``other`` where a token takes part."""
+    def pack_pairs(self, values: Tensor, pairs: Pairs, other: Tensor | None = None) -> Tensor:
+        """Pair tensor of the nodes [Σn², c] → [Σ(n+t)², c].
+
+        ``pairs`` are those of the nodes; ``other`` [·, c] is taken where a token takes part, in
+        place of zero.
+        """
         graph, place = self.node_pair
-        at = self.nodes.packed_ptr[graph] + place
-        return torch.where(self.among_nodes[:, None], values[at], other)
+        there = torch.where(self.among_nodes, self.nodes.packed_ptr[graph] + place, -1)
+        first = self.layout.node_ptr[self.nodes.graph[pairs.query]]
+        row = self.node_row
+        back = self.pairs.ptr[row[pairs.query]] + row[pairs.key] - first
+        if pairs.rows.mask is not None:
+            back = torch.where(pairs.rows.mask, back, -1)
+        packed = moved(values, there, back)
+        return packed if other is None else torch.where(self.among_nodes[:, None], packed, other)
 
     def distance(self, distance: Tensor, token: int = TOKEN) -> Tensor:
         """Bytes of all pairs, [Σ(n+t)²] uint8: ``token`` where a token takes part."""
