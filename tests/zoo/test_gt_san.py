@@ -74,12 +74,9 @@ def test_san_attention_by_hand():
     batch = model.prepare(toys.toy_batch(model.schema))
     h = torch.randn(batch.num_nodes, 16, dtype=torch.float64)
     e, f, layer = model.edge(batch), model.other, model.layers[0]
-    pairs = complete_edges(batch.layout)
     messages = []
     layer.block.message_dropout.register_forward_hook(lambda m, i, out: messages.append(out))
-    from gradformer.zoo.san import Others
-
-    layer(h, e, f, batch, Others(pairs, unlinked(batch.edges, pairs, batch.layout)))
+    layer(h, e, f, batch, model.others(batch))
     edge_at = {
         (s, t): i
         for i, (s, t) in enumerate(zip(batch.edges.source.tolist(), batch.edges.target.tolist()))

@@ -182,9 +182,14 @@ class EdgeEncoder(nn.Module):
         self.constant = edge == ()
 
     def forward(self, batch: Batch) -> Tensor:
+        rows = self.rows(batch)
+        return rows.expand(batch.edges.num_edges, -1) if self.constant else rows
+
+    def rows(self, batch: Batch) -> Tensor:
+        """[edges, width], or [1, width] where one vector is that of all edges."""
         if self.constant:
-            (row,) = self.encoder.parameters()  # [1, width]
-            return row.expand(batch.edges.num_edges, -1)
+            (row,) = self.encoder.parameters()
+            return row
         if batch.edge_attr is None:
             raise InputError("edge_attr: this model was built for graphs with edge features")
         if isinstance(self.encoder, CategoryEncoder):

@@ -20,6 +20,7 @@ from gradformer.attention.availability import runs_kernels
 from gradformer.errors import ConfigError, suggest
 from gradformer.graphs.batch import Batch
 from gradformer.model import fused_messages
+from gradformer.model.edge_attention import softmax_with_own, weighted_sum
 from gradformer.model.gated import GatedGCN
 from gradformer.model.maps import MLP, hooked
 from gradformer.model.segments import (
@@ -126,20 +127,9 @@ class GAT(nn.Module):
         here, there = (y * self.target).sum(-1), (y * self.source).sum(-1)  # [nodes, heads]
         score = nn.functional.leaky_relu(from_source(there, edges) + from_target(here, edges), 0.2)
         own = nn.functional.leaky_relu(there + here, 0.2)
-        weight, own_weight = _softmax_with_self(score, own, batch)
-        message = weight[..., None] * from_source(y.flatten(1), edges).view(-1, *y.shape[1:])
-        total = sum_to_target(message.flatten(1), edges).view_as(y) + own_weight[..., None] * y
+        weight, own_weight = softmax_with_own(score, own, edges)
+        total = weighted_sum(weight, y.flatten(1), edges).view_as(y) + own_weight[..., None] * y
         return total.flatten(1) + self.bias, e
-
-
-def _softmax_with_self(score: Tensor, own: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Softmax over the edges into a node [edges, h] together with the node itself [nodes, h]."""
-    edges = batch.edges
-    index = edges.target.long()[:, None].expand_as(score)
-    top = own.detach().scatter_reduce(0, index, score.detach(), "amax")
-    weight, own_weight = (score - from_target(top, edges)).exp(), (own - top).exp()
-    total = sum_to_target(weight, edges) + own_weight
-    return weight / from_target(total, edges), own_weight / total
 
 
 class PyGConv(nn.Module):

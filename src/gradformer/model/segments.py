@@ -172,17 +172,6 @@ def normalised_sum(x: Tensor, edges: Edges) -> Tensor:
     return ((y + sum_of_sources(y, edges)) * scale).to(x.dtype)
 
 
-def softmax_to_target(score: Tensor, edges: Edges) -> Tensor:
-    """Softmax of ``score`` [edges, c] over the edges that enter each node."""
-    size = (edges.target_ptr.numel() - 1, score.shape[1])
-    lowest = torch.full(size, -torch.inf, dtype=score.dtype, device=score.device)
-    index = edges.target.long()[:, None].expand_as(score)
-    top = lowest.scatter_reduce(0, index, score.detach(), "amax").index_select(0, edges.target)
-    weight = edges.rows.zero_padding((score - top).exp())
-    total = from_target(sum_to_target(weight, edges), edges)
-    return weight / torch.where(total > 0.0, total, 1.0)  # 0 at padded edges
-
-
 def in_degree(edges: Edges, dtype: torch.dtype = torch.float32) -> Tensor:
     """Number of edges that enter each node, [nodes]."""
     return edges.target_ptr.diff().to(dtype)

@@ -6,32 +6,24 @@ from torch import Tensor, nn
 
 from gradformer.attention.layout import Rows
 from gradformer.graphs.batch import Edges
+from gradformer.model.edge_attention import weighted_sum
 from gradformer.model.parts import BatchNorm, Dropout
-from gradformer.model.segments import from_source, from_target, sum_to_target
+from gradformer.model.segments import sum_to_target
 
 
-def channel_products(key: Tensor, query: Tensor, edges: Edges, heads: int) -> Tensor:
-    r""":math:`k_s \odot q_t / \sqrt d` on each edge s → t, [edges, width]; d = width / heads."""
-    scale = (key.shape[1] // heads) ** -0.5
-    return from_source(key, edges) * from_target(query, edges) * scale
-
-
-def clamped_weights(products: Tensor, edges: Edges, heads: int) -> Tensor:
-    r""":math:`\exp(\operatorname{clamp}(\sum_c p_c, -5, 5))` for each head, [edges, heads]."""
-    score = products.view(-1, heads, products.shape[1] // heads).sum(2)
-    return edges.rows.zero_padding(score.clamp(-5.0, 5.0).exp())
+def clamped_weights(score: Tensor) -> Tensor:
+    r""":math:`\exp(\operatorname{clamp}(s, -5, 5))` of scores [edges, heads]."""
+    return score.clamp(-5.0, 5.0).exp()
 
 
 def weighted_sums(weight: Tensor, value: Tensor, edges: Edges) -> tuple[Tensor, Tensor]:
-    """Sums over the edges that enter each node: of weight · value [nodes, width], of the weights.
+    """Sums over the edges that enter each node: of weight · value [nodes, heads, d], and of the
+    weights [nodes, heads, 1].
 
-    Shapes: weight [edges, heads]; value [nodes, width]; the second result is spread over the
-    channels of its head, [nodes, width].
+    Shapes: weight [edges, heads]; value [nodes, heads · d].
     """
-    heads, width = weight.shape[1], value.shape[1]
-    share = weight.repeat_interleave(width // heads, dim=1)
-    total = sum_to_target(weight, edges).repeat_interleave(width // heads, dim=1)
-    return sum_to_target(share * from_source(value, edges), edges), total
+    sums = weighted_sum(weight, value, edges).unflatten(1, (weight.shape[1], -1))
+    return sums, sum_to_target(weight, edges)[:, :, None]
 
 
 class Norm(nn.Module):

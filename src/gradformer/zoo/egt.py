@@ -36,14 +36,10 @@ from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
+from gradformer.model.edge_attention import head_products, softmax_to_target, weighted_sum
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, SignFlip
 from gradformer.model.parts import Dropout
-from gradformer.model.segments import (
-    from_source,
-    from_target,
-    softmax_to_target,
-    sum_to_target,
-)
+from gradformer.model.segments import sum_to_target
 from gradformer.zoo.all_pairs import Pairs
 from gradformer.zoo.postnorm import rows_to_read
 from gradformer.zoo.singular import SINGULAR
@@ -121,8 +117,7 @@ class EGTLayer(nn.Module):
     def weigh(self, h: Tensor, e: Tensor, room: Room) -> tuple[Tensor, Tensor, Tensor]:
         """S, softmax of S, and gates of normed h and e: [pairs, heads] each."""
         pairs = room.pairs
-        products = from_target(self.query(h), pairs) * from_source(self.key(h), pairs)
-        products = products.view(len(e), self.heads, -1).sum(-1) * self.scale
+        products = head_products(self.query(h) * self.scale, self.key(h), pairs, self.heads)
         score = products.clamp(*self.clip) + self.bias(e)
         gate = self.gate(e).sigmoid()
         if room.blocked is None:
@@ -135,8 +130,7 @@ class EGTLayer(nn.Module):
         normed = self.norm(h)
         score, weight, gate = self.weigh(normed, self.pair_norm(e), room)
         weight = self.attention_dropout(weight * gate, pairs.rows, seeds)
-        value = from_source(self.value(normed), pairs).view(len(e), self.heads, -1)
-        y = sum_to_target((weight[:, :, None] * value).flatten(1), pairs)
+        y = weighted_sum(weight, self.value(normed), pairs)
         if self.scale_degree:
             degree = sum_to_target(gate, pairs).log1p()
             if room.virtual is not None:

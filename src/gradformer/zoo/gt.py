@@ -26,9 +26,11 @@ from gradformer.attention.arguments import check_heads
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
+from gradformer.model.edge_attention import head_products, sum_heads
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
 from gradformer.model.heads import Head
-from gradformer.zoo.clamped import Block, channel_products, clamped_weights, weighted_sums
+from gradformer.model.segments import from_source, from_target
+from gradformer.zoo.clamped import Block, clamped_weights, weighted_sums
 from gradformer.zoo.complete_graph import complete_edges
 
 
@@ -60,7 +62,7 @@ class GTLayer(nn.Module):
     def __init__(self, config: GTConfig, last: bool) -> None:
         super().__init__()
         width = config.width
-        self.heads = config.heads
+        self.heads, self.scale = config.heads, (width // config.heads) ** -0.5
         self.query = nn.Linear(width, width, bias=False)
         self.key = nn.Linear(width, width, bias=False)
         self.value = nn.Linear(width, width, bias=False)
@@ -69,15 +71,17 @@ class GTLayer(nn.Module):
         self.edge = nn.Linear(width, width, bias=False) if config.edge_features else None
         self.edge_block = Block(width, *norms) if config.edge_features and not last else None
 
-    def attend(self, h: Tensor, e: Tensor | None, edges: Edges) -> tuple[Tensor, Tensor]:
-        """The messages m [nodes, width] and the products c [edges, width]."""
-        products = channel_products(self.key(h), self.query(h), edges, self.heads)
-        if self.edge is not None:
-            products = products * self.edge(e)
-        weight = clamped_weights(products, edges, self.heads)
-        sums, total = weighted_sums(weight, self.value(h), edges)
+    def attend(self, h: Tensor, e: Tensor | None, edges: Edges) -> tuple[Tensor, Tensor | None]:
+        """The messages m [nodes, width], and the products c [edges, width] if edges take part."""
+        query, key, products = self.query(h) * self.scale, self.key(h), None
+        if self.edge is None:
+            score = head_products(query, key, edges, self.heads)
+        else:
+            products = from_source(key, edges) * from_target(query, edges) * self.edge(e)
+            score = sum_heads(products, self.heads)
+        sums, total = weighted_sums(clamped_weights(score), self.value(h), edges)
         total = total.masked_fill(total == 0.0, 1.0) if self.edge is None else total + 1e-6
-        return sums / total, products
+        return (sums / total).flatten(1), products
 
     def forward(self, h: Tensor, e: Tensor | None, batch: Batch) -> tuple[Tensor, Tensor | None]:
         message, products = self.attend(h, e, batch.edges)

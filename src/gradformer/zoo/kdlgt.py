@@ -197,7 +197,7 @@ class KDLGT(GraphModel):
     def states(self, batch: Batch) -> Tensor:
         position, c = self.position.raw(batch), self.config
         x: Tensor = self.node(batch) + self.position(position)
-        e = None if self.edge is None else self.edge(batch)
+        e = None if self.edge is None else self.edge.rows(batch)
         anchors = ANCHORS.of(batch, c.anchors) if c.positions == "anchors" else None
         for layer in self.layers:
             x = layer(x, e, position, anchors, batch)

@@ -12,16 +12,12 @@ from gradformer.errors import ConfigError, choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
+from gradformer.model.edge_attention import softmax_to_target, sum_heads
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
 from gradformer.model.local import GINE, Local
 from gradformer.model.maps import MLP
 from gradformer.model.parts import BatchNorm, Dropout
-from gradformer.model.segments import (
-    from_source,
-    from_target,
-    softmax_to_target,
-    sum_to_target,
-)
+from gradformer.model.segments import from_source, from_target, sum_to_target
 from gradformer.zoo.convs import EdgeGCN
 from gradformer.zoo.postnorm import PostNormLayer, attend_over, rows_to_read
 from gradformer.zoo.tokens import Tokens, add_tokens
@@ -96,9 +92,9 @@ class EELA(nn.Module):
         # W [x_s, e] split, so that the node part runs once a node
         at_node, at_edge = self.message.weight.chunk(2, dim=1)
         message = from_source(x @ at_node.T, edges) + e @ at_edge.T + self.message.bias
-        query = from_target(self.query(x), edges).unflatten(1, (self.heads, -1))
-        message = message.view_as(query)
-        score = (query * message).sum(2) * query.shape[2] ** -0.5
+        query = self.query(x) * (x.shape[1] // self.heads) ** -0.5
+        score = sum_heads(from_target(query, edges) * message, self.heads)
+        message = message.unflatten(1, (self.heads, -1))
         return softmax_to_target(nn.functional.leaky_relu(score, 0.2), edges), message
 
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:

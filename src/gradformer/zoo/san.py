@@ -36,10 +36,12 @@ from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
+from gradformer.model.edge_attention import head_products, sum_heads
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, SignFlip
 from gradformer.model.heads import Head
 from gradformer.model.parts import Dropout
-from gradformer.zoo.clamped import Block, channel_products, clamped_weights, weighted_sums
+from gradformer.model.segments import from_source, from_target
+from gradformer.zoo.clamped import Block, clamped_weights, weighted_sums
 from gradformer.zoo.complete_graph import complete_edges, unlinked
 from gradformer.zoo.eigenpairs import NORMALISED, real_slots
 
@@ -124,14 +126,14 @@ class SpectrumEncoder(nn.Module):
 
 
 class SANLayer(nn.Module):
-    """h [nodes, width] → the same, one layer on; e [edges, width] and f [width] are read only."""
+    """h [nodes, width] → the same, one layer on; e [edges, width], or one row for all edges, and f
+    [width] are read only."""
 
     def __init__(self, config: SANConfig) -> None:
         super().__init__()
         width = config.width
-        self.heads = config.heads
+        self.heads, self.scale = config.heads, (width // config.heads) ** -0.5
         self.real_share = 1.0 / (1.0 + config.gamma) if config.full_graph else 1.0
-        self.other_share = config.gamma / (1.0 + config.gamma)
         self.query, self.key, self.edge, self.value = (
             nn.Linear(width, width, bias=False) for _ in range(4)
         )
@@ -145,26 +147,33 @@ class SANLayer(nn.Module):
         self, h: Tensor, e: Tensor, f: Tensor | None, batch: Batch, others: Others | None
     ) -> Tensor:
         value = self.value(h)
-        products = channel_products(self.key(h), self.query(h), batch.edges, self.heads)
-        weight = clamped_weights(products * self.edge(e), batch.edges, self.heads)
-        sums, total = weighted_sums(weight * self.real_share, value, batch.edges)
+        score = self.scores(self.query(h), self.key(h), self.edge(e), batch.edges)
+        weight = clamped_weights(score) * self.real_share
+        sums, total = weighted_sums(weight, value, batch.edges)
         if others is not None:
-            query = self.other_query(h) * self.other_edge(f)
-            products = channel_products(self.other_key(h), query, others.pairs, self.heads)
-            weight = clamped_weights(products, others.pairs, self.heads)
-            weight = weight * (others.unlinked[:, None] * self.other_share)
+            row = self.other_edge(f)[None]
+            score = self.scores(self.other_query(h), self.other_key(h), row, others.pairs)
+            weight = clamped_weights(score) * others.share
             more_sums, more_total = weighted_sums(weight, value, others.pairs)
             sums, total = sums + more_sums, total + more_total
-        y: Tensor = self.block(h, sums / (total + 1e-6), batch.nodes, batch.seeds)
+        message = (sums / (total + 1e-6)).flatten(1)
+        y: Tensor = self.block(h, message, batch.nodes, batch.seeds)
         return y
+
+    def scores(self, query: Tensor, key: Tensor, e: Tensor, edges: Edges) -> Tensor:
+        """Σ c of each head, [edges, heads]; e [edges, width] or one row for all edges."""
+        query = query * self.scale
+        if len(e) == 1:
+            return head_products(query * e, key, edges, self.heads)
+        return sum_heads(from_source(key, edges) * from_target(query, edges) * e, self.heads)
 
 
 @dataclass(frozen=True, eq=False)
 class Others:
-    """All pairs of the batch, and which of them no edge joins [pairs]."""
+    """All pairs of the batch, and the share of each [pairs, 1]: zero where an edge joins it."""
 
     pairs: Edges
-    unlinked: Tensor
+    share: Tensor
 
 
 @register("san")
@@ -199,11 +208,16 @@ class SAN(GraphModel):
         pairs = NORMALISED.of(batch, self.config.eigenpairs, 2)
         return torch.cat([self.node(batch), self.spectrum(pairs, batch)], dim=1)
 
+    def others(self, batch: Batch) -> Others | None:
+        """The pairs that no edge joins, if they attend."""
+        if self.other is None:
+            return None
+        pairs, gamma = complete_edges(batch.layout), self.config.gamma
+        apart = unlinked(batch.edges, pairs, batch.layout)[:, None]
+        return Others(pairs, apart * (gamma / (1.0 + gamma)))
+
     def states(self, batch: Batch) -> Tensor:
-        h, e, others = self.encode(batch), self.edge(batch), None
-        if self.other is not None:
-            pairs = complete_edges(batch.layout)
-            others = Others(pairs, unlinked(batch.edges, pairs, batch.layout))
+        h, e, others = self.encode(batch), self.edge.rows(batch), self.others(batch)
         for layer in self.layers:
             h = layer(h, e, self.other, batch, others)
         return h

@@ -91,6 +91,8 @@ def make_conv(config: SATConfig, edges: bool) -> tuple[nn.Module, int]:
 class Extractor(nn.Module):
     r"""φ(x): what a node's neighbourhood looks like, [rows, width] → [rows, width].
 
+    Edge states are [edges, edge width], or for ``subtree`` one row that all edges have.
+
     With K layers x_k = ReLU(conv_k(x_{k-1})):
 
     * ``subtree``: φ = W BN([x, x_1, …, x_K]) + b on the graph itself;
@@ -126,6 +128,8 @@ class Extractor(nn.Module):
         found = []
         for number, conv in enumerate(self.convs):
             term = self.edge_maps[number](e) if self.edge_maps else None
+            if term is not None and len(term) == 1:
+                term = term.expand(batch.edges.num_edges, -1)
             x = conv(x, term, batch)[0].relu()
             found.append(x)
         return found
