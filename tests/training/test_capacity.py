@@ -19,7 +19,7 @@ def make() -> Trial:
 
 
 def test_it_holds_what_it_looks_ahead_to(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("AHEAD", 4), ("NODES", 1), ("EDGES", 1)):
+    for name, value in (("AHEAD", 4), ("NODES", 1), ("EDGES", 1), ("PAIRS", 1)):
         monkeypatch.setattr(capture, name, value)
     trial, resumed = make(), make()
     one = CapturedTrial(trial)
@@ -29,6 +29,7 @@ def test_it_holds_what_it_looks_ahead_to(monkeypatch: pytest.MonkeyPatch) -> Non
         for ids in trial.order(epoch):
             assert nodes[ids].sum() <= capacity.nodes
             assert edges[ids].sum() <= capacity.edges
+            assert (nodes[ids] ** 2).sum() <= capacity.pairs < capacity.nodes * capacity.largest
     assert found[:4] == [found[0]] * 4
     assert found[4:8] == [found[4]] * 4
     assert CapturedTrial(resumed).capacity(9) == found[9]

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from gradformer.attention import Layout, decay_attention
 from gradformer.zoo.all_pairs import Pairs
+from gradformer.zoo.complete_graph import complete_edges
 from gradformer.zoo.tokens import TOKEN, add_tokens
 
 SIZES = [3, 1, 4]
@@ -29,6 +32,17 @@ def test_pairs_follow_the_packed_order():
     assert padded.rows.mask.sum() == 26
     for name in ("query", "key", "place"):
         assert torch.equal(getattr(padded, name)[:26], getattr(pairs, name))
+
+
+def test_pairs_of_a_padded_layout_are_no_more_than_it_promises():
+    bound = replace(padded_layout(), most_pairs=26)
+    pairs = Pairs.of(bound)
+    assert pairs.rows.mask.all()
+    assert torch.equal(pairs.place, Pairs.of(Layout.from_sizes(SIZES)).place)
+    assert complete_edges(bound).num_edges == 26  # 18 real ones
+    tokens = add_tokens(bound, 2, first=True)
+    assert tokens.pairs.rows.mask.sum() == 25 + 9 + 36
+    assert len(tokens.pairs.query) == 26 + 2 * 2 * 12 + 4 * 4 < tokens.layout.capacity * 8
 
 
 @pytest.mark.parametrize("first", [True, False])

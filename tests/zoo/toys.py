@@ -20,7 +20,9 @@ STEPS = 5
 SIZES = (6, 1, 9, 4, 7, 3)
 CAPACITIES = (
     Capacity(graphs=8, nodes=40, edges=160, largest=11),
-    Capacity(graphs=8, nodes=sum(SIZES), edges=160, largest=9),  # no node row is padding
+    Capacity(  # no row of a node or a pair is padding
+        graphs=8, nodes=sum(SIZES), edges=160, largest=9, pairs=sum(n * n for n in SIZES)
+    ),
 )
 IDS = torch.arange(len(SIZES))
 PADDED_IDS = torch.tensor([0, 1, 2, -1, 3, 4, 5, -1])

@@ -57,8 +57,8 @@ class Layout:
     ``largest`` (an upper bound on the size of a graph) are host integers, so that nothing has to
     be read back from a device to choose a kernel; ``symmetric`` promises byte(i, j) = byte(j, i),
     which saves the fused engine time (:meth:`is_symmetric` finds out). Rows from ``node_ptr[-1]``
-    on are padding: where there may be some, ``padded`` must say so. All these are promises: on a
-    GPU nobody checks them.
+    on are padding: where there may be some, ``padded`` must say so, and ``most_pairs`` may bound
+    Σn², the rows of packed pair tensors. All these are promises: on a GPU nobody checks them.
 
     Shapes: node_ptr [graphs + 1] int32; pair_ptr [graphs] int64; graph_id [graphs] int32.
     """
@@ -70,6 +70,7 @@ class Layout:
     largest: int
     padded: bool = False
     symmetric: bool = False
+    most_pairs: int | None = None
 
     @classmethod
     def from_sizes(
@@ -119,6 +120,14 @@ class Layout:
     @property
     def num_graphs(self) -> int:
         return self.node_ptr.numel() - 1
+
+    @property
+    def pair_capacity(self) -> int:
+        """Rows of packed pair tensors, real and padded; without padding Σn² is read back."""
+        if not self.padded:
+            return int(self.packed_ptr[-1])
+        most = self.capacity * self.largest
+        return most if self.most_pairs is None else min(most, self.most_pairs)
 
     @property
     def device(self) -> torch.device:

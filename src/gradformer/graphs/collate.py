@@ -23,12 +23,14 @@ _GIVEN = (
 
 @dataclass(frozen=True)
 class Capacity:
-    """Fixed sizes of a padded batch: graphs, node rows, edge rows, and the largest graph."""
+    """Fixed sizes of a padded batch: graphs, node rows, edge rows, the largest graph, and pairs of
+    nodes (Σn² at most; None: not known)."""
 
     graphs: int
     nodes: int
     edges: int
     largest: int
+    pairs: int | None = None
 
 
 class Collator:
@@ -188,7 +190,7 @@ class Collator:
         self, node_ptr: Tensor, pair_ptr: Tensor, graph_id: Tensor, capacity: Capacity, padded: bool
     ) -> Layout:
         size = capacity.nodes, capacity.largest
-        return Layout(node_ptr, pair_ptr, graph_id, *size, padded, self.symmetric)
+        return Layout(node_ptr, pair_ptr, graph_id, *size, padded, self.symmetric, capacity.pairs)
 
     def _whole(self) -> Layout:
         """All graphs of the store as one batch."""

@@ -29,7 +29,7 @@ from gradformer.training.step import autocast
 if TYPE_CHECKING:
     from gradformer.training.trial import Trial
 
-NODES, EDGES = 64, 256  # capacities are multiples of these
+NODES, EDGES, PAIRS = 64, 256, 1024  # capacities are multiples of these
 AHEAD = 50
 """Epochs that one capacity looks ahead: padding costs less than recording the step again."""
 PREDICT_NODES = 1 << 15  # node rows of a batch when predicting
@@ -145,14 +145,16 @@ class CapturedTrial:
             first = AHEAD * len(self._capacities)
             last = min(first + AHEAD, self.trial.recipe.train.epochs)
             orders = [self.trial.permuted(number) for number in range(first, last)]
-            nodes, edges = (self._largest(sizes, orders) for sizes in (self._nodes, self._edges))
-            before = self._capacities[-1] if self._capacities else Capacity(0, 0, 0, 0)
+            sizes = self._nodes, self._edges, self._nodes**2
+            nodes, edges, pairs = (self._largest(size, orders) for size in sizes)
+            before = self._capacities[-1] if self._capacities else Capacity(0, 0, 0, 0, 0)
             self._capacities.append(
                 Capacity(
                     self.ids.shape[1],
                     max(before.nodes, _round_up(nodes, NODES)),
                     max(before.edges, _round_up(edges, EDGES)),
                     int(self._nodes[graphs].max()),
+                    max(before.pairs or 0, _round_up(pairs, PAIRS)),
                 )
             )
         return self._capacities[epoch // AHEAD]
@@ -235,6 +237,7 @@ class _Prediction:
             _round_up(max(int(nodes[ids].sum()) for ids in parts), NODES),
             _round_up(max(int(edges[ids].sum()) for ids in parts), EDGES),
             int(nodes[graphs].max()),
+            _round_up(max(int((nodes[ids] ** 2).sum()) for ids in parts), PAIRS),
         )
         self.by_node = trial.data.schema.level == "node"
         self.rows = [int(nodes[ids].sum()) if self.by_node else len(ids) for ids in parts]

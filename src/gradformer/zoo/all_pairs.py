@@ -17,8 +17,8 @@ class Pairs:
 
     Shapes, all [pairs]: query, key int64, rows of the layout; place int64, where the pair lies in
     flat pair arrays (distances and pair extras of a batch, see :class:`Layout`); and ptr
-    [nodes + 1] int64, where the pairs of each query begin. In a padded layout there are
-    capacity · largest rows, and those from Σn² on are padding.
+    [nodes + 1] int64, where the pairs of each query begin. In a padded layout the rows from Σn² on
+    are padding.
     """
 
     query: Tensor
@@ -34,8 +34,7 @@ class Pairs:
         size = torch.nn.functional.pad(layout.node_ptr.diff(), (0, 1)).long()  # 0: padded rows
         graph = layout.graph.long()
         ptr = torch.nn.functional.pad(size[graph].cumsum(0), (1, 0))  # [capacity + 1]
-        count = layout.capacity * layout.largest if layout.padded else int(layout.packed_ptr[-1])
-        pair = torch.arange(count, device=layout.device)
+        pair = torch.arange(layout.pair_capacity, device=layout.device)
         query = torch.searchsorted(ptr[1:], pair, right=True).clamp(max=max(layout.capacity - 1, 0))
         slot = graph[query]
         real = pair < layout.packed_ptr[-1] if layout.padded else None

@@ -12,7 +12,7 @@ from gradformer.graphs.batch import Edges
 def complete_edges(layout: Layout) -> Edges:
     """All ordered pairs of different nodes of each graph, n(n − 1) edges sorted by target.
 
-    A padded layout gives capacity · (largest − 1) edges, the last of them padding.
+    A padded layout gives no fewer than there may be, the last of them padding.
     """
     capacity, device = layout.capacity, layout.device
     first = torch.nn.functional.pad(layout.node_ptr, (0, 1), value=capacity).long()
@@ -20,7 +20,10 @@ def complete_edges(layout: Layout) -> Edges:
     graph = layout.graph.long()
     degree = (size[graph] - 1).clamp(min=0)  # [nodes]
     ptr = torch.nn.functional.pad(degree.cumsum(0), (1, 0))
-    count = capacity * max(layout.largest - 1, 0) if layout.padded else int(ptr[-1])
+    if layout.padded:
+        count = min(capacity * max(layout.largest - 1, 0), layout.pair_capacity)
+    else:
+        count = int(ptr[-1])
 
     edge = torch.arange(count, device=device)
     real = edge < ptr[-1]

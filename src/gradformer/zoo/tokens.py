@@ -124,6 +124,7 @@ def add_tokens(
         layout.capacity + slots * layout.num_graphs,
         layout.largest + slots,
         padded,
+        most_pairs=_most_pairs(layout, slots) if layout.padded else None,
     )
     last_row = max(larger.capacity - 1, 0)
     before = taken if first else torch.zeros_like(taken)  # rows before a graph's nodes
@@ -156,3 +157,9 @@ def add_tokens(
         node_row.clamp(max=last_row),
         token_row.clamp(max=last_row).flatten(),
     )
+
+
+def _most_pairs(layout: Layout, slots: int) -> int:
+    """No less than Σ(n + t)² of graphs of n nodes with t ≤ ``slots`` tokens."""
+    rest = 2 * slots * layout.capacity + slots * slots * layout.num_graphs
+    return layout.pair_capacity + rest
