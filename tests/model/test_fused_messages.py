@@ -14,6 +14,7 @@ from gradformer.graphs.batch import Batch, Edges, sort_edges
 from gradformer.model import fused_messages, local, segments
 from gradformer.model.fused_gated import gated
 from gradformer.model.gated import GatedGCN
+from gradformer.zoo.convs import PNA, aggregate
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("on_the_device")
@@ -173,6 +174,41 @@ def test_gatedgcn(width: int, padding: tuple[int, int] | None, gate: bool, carry
     if gate:
         given = (*given, states(batch, 3, seed=1)[0])
     compare(module, batch, *given)
+
+
+@pytest.mark.parametrize(("width", "padding"), [(1, None), (22, (3, 40)), (64, (0, 7))])
+@pytest.mark.parametrize("with_edges", [False, True])
+def test_sum_and_max(width: int, padding: tuple[int, int] | None, with_edges: bool) -> None:
+    """Of whole numbers, so that many messages are equal and share a gradient."""
+    batch = graphs(padding)
+    (x, e), (y, _) = states(batch, width), states(batch, width, seed=1)
+    given = [(2.0 * t).round() for t in (x, y, e)][: 3 if with_edges else 2]
+
+    def outcome(engine: str, dtype: torch.dtype) -> list[Tensor]:
+        leaves = [t.to(dtype).requires_grad_() for t in given]
+        term = leaves[2] if with_edges else None
+        with use_engine(engine):
+            if runs_kernels(leaves[0]):
+                found = fused_messages.sum_and_max(*leaves[:2], term, batch.edges)
+            else:
+                message = segments.from_target(leaves[0], batch.edges)
+                message = message + segments.from_source(leaves[1], batch.edges)
+                message = message if term is None else message + term
+                found = tuple(aggregate(message, batch.edges, ("sum", "max")))
+            loss = sum((weighted(t.square()) for t in found), leaves[0].new_zeros(()))
+            return [t.detach().double() for t in (*found, *torch.autograd.grad(loss, leaves))]
+
+    fused, plain = outcome("fused", torch.float32), outcome("reference", torch.float64)
+    for found, want in zip(fused, plain, strict=True):
+        torch.testing.assert_close(found, want, rtol=1e-5, atol=1e-6 * float(want.abs().max()))
+
+
+def test_pna() -> None:
+    torch.manual_seed(0)
+    batch = graphs((3, 40), few=True)
+    compare(PNA(6, ("mean", "sum", "max"), edges=True, towers=1), batch, *states(batch, 6))
+    scaled = PNA(6, ("max",), ("identity", "attenuation"), edges=True, towers=1)
+    compare(scaled, batch, *states(batch, 6))
 
 
 def test_one_row_for_all_edges() -> None:

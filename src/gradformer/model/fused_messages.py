@@ -218,3 +218,51 @@ def gine(x: Tensor, e: Tensor, eps: Tensor | None, edges: Edges) -> tuple[Tensor
     """
     found: tuple[Tensor, Tensor, Tensor] = _Gine.apply(x, e, eps, edges)
     return found
+
+
+# --- PNA ------------------------------------------------------------------------------------------
+
+
+class _SumAndMax(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Tensor, y: Tensor, e: Tensor | None, edges: Edges
+    ) -> tuple[Tensor, Tensor]:
+        from gradformer.model.message_kernels import sum_and_max_kernel
+
+        x, y, e = x.contiguous(), y.contiguous(), None if e is None else e.contiguous()
+        total, top = torch.empty_like(x), torch.empty_like(x, dtype=torch.float32)
+        if x.numel():
+            sum_and_max_kernel[(len(x),)](
+                x, y, x if e is None else e, total, top, edges.source, edges.target_ptr,
+                EDGES=e is not None, **tile(x.shape[1], edges.num_edges, len(x)),
+            )  # fmt: skip
+        ctx.save_for_backward(x, y, e, top)
+        ctx.edges = edges
+        return total, top.to(x.dtype)
+
+    @staticmethod
+    @once("message passing")
+    def backward(ctx: Any, d_total: Tensor, d_top: Tensor) -> Gradients:
+        from gradformer.model.message_kernels import sum_and_max_gradient_kernel
+
+        (x, y, e, top), edges = ctx.saved_tensors, ctx.edges
+        count = edges.num_edges
+        dx, dm = torch.empty_like(x), x.new_empty(count, x.shape[1])
+        if x.numel():
+            sum_and_max_gradient_kernel[(len(x),)](
+                x, y, x if e is None else e, top, d_total.contiguous(), d_top.contiguous(),
+                dx, dm, edges.source, edges.target_ptr, len(x), count,
+                EDGES=e is not None, **tile(x.shape[1], count, len(x)),
+            )  # fmt: skip
+        dy = segment_sum(dm, edges.source_ptr, edges.by_source)
+        return dx, dy, None if e is None else dm, None
+
+
+def sum_and_max(x: Tensor, y: Tensor, e: Tensor | None, edges: Edges) -> tuple[Tensor, Tensor]:
+    """Sum and largest of x_t + y_s + e_st over the edges s → t into each node; 0 without any.
+
+    All are [rows, c] of one float type; equal messages share the gradient of the largest.
+    """
+    found: tuple[Tensor, Tensor] = _SumAndMax.apply(x, y, e, edges)
+    return found

@@ -164,3 +164,74 @@ def gine_gradient_kernel(
         total += tl.load(x_grad + here, wide, other=0.0).to(tl.float32)
     tl.store(dx + here, total.to(dx.dtype.element_ty), wide)
     write_rest(de, e_grad, tl.load(target_ptr + nodes), edges, C, BLOCK_C, CHUNK, E_GRAD)
+
+
+@triton.jit
+def _message(
+    own, y, e, source, start, end,
+    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, EDGES: tl.constexpr,
+):  # fmt: skip
+    """x_t + y_s + e_st of the edges ``start`` … ``end`` − 1, CHUNK at most."""
+    edge = (start + tl.arange(0, CHUNK)).to(tl.int64)
+    channel = tl.arange(0, BLOCK_C)
+    inside = (edge < end)[:, None] & (channel < C)[None, :]
+    other = tl.load(source + edge, edge < end, other=0).to(tl.int64)
+    value = tl.load(y + other[:, None] * C + channel, inside, other=0.0).to(tl.float32)
+    value += own[None, :]
+    if EDGES:
+        value += tl.load(e + edge[:, None] * C + channel, inside, other=0.0).to(tl.float32)
+    return value, inside, edge
+
+
+@triton.jit
+def sum_and_max_kernel(
+    x, y, e, total, top, source, ptr,
+    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, EDGES: tl.constexpr,
+):  # fmt: skip
+    """Sum and largest of x_t + y_s + e_st over the edges into t, 0 without any; grid (nodes,)."""
+    node = tl.program_id(0)
+    channel = tl.arange(0, BLOCK_C)
+    wide = channel < C
+    here = node.to(tl.int64) * C + channel
+    own = tl.load(x + here, wide, other=0.0).to(tl.float32)
+    acc = tl.zeros([CHUNK, BLOCK_C], tl.float32)
+    most = tl.full([CHUNK, BLOCK_C], float("-inf"), tl.float32)
+    begin, end = tl.load(ptr + node), tl.load(ptr + node + 1)
+    for start in range(begin, end, CHUNK):
+        value, inside, _ = _message(own, y, e, source, start, end, C, BLOCK_C, CHUNK, EDGES)
+        acc += tl.where(inside, value, 0.0)
+        most = tl.maximum(most, tl.where(inside, value, float("-inf")))
+    largest = tl.where(begin < end, tl.max(most, 0), 0.0)
+    tl.store(total + here, tl.sum(acc, 0).to(total.dtype.element_ty), wide)
+    tl.store(top + here, largest, wide)
+
+
+@triton.jit(do_not_specialize=["nodes", "edges"])
+def sum_and_max_gradient_kernel(
+    x, y, e, top, d_total, d_top, dx, dm, source, ptr, nodes, edges,
+    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, EDGES: tl.constexpr,
+):  # fmt: skip
+    """dm_st = d total_t + d top_t / (number of the largest), the last where the message is one of
+    them, and dx_t = Σ dm_st; grid (nodes,)."""
+    node = tl.program_id(0)
+    channel = tl.arange(0, BLOCK_C)
+    wide = channel < C
+    here = node.to(tl.int64) * C + channel
+    own = tl.load(x + here, wide, other=0.0).to(tl.float32)
+    largest = tl.load(top + here, wide, other=0.0)
+    of_sum = tl.load(d_total + here, wide, other=0.0).to(tl.float32)
+    of_max = tl.load(d_top + here, wide, other=0.0).to(tl.float32)
+    count = tl.zeros([CHUNK, BLOCK_C], tl.float32)
+    begin, end = tl.load(ptr + node), tl.load(ptr + node + 1)
+    for start in range(begin, end, CHUNK):
+        value, inside, _ = _message(own, y, e, source, start, end, C, BLOCK_C, CHUNK, EDGES)
+        count += tl.where(inside & (value == largest[None, :]), 1.0, 0.0)
+    share = of_max / tl.maximum(tl.sum(count, 0), 1.0)
+    acc = tl.zeros([CHUNK, BLOCK_C], tl.float32)
+    for start in range(begin, end, CHUNK):
+        value, inside, edge = _message(own, y, e, source, start, end, C, BLOCK_C, CHUNK, EDGES)
+        grad = of_sum[None, :] + tl.where(value == largest[None, :], share[None, :], 0.0)
+        acc += tl.where(inside, grad, 0.0)
+        tl.store(dm + edge[:, None] * C + channel, grad.to(dm.dtype.element_ty), inside)
+    tl.store(dx + here, tl.sum(acc, 0).to(dx.dtype.element_ty), wide)
+    write_rest(dm, dm, tl.load(ptr + nodes), edges, C, BLOCK_C, CHUNK, False)

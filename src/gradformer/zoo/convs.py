@@ -9,8 +9,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from gradformer.attention.availability import runs_kernels
 from gradformer.errors import ConfigError
 from gradformer.graphs.batch import Batch, Edges
+from gradformer.model.fused_messages import sum_and_max
 from gradformer.model.local import Local
 from gradformer.model.segments import (
     from_source,
@@ -104,33 +106,37 @@ class PNA(nn.Module):
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
         towers = len(self.before)
         blocks = x.view(len(x), towers, -1)  # [nodes, towers, block]
-        message = self._messages(blocks, e, batch.edges)
-        found = aggregate(message, batch.edges, self.aggregators)
-        total = torch.cat([part.view_as(blocks) for part in found], dim=2)
-        degree = in_degree(batch.edges, x.dtype)[:, None, None]
-        parts = [blocks, *(total * self._scale(name, degree) for name in self.scalers)]
+        found = [part.view_as(blocks) for part in self._aggregates(blocks, e, batch.edges)]
+        parts = [blocks]
+        for name in self.scalers:
+            parts += found if name == "identity" else self._scaled(found, name, batch.edges)
         weight, bias = _stacked(self.after)
         y = torch.einsum("nti,toi->nto", torch.cat(parts, dim=2), weight) + bias
         return self.out(y.flatten(1)), e
 
-    def _messages(self, blocks: Tensor, e: Tensor | None, edges: Edges) -> Tensor:
-        """[edges, width]; the map is split so that its node parts run once a node."""
+    def _aggregates(self, blocks: Tensor, e: Tensor | None, edges: Edges) -> list[Tensor]:
+        """Of the messages, [nodes, width] each; their map is split so that its node parts run once
+        a node."""
         weight, bias = _stacked(self.before)
         here, there, *along = weight.split(blocks.shape[2], dim=2)
-        at_target = torch.einsum("nti,toi->nto", blocks, here) + bias
-        at_source = torch.einsum("nti,toi->nto", blocks, there)
-        message = from_target(at_target.flatten(1), edges)
-        message = message + from_source(at_source.flatten(1), edges)
-        if e is not None:
-            message = message + torch.einsum("ei,toi->eto", e, along[0]).flatten(1)
-        return message
+        at_target = (torch.einsum("nti,toi->nto", blocks, here) + bias).flatten(1)
+        at_source = torch.einsum("nti,toi->nto", blocks, there).flatten(1)
+        term = None if e is None else torch.einsum("ei,toi->eto", e, along[0]).flatten(1)
+        if {"sum", "mean", "max"} >= set(self.aggregators) and runs_kernels(at_target):
+            total, top = sum_and_max(at_target, at_source, term, edges)
+            count = in_degree(edges, total.dtype).clamp(min=1.0)[:, None]
+            known = {"sum": total, "mean": total / count, "max": top}
+            return [known[name] for name in self.aggregators]
+        message = from_target(at_target, edges) + from_source(at_source, edges)
+        return aggregate(message if term is None else message + term, edges, self.aggregators)
 
-    def _scale(self, name: str, degree: Tensor) -> Tensor:
+    def _scaled(self, parts: list[Tensor], name: str, edges: Edges) -> list[Tensor]:
+        degree = in_degree(edges, parts[0].dtype)[:, None, None]
         if name == "amplification":
-            return degree.log1p() / self.mean_log_degree
-        if name == "attenuation":
-            return self.mean_log_degree / degree.clamp(min=1.0).log1p()
-        return torch.ones_like(degree)
+            scale = degree.log1p() / self.mean_log_degree
+        else:
+            scale = self.mean_log_degree / degree.clamp(min=1.0).log1p()
+        return [part * scale for part in parts]
 
 
 def _stacked(maps: nn.ModuleList) -> tuple[Tensor, Tensor]:
