@@ -7,6 +7,7 @@ from torch import Tensor, nn
 from gradformer.attention.layout import Rows
 from gradformer.graphs.batch import Edges
 from gradformer.model.edge_attention import weighted_sum
+from gradformer.model.maps import linear
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import sum_to_target
 
@@ -34,7 +35,12 @@ class Norm(nn.Module):
         self.layer = nn.LayerNorm(width) if layer else None
         self.batch = BatchNorm(width) if batch else None
 
-    def forward(self, x: Tensor, rows: Rows) -> Tensor:
+    def forward(self, x: Tensor, rows: Rows, add: Tensor) -> Tensor:
+        """Of ``add`` + x."""
+        if self.batch is not None and self.layer is None:
+            y: Tensor = self.batch(x, rows, add=add)
+            return y
+        x = add + x
         if self.layer is not None:
             x = self.layer(x)
         return x if self.batch is None else self.batch(x, rows)
@@ -56,7 +62,9 @@ class Block(nn.Module):
         self.inner_dropout = Dropout(dropout)
 
     def forward(self, h: Tensor, message: Tensor, rows: Rows, seeds: Tensor | None) -> Tensor:
-        u = self.first_norm(h + self.out(self.message_dropout(message, rows, seeds)), rows)
-        inner = self.inner_dropout(self.up(u).relu(), rows, seeds)
-        y: Tensor = self.second_norm(u + self.down(inner), rows)
+        mapped = linear(self.message_dropout(message, rows, seeds), self.out)
+        u = self.first_norm(mapped, rows, add=h)
+        draw = self.inner_dropout.draw(rows, seeds)
+        inner, u = linear(u, self.up, relu=True, draw=draw, pass_on=True)
+        y: Tensor = self.second_norm(linear(inner, self.down), rows, add=u)
         return y

@@ -14,6 +14,7 @@ from gradformer.errors import ConfigError
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.fused_messages import sum_and_max
 from gradformer.model.local import Local
+from gradformer.model.maps import linear
 from gradformer.model.segments import (
     from_source,
     from_target,
@@ -112,7 +113,7 @@ class PNA(nn.Module):
             parts += found if name == "identity" else self._scaled(found, name, batch.edges)
         weight, bias = _stacked(self.after)
         y = torch.einsum("nti,toi->nto", torch.cat(parts, dim=2), weight) + bias
-        return self.out(y.flatten(1)), e
+        return linear(y.flatten(1), self.out), e
 
     def _aggregates(self, blocks: Tensor, e: Tensor | None, edges: Edges) -> list[Tensor]:
         """Of the messages, [nodes, width] each; their map is split so that its node parts run once

@@ -32,7 +32,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.layer import Attention
-from gradformer.model.maps import MLP
+from gradformer.model.maps import MLP, linear
 from gradformer.model.parts import Dropout
 from gradformer.structure.codebook import UNREACHABLE
 from gradformer.zoo.all_pairs import Pairs
@@ -104,7 +104,8 @@ class DeepGraphLayer(nn.Module):
         draw = batch.nodes, batch.seeds
         y = self.attention_out_dropout(self.attention(x, tables, batch, bias), *draw)
         x = self.attention_norm(self.alpha * x + y)
-        y = self.second(self.inner_dropout(gelu(self.first(x)), *draw))
+        inner, x = linear(x, self.first, pass_on=True)
+        y = linear(self.inner_dropout(gelu(inner), *draw), self.second)
         z: Tensor = self.norm(self.alpha * x + self.dropout(y, *draw))
         return z
 
@@ -178,8 +179,8 @@ class DeepGraph(GraphModel):
         """DeepNorm's start: values, output maps and feed-forward blocks are scaled down."""
         for layer in self.layers:
             assert isinstance(layer, DeepGraphLayer)
-            for linear in (layer.attention.out, layer.first, layer.second):
-                for parameter in linear.parameters():
+            for shrunk in (layer.attention.out, layer.first, layer.second):
+                for parameter in shrunk.parameters():
                     parameter.mul_(factor)
             for parameter in layer.attention.qkv.parameters():
                 parameter.chunk(3)[2].mul_(factor)

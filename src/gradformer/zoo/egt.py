@@ -38,6 +38,7 @@ from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.edge_attention import head_products, softmax_to_target, weighted_sum
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, SignFlip
+from gradformer.model.maps import linear
 from gradformer.model.parts import Dropout
 from gradformer.model.segments import sum_to_target
 from gradformer.zoo.all_pairs import Pairs
@@ -117,7 +118,8 @@ class EGTLayer(nn.Module):
     def weigh(self, h: Tensor, e: Tensor, room: Room) -> tuple[Tensor, Tensor, Tensor]:
         """S, softmax of S, and gates of normed h and e: [pairs, heads] each."""
         pairs = room.pairs
-        products = head_products(self.query(h) * self.scale, self.key(h), pairs, self.heads)
+        query, key = linear(h, self.query) * self.scale, linear(h, self.key)
+        products = head_products(query, key, pairs, self.heads)
         score = products.clamp(*self.clip) + self.bias(e)
         gate = self.gate(e).sigmoid()
         if room.blocked is None:
@@ -130,13 +132,13 @@ class EGTLayer(nn.Module):
         normed = self.norm(h)
         score, weight, gate = self.weigh(normed, self.pair_norm(e), room)
         weight = self.attention_dropout(weight * gate, pairs.rows, seeds)
-        y = weighted_sum(weight, self.value(normed), pairs)
+        y = weighted_sum(weight, linear(normed, self.value), pairs)
         if self.scale_degree:
             degree = sum_to_target(gate, pairs).log1p()
             if room.virtual is not None:
                 degree = torch.where(room.virtual, 1.0, degree)
             y = y * degree.repeat_interleave(y.shape[1] // self.heads, dim=1)
-        h = h + self.out_dropout(self.out(y), rows, seeds)
+        h = h + self.out_dropout(linear(y, self.out), rows, seeds)
         h = self.block(h, rows, seeds)
         if self.pair_out is not None and self.pair_block is not None:
             e = e + self.pair_out_dropout(self.pair_out(score), pairs.rows, seeds)
@@ -154,7 +156,8 @@ class Block(nn.Module):
         self.dropout = Dropout(dropout)
 
     def forward(self, x: Tensor, *draw: Any) -> Tensor:
-        change: Tensor = self.dropout(self.second(elu(self.first(self.norm(x)))), *draw)
+        inner = elu(linear(self.norm(x), self.first))
+        change: Tensor = self.dropout(linear(inner, self.second), *draw)
         return x + change
 
 
@@ -299,8 +302,8 @@ class EGT(GraphModel):
 
     def readout(self, states: Tensor, batch: Batch) -> Tensor:
         y: Tensor = self.head[0](self.embedding(states, batch))
-        for linear in self.head[1:]:
-            y = linear(elu(y))
+        for layer in self.head[1:]:
+            y = layer(elu(y))
         return y
 
 

@@ -29,6 +29,7 @@ from gradformer.graphs.batch import Batch
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import FeatureEncoder
 from gradformer.model.layer import Attention
+from gradformer.model.maps import linear
 from gradformer.model.parts import Dropout
 from gradformer.model.segments import in_degree, out_degree
 from gradformer.zoo.all_pairs import Pairs
@@ -96,7 +97,7 @@ class GraphormerLayer(nn.Module):
     def forward(self, x: Tensor, tables: Tables, batch: Batch, bias: Tensor | None) -> Tensor:
         y: Tensor = self.attention(self.attention_norm(x), tables, batch, bias)
         x = x + self.attention_out_dropout(y, batch.nodes, batch.seeds)
-        y = self.second(gelu(self.first(self.norm(x))))
+        y = linear(gelu(linear(self.norm(x), self.first)), self.second)
         x = x + self.dropout(y, batch.nodes, batch.seeds)
         return x
 

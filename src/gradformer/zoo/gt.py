@@ -24,11 +24,12 @@ from torch import Tensor, nn
 
 from gradformer.attention.arguments import check_heads
 from gradformer.graphs.arrays import Schema
-from gradformer.graphs.batch import Batch, Edges
+from gradformer.graphs.batch import Batch
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.edge_attention import head_products, sum_heads
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
 from gradformer.model.heads import Head
+from gradformer.model.maps import linear
 from gradformer.model.segments import from_source, from_target
 from gradformer.zoo.clamped import Block, clamped_weights, weighted_sums
 from gradformer.zoo.complete_graph import complete_edges
@@ -71,23 +72,24 @@ class GTLayer(nn.Module):
         self.edge = nn.Linear(width, width, bias=False) if config.edge_features else None
         self.edge_block = Block(width, *norms) if config.edge_features and not last else None
 
-    def attend(self, h: Tensor, e: Tensor | None, edges: Edges) -> tuple[Tensor, Tensor | None]:
-        """The messages m [nodes, width], and the products c [edges, width] if edges take part."""
-        query, key, products = self.query(h) * self.scale, self.key(h), None
+    def forward(self, h: Tensor, e: Tensor | None, batch: Batch) -> tuple[Tensor, Tensor | None]:
+        edges, seeds = batch.edges, batch.seeds
+        query, h = linear(h, self.query, pass_on=True)
+        key, h = linear(h, self.key, pass_on=True)
+        value, h = linear(h, self.value, pass_on=True)
+        query = query * self.scale
         if self.edge is None:
             score = head_products(query, key, edges, self.heads)
         else:
-            products = from_source(key, edges) * from_target(query, edges) * self.edge(e)
+            assert e is not None
+            factor, e = linear(e, self.edge, pass_on=True)
+            products = from_source(key, edges) * from_target(query, edges) * factor
             score = sum_heads(products, self.heads)
-        sums, total = weighted_sums(clamped_weights(score), self.value(h), edges)
+            if self.edge_block is not None:
+                e = self.edge_block(e, products, edges.rows, seeds)
+        sums, total = weighted_sums(clamped_weights(score), value, edges)
         total = total.masked_fill(total == 0.0, 1.0) if self.edge is None else total + 1e-6
-        return (sums / total).flatten(1), products
-
-    def forward(self, h: Tensor, e: Tensor | None, batch: Batch) -> tuple[Tensor, Tensor | None]:
-        message, products = self.attend(h, e, batch.edges)
-        if self.edge_block is not None:
-            e = self.edge_block(e, products, batch.edges.rows, batch.seeds)
-        return self.node_block(h, message, batch.nodes, batch.seeds), e
+        return self.node_block(h, (sums / total).flatten(1), batch.nodes, seeds), e
 
 
 @register("gt")

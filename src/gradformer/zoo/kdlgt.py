@@ -38,6 +38,7 @@ from gradformer.model.base import GraphModel, ModelConfig, Needs, option, regist
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder
 from gradformer.model.heads import Head
 from gradformer.model.layer import FeedForward
+from gradformer.model.maps import linear
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.structure.codebook import UNREACHABLE
 from gradformer.zoo.anchors import ANCHORS
@@ -80,7 +81,7 @@ class ProductPositions(nn.Module):
 
     def forward(self, position: Tensor) -> tuple[Tensor, Tensor]:
         size = (len(position), self.heads, -1)
-        return self.query(position).view(size), self.key(position).view(size)
+        return linear(position, self.query).view(size), linear(position, self.key).view(size)
 
 
 class AnchorPositions(nn.Module):
@@ -124,7 +125,8 @@ class LinearAttention(nn.Module):
         """Features of queries and keys whose products are the weights, [rows, heads, f] each."""
         size = (len(z), self.heads, -1)
         scale = (z.shape[1] // self.heads) ** -0.25
-        x, y = self.query(z).view(size) * scale, self.key(z).view(size) * scale
+        query, z = linear(z, self.query, pass_on=True)
+        x, y = query.view(size) * scale, linear(z, self.key).view(size) * scale
         if self.product is not None:
             left, right = self.product(position)
             x, y = torch.cat([x, left], dim=2), torch.cat([y, right], dim=2)
@@ -140,9 +142,8 @@ class LinearAttention(nn.Module):
         self, x: Tensor, z: Tensor, position: Tensor, anchors: Tensor | None, batch: Batch
     ) -> Tensor:
         query, key = self.features(z, position, anchors, batch)
-        value = self.value(x).view(len(x), self.heads, -1)
-        y: Tensor = self.out(linear_attention(query, key, value, batch.layout).flatten(1))
-        return y
+        value = linear(x, self.value).view(len(x), self.heads, -1)
+        return linear(linear_attention(query, key, value, batch.layout).flatten(1), self.out)
 
 
 class KDLGTLayer(nn.Module):

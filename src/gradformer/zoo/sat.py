@@ -15,7 +15,7 @@ from gradformer.model.base import GraphModel, ModelConfig, Needs, option, regist
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
 from gradformer.model.layer import Attention, FeedForward
 from gradformer.model.local import GCN, GIN, GINE
-from gradformer.model.maps import MLP
+from gradformer.model.maps import MLP, linear
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import from_source, in_degree, out_degree, sum_to_target
 from gradformer.structure.codebook import UNREACHABLE
@@ -121,14 +121,16 @@ class Extractor(nn.Module):
             inner = replace(batch, edges=subgraphs.inside)
             last = self._layers(from_source(x, subgraphs.members), copied, inner)[-1]
             parts = [x, sum_to_target(last, subgraphs.members)]
-        y: Tensor = self.out(self.norm(torch.cat(parts, dim=1), batch.nodes))
-        return y
+        return linear(self.norm(torch.cat(parts, dim=1), batch.nodes), self.out)
 
     def _layers(self, x: Tensor, e: Tensor | None, batch: Batch) -> list[Tensor]:
         found = []
         for number, conv in enumerate(self.convs):
-            term = self.edge_maps[number](e) if self.edge_maps else None
-            if term is not None and len(term) == 1:
+            term = None
+            if e is not None and self.edge_maps:
+                edge_map = self.edge_maps[number]
+                assert isinstance(edge_map, nn.Linear)
+                term, e = linear(e, edge_map, pass_on=True)
                 term = term.expand(batch.edges.num_edges, -1)
             x = conv(x, term, batch)[0].relu()
             found.append(x)
@@ -145,7 +147,9 @@ class StructureAttention(Attention):
 
     def joint(self, x: Tensor) -> Tensor:
         structure, states = x.chunk(2, dim=1)
-        return torch.cat([self.query(structure), self.key(structure), self.value(states)], dim=1)
+        query, structure = linear(structure, self.query, pass_on=True)
+        key, value = linear(structure, self.key), linear(states, self.value)
+        return torch.cat([query, key, value], dim=1)
 
 
 class SATLayer(nn.Module):
