@@ -159,6 +159,7 @@ def test_a_graph_without_edges() -> None:
         ("batch", {"batch": VECTOR.flip(0)}),
         ("edge_index", {"edge_index": EDGES.T}),
         ("edge_index", {"edge_index": EDGES.float()}),
+        ("edge_index", {"edge_index": torch.zeros(2, 1), "batch": None}),
         ("edge_index", {"edge_index": EDGES + 1}),
         ("edge_index", {"edge_index": EDGES - 1}),
         ("edge_index", {"edge_index": torch.tensor([[0], [6]])}),

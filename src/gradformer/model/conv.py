@@ -157,7 +157,7 @@ class GradformerConv(nn.Module):
                 f"norm3: was replaced by {type(self.norm3).__name__}; keep the layer as it is, and "
                 "share statistics inside gradformer.model.parallel.shared_batch()"
             )
-        batch = edge_index.new_zeros(len(x)) if batch is None else batch
+        batch = edge_index.new_zeros(len(x), dtype=torch.long) if batch is None else batch
         packed = _batch_of(edge_index, batch, distance)
         if self.training:
             seed = torch.randint(2**31 - 1, (2,), device=x.device)
