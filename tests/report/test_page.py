@@ -110,6 +110,7 @@ def test_comparison(variants, tmp_path):
     order = [page.index(f"<b>{column}</b>") for column in columns]
     assert order == sorted(order)
     assert "Not shown for gin" in page
+    assert "gin has no decay." in page
     assert SEES in page
     assert page.count('<table class="facts"><caption>Protocol') == 1, "a shared protocol, once"
     assert "own column, else by seed" in page, "of data whose split is not recorded"
@@ -144,7 +145,9 @@ def test_a_run_that_was_stopped_shows_what_there_is(classes, tmp_path):
     assert "0 of 2 trials have ended" in page
     assert "No trial has ended yet" in page
     (folder / "record.jsonl").write_text(lines[0] + "\n")
-    assert "No epoch has been recorded" in write_report([folder], tmp_path / "r.html").read_text()
+    page = write_report([folder], tmp_path / "r.html").read_text()
+    assert "No epoch has been recorded" in page
+    assert "has a decay, and nothing is recorded of it yet." in page
 
 
 def test_results_are_taken_from_where_they_are_whole(classes, tmp_path):

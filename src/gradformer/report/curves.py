@@ -73,7 +73,8 @@ def decay_section(histories: Sequence[History]) -> Markup:
     for history in histories:
         shown = [drawn for trial in history.epochs if (drawn := heads_of(history, trial))]
         if not shown:
-            parts.append(note(f"{history.label} has no decay: every distance counts alike."))
+            known = "a decay, and nothing is recorded of it yet" if decays(history) else "no decay"
+            parts.append(note(f"{history.label} has {known}."))
             continue
         first, *others = (
             tag(
