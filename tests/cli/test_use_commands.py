@@ -351,6 +351,21 @@ def test_what_cannot_be_a_program_leaves_nothing_behind(
     program("export", tmp_path / "run", "-o", out)
 
 
+def test_an_export_that_fails_leaves_nothing_behind(
+    program: Program, molecule_run: Path, tmp_path: Path
+) -> None:
+    """A trial of a run that is not finished has weights, but no card; the half stood in the way."""
+    run, out = tmp_path / "run", tmp_path / "given"
+    shutil.copytree(molecule_run, run)
+    (run / "results.json").rename(tmp_path / "results.json")
+    said = program("export", run, "-o", out, "--trial", "1", code=1).stderr
+    assert said.startswith(f"error: {run}: not finished; continue: gradformer train --resume")
+    assert {path.name for path in tmp_path.iterdir()} == {"run", "results.json"}
+    (tmp_path / "results.json").rename(run / "results.json")
+    program("export", run, "-o", out, "--trial", "1")
+    assert Run.load(out).trials == [0]
+
+
 def test_an_exported_model_says_that_it_has_no_data(
     program: Program, molecule_run: Path, tmp_path: Path
 ) -> None:

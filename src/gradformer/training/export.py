@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gradformer.errors import InputError
+from gradformer.graphs.atomic import appearing
 from gradformer.training.card import model_card
 from gradformer.training.files import read_json, replace_file, replace_json, writing
 from gradformer.training.folder import WEIGHTS
@@ -29,21 +30,15 @@ def export(run: Run, out: str | Path, trial: int = 0, program: bool = False) -> 
     with writing(out):
         if out.exists() and any(out.iterdir()):
             raise InputError(f"{out}: exists already; choose another folder")
-    try:
-        _write(run, out, trial)
+    with writing(out), appearing(out.absolute()) as folder:
+        _write(run, folder, trial, out.name)
         if program:
-            export_program(run, out / "program.pt2", trial)
-        return Run.load(out)
-    except BaseException:
-        shutil.rmtree(out, ignore_errors=True)
-        raise
+            export_program(run, folder / "program.pt2", trial)
+    return Run.load(out)
 
 
-def _write(run: Run, out: Path, trial: int) -> None:
+def _write(run: Run, folder: Path, trial: int, name: str) -> None:
     """All but the program."""
-    with writing(out):
-        (out / "trials" / "0").mkdir(parents=True, exist_ok=True)
-        shutil.copyfile(run.place(trial) / WEIGHTS, out / "trials" / "0" / WEIGHTS)
     result = {**run.result(trial), "trial": 0}
     first, folds = run.recipe.seed, run.recipe.data.split == "kfold"
     recipe = replace(
@@ -58,11 +53,14 @@ def _write(run: Run, out: Path, trial: int) -> None:
     for place in ("path", "mirror", "options"):
         stored["origin"].pop(place, None)
     stored["origin"]["name"] = recipe.dataset
-    replace_json(out / "data.json", stored)
-    replace_json(out / "trials" / "0" / "result.json", result)
-    replace_json(out / "results.json", summary([result], result["metric"]))
-    replace_file(out / "README.md", model_card(run, trial, out.name))
-    replace_file(out / "recipe.yaml", recipe.to_yaml())
+    weights = folder / "trials" / "0" / WEIGHTS
+    weights.parent.mkdir(parents=True)
+    shutil.copyfile(run.place(trial) / WEIGHTS, weights)
+    replace_json(weights.with_name("result.json"), result)
+    replace_json(folder / "data.json", stored)
+    replace_json(folder / "results.json", summary([result], result["metric"]))
+    replace_file(folder / "README.md", model_card(run, trial, name))
+    replace_file(folder / "recipe.yaml", recipe.to_yaml())
 
 
 def best_trial(run: Run) -> int:
