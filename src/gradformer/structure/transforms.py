@@ -14,7 +14,7 @@ from gradformer.errors import InputError, choice
 from gradformer.structure.codebook import FIXED, Codebook
 from gradformer.structure.curvature import curvature_distances
 from gradformer.structure.distance import hop_distances
-from gradformer.structure.encodings import Normalization, laplacian, random_walk
+from gradformer.structure.encodings import laplacian, random_walk
 from gradformer.structure.similarity import similarity_distances
 
 Index = Literal["hops", "curvature", "similarity"]
@@ -76,29 +76,14 @@ class AddRandomWalk(BaseTransform):
 
 
 class AddLaplacian(BaseTransform):
-    """Set ``data.lap``, [n, k]: eigenvectors of the Laplacian, as :func:`laplacian` gives them."""
+    """Set ``data.lap``, [n, k]: eigenvectors of the Laplacian as :func:`laplacian` gives them by
+    itself, which is what models are trained on."""
 
-    def __init__(
-        self,
-        k: int,
-        *,
-        normalization: Normalization = "sym",
-        skip_first: bool = True,
-        isolated: float = 1.0,
-    ) -> None:
+    def __init__(self, k: int) -> None:
         self.k = k
-        self.normalization = normalization
-        self.skip_first = skip_first
-        self.isolated = isolated
 
     def forward(self, data: Data) -> Data:
-        vectors, _ = laplacian(
-            *_arrays(data),
-            self.k,
-            normalization=self.normalization,
-            skip_first=self.skip_first,
-            isolated=self.isolated,
-        )
+        vectors, _ = laplacian(*_arrays(data), self.k)
         data.lap = torch.from_numpy(vectors)
         return data
 
