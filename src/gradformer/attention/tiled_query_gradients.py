@@ -45,6 +45,7 @@ from gradformer.attention.product_kernels import (
 def _stage_jacobian(
     shared, jacobian, heads, PLACE: tl.constexpr, COUNT: tl.constexpr, WIDE: tl.constexpr
 ):
+    """Stage how a table changes with its one or two parameters, from PLACE on."""
     if COUNT == 1 or COUNT == 2:
         stage(shared, jacobian, 1.0, PLACE, WIDE)
     if COUNT == 2:
