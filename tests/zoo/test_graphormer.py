@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
+from gradformer.attention import use_engine
 from gradformer.errors import ConfigError
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.store import pack
@@ -76,6 +77,33 @@ def test_edge_term_follows_one_shortest_path():
         else:
             continue
         torch.testing.assert_close(found[pair], expected, msg=f"pair {i}, {j}")
+
+
+@pytest.mark.parametrize("engine", ["reference", "fused"])
+@pytest.mark.parametrize("padding", [False, True])
+@pytest.mark.parametrize("capacity", [None, *toys.CAPACITIES])
+def test_edge_term_and_its_gradients_are_those_of_indexing(engine, padding, capacity):
+    """The sums along paths, with a transposed order for the gradients, against plain indexing."""
+    pytest.importorskip("triton")
+    torch.manual_seed(0)
+    bias = PathBias((4,), heads=2, hops=3, padding=padding)
+    store = pack(toys.toy_graphs(toys.toy_schema()), Structure("hops", extras=("first_edge",)))
+    batch = Collator(store)(toys.IDS if capacity is None else toys.PADDED_IDS, capacity)
+    pairs = Pairs.of(batch.layout)
+    edges, values = bias.paths(batch, pairs, 3), bias._values(batch)
+    assert (edges[:, 2] != len(values) - 1).any()
+    want = sum((values @ bias.mix[k])[edges[:, k]] for k in range(3))
+    want = want / batch.distance[pairs.place].long().clamp(1, 3)[:, None]
+    with use_engine(engine):
+        assert torch.equal(bias.paths(batch, pairs, 3), edges)
+        found = bias(batch, pairs)
+    real = pairs.rows.mask if capacity else slice(None)
+    weight = torch.randn_like(want[real])
+    torch.testing.assert_close(found[real], want[real])
+    learned = list(bias.parameters())
+    slopes = (torch.autograd.grad((y[real] * weight).sum(), learned) for y in (found, want))
+    for ours, theirs in zip(*slopes, strict=True):
+        torch.testing.assert_close(ours, theirs)
 
 
 def test_paths_of_the_store_and_of_the_batch_agree():

@@ -11,15 +11,17 @@ distances; the second is a value for each pair.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from gradformer.attention import Table, Tables
+from gradformer.attention import Rows, Table, Tables
+from gradformer.attention.availability import runs_kernels
 from gradformer.errors import choice
-from gradformer.graphs.batch import Batch
+from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.encoders import EdgeEncoder
+from gradformer.model.segments import sum_of_sources
 from gradformer.structure.paths import first_edges
 from gradformer.zoo.all_pairs import Pairs
 from gradformer.zoo.precomputed import Precomputed
@@ -65,6 +67,18 @@ class DistanceBias(nn.Module):
         return Tables(mul=None, add=Table(table.t().contiguous()))
 
 
+class Start(NamedTuple):
+    """Where the path of each pair starts, [pairs] int64 each: its node inside the graph; where the
+    first edges towards its goal begin, and how far apart those of two nodes are; first node and
+    first edge of the graph."""
+
+    node: Tensor
+    row: Tensor
+    size: Tensor
+    first_node: Tensor
+    first_edge: Tensor
+
+
 class PathBias(nn.Module):
     """The edge term, [pairs, heads].
 
@@ -104,16 +118,21 @@ class PathBias(nn.Module):
     def forward(self, batch: Batch, pairs: Pairs) -> Tensor:
         """For all ``pairs`` of the batch's nodes."""
         assert batch.distance is not None
-        hops = batch.distance[pairs.place].long()
-        values, edges = self._values(batch), self._walk(batch, pairs)
+        hops, values = batch.distance[pairs.place].long(), self._values(batch)
+        empty = len(values) - 1
         if self.mix is None:
-            return _rows(values, torch.where(hops == 1, next(edges), len(values) - 1), pairs)
-        total = values.new_zeros(len(hops), self.heads)
-        for k, edge in enumerate(edges):
-            hop = _rows(values @ self.mix[k], edge, pairs)
-            if self.padding is not None:
-                hop = hop * (k < self._longest(hops, pairs))
-            total = total + hop
+            edge = self.paths(batch, pairs, 1)[:, 0]
+            return _rows(values, torch.where(hops == 1, edge, empty), pairs)
+        edges = self.paths(batch, pairs, self.hops)
+        terms = torch.einsum("eh,khj->kej", values, self.mix)  # of each edge at each hop
+        counted = edges != empty
+        if self.padding is not None:
+            places = torch.arange(self.hops, device=edges.device)
+            terms = terms * (places < self._longest(hops, pairs))[:, None, None]
+            counted = torch.ones_like(counted)
+        if pairs.rows.mask is not None:
+            counted = counted & pairs.rows.mask[:, None]
+        total = sum_of_sources(terms.flatten(0, 1), _visits(edges, counted, len(values)))
         return total / hops.clamp(1, self.hops)[:, None]
 
     def without_path(self, batch: Batch, pairs: Pairs) -> Tensor | None:
@@ -139,8 +158,8 @@ class PathBias(nn.Module):
             edges = self.encoder(batch) / self.features
         return torch.cat([edges, nothing if self.no_edge is None else self.no_edge, padding])
 
-    def _walk(self, batch: Batch, pairs: Pairs) -> Iterator[Tensor]:
-        """Row of :meth:`_values` at hop 0, 1, … of each path, [pairs] int64."""
+    def paths(self, batch: Batch, pairs: Pairs, hops: int) -> Tensor:
+        """Rows of :meth:`_values` at the first ``hops`` hops of each path, [pairs, hops] int64."""
         layout, edges = batch.layout, batch.edges
         slot = layout.graph[pairs.query].long().clamp(max=layout.num_graphs - 1)
         start = layout.node_ptr[slot].long()
@@ -160,13 +179,39 @@ class PathBias(nn.Module):
             edge = torch.where(local >= 0, begin + local, empty)
             return edge, torch.where(local >= 0, targets[edge] - start, node)
 
-        for _ in range(self.hops):
+        if runs_kernels(first_edge) and not self.skip_first:
+            from gradformer.zoo.path_kernels import follow_paths
+
+            where = Start(node, row_0, size, start, begin)
+            return follow_paths(first_edge, targets, where, hops, empty)
+        found = []
+        for _ in range(hops):
             edge, node = follow(node)
             if self.skip_first:
                 inside = (edge != empty) & (node == 0) & (goal != 0)
                 edge = torch.where(inside, left_out, edge)
                 node = torch.where(inside, follow(node)[1], node)
-            yield edge
+            found.append(edge)
+        return torch.stack(found, dim=1)
+
+
+def _visits(edges: Tensor, counted: Tensor, count: int) -> Edges:
+    """Which rows k · ``count`` + edge of the terms [hops · count, ·] each path visits at hop k.
+
+    ``edges`` [pairs, hops]; the visits that are not ``counted`` have a term, but no gradient:
+    those of one row would be added up one after another.
+    """
+    pairs, hops = edges.shape
+
+    def numbers(end: int) -> Tensor:
+        return torch.arange(end, dtype=torch.int32, device=edges.device)
+
+    row, rows = (edges + count * numbers(hops)).flatten().int(), hops * count
+    visited, order = torch.where(counted.flatten(), row, rows).sort(stable=True)
+    row_ptr = torch.searchsorted(visited, numbers(rows + 1), out_int32=True)
+    visit, path_ptr = numbers(pairs * hops), hops * numbers(pairs + 1)
+    path = visit // hops
+    return Edges(row, path, path_ptr, order.int(), row_ptr, Rows(path, visit))
 
 
 def _rows(values: Tensor, edge: Tensor, pairs: Pairs) -> Tensor:
