@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 
 from gradformer.errors import ConfigError
-from gradformer.model.base import all_models, make_config, register
+from gradformer.graphs.arrays import Schema
+from gradformer.model.base import (
+    GraphModel,
+    ModelConfig,
+    all_models,
+    create_model,
+    make_config,
+    register,
+)
+from gradformer.model.parts import Dropout
 from gradformer.training.recipe import load_recipe
 from tests.cli.conftest import Program
 from tests.conftest import ROOT
@@ -61,6 +70,21 @@ def test_the_model_of_the_documentation_is_trained_and_opened_again(
     assert "residual" in program("models", "tiny").stdout
     program("export", run, "-o", tmp_path / "given")
     assert "export GRADFORMER_MODELS=tiny.py" in (tmp_path / "given" / "README.md").read_text()
+
+
+def test_a_model_whose_draws_are_not_numbered_is_refused() -> None:
+    @register("hasty")
+    class Hasty(GraphModel):
+        Config = ModelConfig
+
+        def __init__(self, schema: Schema, config: ModelConfig | None = None) -> None:
+            super().__init__(schema, config, {})
+            self.first = Dropout(0.5)
+            self.finish()
+            self.second = Dropout(0.5)
+
+    with pytest.raises(ConfigError, match=r"finish\(\) has numbered 1 of its 2 random draws"):
+        create_model("hasty", Schema((5,), 0, "graph", "regression", 1))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_ty
 import torch
 from torch import Tensor, nn
 
-from gradformer.attention.draws import number_sites
+from gradformer.attention.draws import Site, number_sites
 from gradformer.errors import ConfigError, suggest
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
@@ -201,4 +201,10 @@ def create_model(name: str, schema: Schema, **options: Any) -> GraphModel:
     """A model by name; options are the fields of its config."""
     make: Any = model_class(name)
     made: GraphModel = make(schema, **options)
+    places = sum(isinstance(module, Site) for module in made.modules())
+    if made.sites != places:  # two would draw the same
+        raise ConfigError(
+            f"{name}: finish() has numbered {made.sites} of its {places} random draws; let "
+            "self.finish() be the last line of its constructor"
+        )
     return made
