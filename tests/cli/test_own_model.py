@@ -87,6 +87,28 @@ def test_a_model_whose_draws_are_not_numbered_is_refused() -> None:
         create_model("hasty", Schema((5,), 0, "graph", "regression", 1))
 
 
+def test_words_of_gradformer_mean_nothing_in_a_users_model(
+    program: Program, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A part called attention or decay, and an option decay, ended the report in an error."""
+    page = (ROOT / "docs" / "adding-a-model.md").read_text(encoding="utf-8")
+    text = page.split("```python\n")[1].split("```")[0]
+    parts = "self.attention = nn.Linear(1, 1)\n        self.decay = nn.Linear(1, 1)"
+    text = text.replace(
+        "self.finish()", f"{parts}\n        self.decay.start = 0\n        self.finish()"
+    )
+    text = text.replace("    residual:", '    decay: str = "slow"\n    residual:')
+    (tmp_path / "words.py").write_text(text.replace('"tiny"', '"words"'))
+    monkeypatch.setenv("GRADFORMER_SMOKE", "1")
+    monkeypatch.setenv("GRADFORMER_MODELS", str(tmp_path / "words.py"))
+    run = tmp_path / "run"
+    words = ("train", files / "graphs.jsonl", "--model", "words", "-q", "-n", "1", "-o", run)
+    assert str(run / "report.html") in program(*words).stdout
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "words has no decay" in page
+    assert "Not shown for words" in page
+
+
 @pytest.mark.parametrize(
     ("text", "says"),
     [(None, "wrong.py is no Python file"), ("import nothing_here", "imported (ModuleNotFound")],

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from gradformer.attention import Decay
+from gradformer.model.gradformer import GradformerConfig
 from gradformer.report.history import Curve, History
 from gradformer.report.markup import Content, Markup, figure, fold, grid, join, note, tag
 from gradformer.report.plots import Axes, Line, Picture, line_plot
@@ -93,9 +93,10 @@ def decay_section(histories: Sequence[History]) -> Markup:
 def heads_of(history: History, trial: int) -> list[tuple[str, list[Picture]]]:
     """Decay and start points of a trial: name and pictures for each set of heads."""
     if trial in history.run.trials:
-        tables = decay_tables(getattr(history.run.model(trial), "decay", None))
+        decay = getattr(history.run.model(trial), "decay", None)  # a user's may be anything
     else:
-        tables = decay_tables(recorded_decay(history, trial))
+        decay = recorded_decay(history, trial)
+    tables = decay_tables(decay if isinstance(decay, Decay) else None)
     starts = history.starts(trial) if decays(history) else None
     counts = [len(table) for table in tables.values()]
     counts += [] if starts is None else [starts[1].shape[1]]
@@ -116,11 +117,11 @@ def recorded_decay(history: History, trial: int) -> Decay | None:
 
     None where the record is not enough: another shape, a learned λ or profile, no selected epoch.
     """
-    config: Any = history.run.recipe.model.config
+    config = history.run.recipe.model.config
     ended = {result["trial"]: result["best_epoch"] for result in history.results}
     lines = {line["epoch"]: line for line in history.epochs.get(trial, [])}
     starts = lines.get(ended.get(trial), {}).get("starts")
-    if starts is None or not decays(history):
+    if starts is None or not isinstance(config, GradformerConfig) or not decays(history):
         return None
     if config.decay_shape != "exponential" or config.learn_decay or config.profile:
         return None
@@ -142,7 +143,9 @@ def recorded_decay(history: History, trial: int) -> Decay | None:
 def decays(history: History) -> bool:
     """Whether anything falls with the distance: λ below 1, or a linear decay."""
     config = history.run.recipe.model.config
-    return getattr(config, "decay", 1.0) < 1.0 or getattr(config, "decay_shape", "") == "linear"
+    return isinstance(config, GradformerConfig) and (
+        config.decay < 1.0 or config.decay_shape == "linear"
+    )
 
 
 def decay_tables(decay: Decay | None) -> dict[str, NDArray[np.float64]]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.store import Store
+from gradformer.model.gradformer import Gradformer
 from gradformer.report.attention import (
     SEES,
     Sketch,
@@ -48,7 +49,7 @@ class PairAttention:
 
 def shows_attention(model: Any) -> bool:
     """Whether a model can say what its attention is."""
-    return hasattr(model, "attention")
+    return isinstance(model, Gradformer)
 
 
 def pair_attention(model: Any, store: Store, graph: int) -> PairAttention:

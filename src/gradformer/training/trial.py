@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gradformer.attention import Decay
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.portable import permutation
 from gradformer.model.base import GraphModel
@@ -183,8 +184,10 @@ class Trial:
 
     def _starts(self) -> dict[str, Any]:
         """Start points [sets][heads] of a model that has them."""
-        start = getattr(getattr(self.model, "decay", None), "start", None)
-        return {} if start is None else {"starts": start.detach().cpu().tolist()}
+        decay = getattr(self.model, "decay", None)
+        if not isinstance(decay, Decay) or decay.start is None:
+            return {}
+        return {"starts": decay.start.detach().cpu().tolist()}
 
     def _objective(self) -> Objective:
         options, schema, device = self.recipe.train, self.data.schema, self.collator.device
