@@ -38,6 +38,7 @@ class Config(ModelConfig):
     level: {kind} = "low"
     pool: Literal["sum", "mean"] | None = None
     order: Literal[1, 2] = 1
+    hidden: int | None = 8
 
 
 @register("{name}")
@@ -155,7 +156,8 @@ def test_options_are_choices_and_a_type_that_no_recipe_holds_is_named(
     monkeypatch.setenv("GRADFORMER_MODELS", os.pathsep.join(map(str, (own, wrong))))
     recipe = load_recipe("mutag", model="choosing", settings=["model.pool=mean", "model.order=2"])
     assert (recipe.model.config.pool, recipe.model.config.order) == ("mean", 2)
-    assert recipe.change("model.pool=none").model.config.pool is None
+    for name in ("pool", "hidden"):
+        assert getattr(recipe.change(f"model.{name}=none").model.config, name) is None
     with pytest.raises(ConfigError, match=r"model.order: unknown value '3'; known: 1, 2"):
         recipe.change("model.order=3")
     with pytest.raises(ConfigError, match=r"order: got 3, expected one of 1, 2"):

@@ -49,7 +49,7 @@ class ModelConfig:
         for each in fields(self):
             value, least = getattr(self, each.name), each.metadata.get("least", 0)
             least = max(least, 1) if each.name in ("layers", "width", "heads") else least
-            if isinstance(each.default, int) and value < least:
+            if isinstance(each.default, int) and value is not None and value < least:
                 raise ConfigError(f"{each.name}: got {value}, expected at least {least}")
 
     def needs(self) -> Needs:
