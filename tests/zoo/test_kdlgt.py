@@ -12,7 +12,12 @@ from gradformer.attention import Layout, decay_attention
 from gradformer.model.base import create_model
 from gradformer.structure.distance import hop_distances
 from gradformer.zoo.anchors import anchor_distances
-from gradformer.zoo.linear_attention import key_features, linear_attention, query_features
+from gradformer.zoo.linear_attention import (
+    Places,
+    key_features,
+    linear_attention,
+    query_features,
+)
 from tests.zoo import toys
 
 SMALL = {"layers": 2, "width": 32, "heads": 2, "features": 16, "rwse": toys.STEPS, "anchors": 3}
@@ -49,13 +54,13 @@ def test_linear_form_equals_quadratic_form(options):
     query, key = attention.features(z, model.position.raw(batch), anchors, batch)
     value = torch.randn(batch.num_nodes, 2, 16, dtype=torch.float64)
     query, key, value = inputs = [t.detach().requires_grad_() for t in (query, key, value)]
-    linear = linear_attention(query, key, value, batch.layout)
+    linear = linear_attention(query, key, value, Places.of(batch.layout))
     expected = quadratic(query, key, value, batch.layout)
     torch.testing.assert_close(linear, expected, atol=1e-10, rtol=1e-10)
     weight = torch.randn_like(linear)
     for ours, theirs in zip(*(torch.autograd.grad(y, inputs, weight) for y in (linear, expected))):
         torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-10)
-    single = linear_attention(query.float(), key.float(), value.float(), batch.layout)
+    single = linear_attention(query.float(), key.float(), value.float(), Places.of(batch.layout))
     torch.testing.assert_close(single.double(), expected, atol=1e-6, rtol=1e-6)
 
 
@@ -72,7 +77,9 @@ def test_error_against_softmax_falls_like_the_root_of_features():
         found = []
         for _ in range(40):
             w = torch.randn(2, features, 4, dtype=torch.float64)
-            near = linear_attention(query_features(x, w), key_features(y, w, layout), v, layout)
+            near = linear_attention(
+                query_features(x, w), key_features(y, w, layout), v, Places.of(layout)
+            )
             found.append((near - exact).square().mean())
         return float(torch.stack(found).mean().sqrt())
 

@@ -42,7 +42,12 @@ from gradformer.model.maps import linear
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.structure.codebook import UNREACHABLE
 from gradformer.zoo.anchors import ANCHORS
-from gradformer.zoo.linear_attention import key_features, linear_attention, query_features
+from gradformer.zoo.linear_attention import (
+    Places,
+    key_features,
+    linear_attention,
+    query_features,
+)
 from gradformer.zoo.sat import Extractor, SATConfig
 
 POSITIONS = ("product", "anchors", "none")
@@ -139,11 +144,17 @@ class LinearAttention(nn.Module):
         return query, key
 
     def forward(
-        self, x: Tensor, z: Tensor, position: Tensor, anchors: Tensor | None, batch: Batch
+        self,
+        x: Tensor,
+        z: Tensor,
+        position: Tensor,
+        anchors: Tensor | None,
+        batch: Batch,
+        places: Places,
     ) -> Tensor:
         query, key = self.features(z, position, anchors, batch)
         value = linear(x, self.value).view(len(x), self.heads, -1)
-        return linear(linear_attention(query, key, value, batch.layout).flatten(1), self.out)
+        return linear(linear_attention(query, key, value, places).flatten(1), self.out)
 
 
 class KDLGTLayer(nn.Module):
@@ -163,12 +174,20 @@ class KDLGTLayer(nn.Module):
         self.attention_norm, self.norm = BatchNorm(config.width), BatchNorm(config.width)
 
     def forward(
-        self, x: Tensor, e: Tensor | None, position: Tensor, anchors: Tensor | None, batch: Batch
+        self,
+        x: Tensor,
+        e: Tensor | None,
+        position: Tensor,
+        anchors: Tensor | None,
+        batch: Batch,
+        places: Places,
     ) -> Tensor:
+        rows, seeds = batch.nodes, batch.seeds
         z = x if self.extractor is None else self.extractor(x, e, batch, None)
-        y = self.attention(x, z, position, anchors, batch)
-        u = self.attention_norm(x + self.dropout(y, batch.nodes, batch.seeds), batch.nodes)
-        out: Tensor = self.norm(u + self.feed_forward(u, batch), batch.nodes)
+        y = self.attention(x, z, position, anchors, batch, places)
+        u = self.attention_norm(y, rows, seeds, before=self.dropout, add=x)
+        change, u = self.feed_forward.pass_on(u, batch)
+        out: Tensor = self.norm(change, rows, seeds, before=self.feed_forward.dropout, add=u)
         return out
 
 
@@ -200,6 +219,7 @@ class KDLGT(GraphModel):
         x: Tensor = self.node(batch) + self.position(position)
         e = None if self.edge is None else self.edge.rows(batch)
         anchors = ANCHORS.of(batch, c.anchors) if c.positions == "anchors" else None
+        places = Places.of(batch.layout)
         for layer in self.layers:
-            x = layer(x, e, position, anchors, batch)
+            x = layer(x, e, position, anchors, batch, places)
         return x

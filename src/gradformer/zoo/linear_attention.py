@@ -18,6 +18,8 @@ weight that is itself a product, :math:`u_i \cdot g_j`, joins by the tensor prod
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -42,27 +44,48 @@ def key_features(y: Tensor, directions: Tensor, layout: Layout) -> Tensor:
     return layout.rows.zero_padding((exponent - top[graph][:, :, None]).clamp(max=0.0).exp())
 
 
-def linear_attention(query: Tensor, key: Tensor, value: Tensor, layout: Layout) -> Tensor:
+@dataclass(frozen=True, eq=False)
+class Places:
+    """The rows of a batch as dense tensors [graphs, largest, …], and back.
+
+    Shapes: row [graphs · largest], of each place, −1 where there is none; place [rows], of each
+    row, −1 where it is padding.
+    """
+
+    shape: tuple[int, int]
+    row: Tensor
+    place: Tensor
+
+    @classmethod
+    def of(cls, layout: Layout) -> Places:
+        largest = layout.largest
+        index = torch.arange(largest, device=layout.device)
+        first, size = layout.node_ptr[:-1, None], layout.node_ptr.diff()[:, None]
+        row = torch.where(index < size, first + index, -1).flatten()
+        place = layout.graph * largest + layout.rows.index
+        if layout.rows.mask is not None:
+            place = torch.where(layout.rows.mask, place, -1)
+        return cls((layout.num_graphs, largest), row, place)
+
+    def dense(self, x: Tensor) -> Tensor:
+        """[rows, …] → [graphs, largest, …], zero where there is no row."""
+        return moved(x, self.row, self.place).unflatten(0, self.shape)
+
+    def packed(self, x: Tensor) -> Tensor:
+        """[graphs, largest, …] → [rows, …]; rows of padding are zero."""
+        return moved(x.flatten(0, 1), self.place, self.row)
+
+
+def linear_attention(query: Tensor, key: Tensor, value: Tensor, places: Places) -> Tensor:
     """Means of the values weighted by query · key > 0, inside each graph: [rows, heads, d].
 
     Shapes: query, key [rows, heads, f] features; value [rows, heads, d]. Rows of padding are zero.
     """
-    graphs, largest = layout.num_graphs, layout.largest
-    place = torch.arange(largest, device=layout.device)
-    first, size = layout.node_ptr[:-1, None], layout.node_ptr.diff()[:, None]
-    there = torch.where(place < size, first + place, -1).flatten()  # [graphs · largest]
-    back = layout.graph * largest + layout.rows.index  # [rows]
-    if layout.rows.mask is not None:
-        back = torch.where(layout.rows.mask, back, -1)
-
-    def dense(x: Tensor) -> Tensor:
-        return moved(x, there, back).unflatten(0, (graphs, largest))
-
-    queries, keys = dense(query), dense(key)
-    state = torch.einsum("gmhf,gmhd->ghfd", keys, dense(value))
+    queries, keys = places.dense(query), places.dense(key)
+    state = torch.einsum("gmhf,gmhd->ghfd", keys, places.dense(value))
     total = torch.einsum("gmhf,ghf->gmh", queries, keys.sum(dim=1))
     mean = torch.einsum("gmhf,ghfd->gmhd", queries, state) / total.clamp(min=1e-30)[..., None]
-    return moved(mean.flatten(0, 1), back, there)
+    return places.packed(mean)
 
 
 def _exponent(x: Tensor, directions: Tensor) -> Tensor:

@@ -21,12 +21,21 @@ NORMS = ("batch", "layer")
 class LayerNorm(nn.LayerNorm):
     """Layer norm with the face of :class:`BatchNorm`."""
 
-    def forward(self, x: Tensor, rows: Rows) -> Tensor:  # type: ignore[override]
-        return super().forward(x)
+    def forward(  # type: ignore[override]
+        self,
+        x: Tensor,
+        rows: Rows,
+        seeds: Tensor | None = None,
+        *,
+        before: Dropout | None = None,
+        add: Tensor | None = None,
+    ) -> Tensor:
+        x = x if before is None else before(x, rows, seeds)
+        return super().forward(x if add is None else add + x)
 
 
 def make_norm(kind: str, width: int) -> nn.Module:
-    """``batch`` or ``layer`` norm, called as ``norm(x, rows)``."""
+    """``batch`` or ``layer`` norm: ``norm(x, rows, seeds, before=dropout, add=residual)``."""
     return BatchNorm(width) if choice("norm", kind, NORMS) == "batch" else LayerNorm(width)
 
 
@@ -77,7 +86,9 @@ class PostNormLayer(nn.Module):
         self.norm = make_norm(norm, width)
 
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
-        y = self.dropout(self.attention(x, PLAIN, batch), batch.nodes, batch.seeds)
-        x = self.attention_norm(x + y, batch.nodes)
-        z: Tensor = self.norm(x + self.feed_forward(x, batch), batch.nodes)
+        rows, seeds = batch.nodes, batch.seeds
+        y, x = self.attention.pass_on(x, PLAIN, batch)
+        x = self.attention_norm(y, rows, seeds, before=self.dropout, add=x)
+        y, x = self.feed_forward.pass_on(x, batch)
+        z: Tensor = self.norm(y, rows, seeds, before=self.feed_forward.dropout, add=x)
         return z

@@ -185,10 +185,14 @@ class SATLayer(nn.Module):
             x = self.attention_norm(x, rows)
         structure = self.extractor(x, e, batch, subgraphs)
         y = self.attention(torch.cat([structure, x], dim=1), PLAIN, batch)
-        x = x + self.dropout(y if scale is None else y * scale, rows, batch.seeds)
-        x = self.norm(x, rows) if self.pre_norm else self.attention_norm(x, rows)
-        x = x + self.feed_forward(x, batch)
-        return x if self.pre_norm else self.norm(x, rows)
+        y = y if scale is None else y * scale
+        norm = self.norm if self.pre_norm else self.attention_norm
+        x = norm(y, rows, batch.seeds, before=self.dropout, add=x)
+        y, x = self.feed_forward.pass_on(x, batch)
+        if self.pre_norm:
+            return x + self.feed_forward.dropout(y, rows, batch.seeds)
+        z: Tensor = self.norm(y, rows, batch.seeds, before=self.feed_forward.dropout, add=x)
+        return z
 
 
 @register("sat")
