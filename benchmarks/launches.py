@@ -1,6 +1,6 @@
 """Kernels of one captured training step, counted without a GPU and named by who launches them.
 
-    python benchmarks/launches.py zinc [--layers 2] [--detail]
+    python benchmarks/launches.py zinc [--model gat] [--layers 2] [--detail]
 
 The step runs on meta tensors: shapes are those of a real padded batch, but nothing is computed.
 Counted are Triton launches and calls of torch that do work on a device (not views, not empty
@@ -27,12 +27,16 @@ from typing import Any
 os.environ.pop("TRITON_INTERPRET", None)  # read when Triton is imported
 
 import torch
+from common import graphs, training_data
 from torch.utils._python_dispatch import TorchDispatchMode
 from triton.runtime.jit import JITFunction
 
 import gradformer
 from gradformer.attention import availability, fused, operation
+from gradformer.model.base import all_models
 from gradformer.training.capture import CapturedTrial
+from gradformer.training.data import TrainingData
+from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.trial import Trial
 from training import CASES, Case, prepared
 
@@ -93,9 +97,17 @@ def _caller() -> Place:
     return "torch", "autograd"
 
 
-def launches(case: Case) -> Launches:
-    """Count one step of a case."""
-    data, recipe = prepared(case)
+def set_up(case: Case, model: str) -> tuple[TrainingData, Recipe]:
+    """Gradformer with the layers of the case, or a baseline as ``models.py`` has it."""
+    if model == "gradformer":
+        return prepared(case)
+    size = load_recipe(case.recipe).train.batch_size
+    recipe = load_recipe(case.recipe, model=model, settings=[f"train.batch_size={size}"])
+    return training_data(graphs(case.name, case.graphs), recipe), recipe
+
+
+def launches(data: TrainingData, recipe: Recipe) -> Launches:
+    """Count one step."""
     counter = Launches()
     torch.is_autocast_enabled = lambda *device: False  # it does not know meta tensors
     availability.why_no_triton = operation.why_no_triton = lambda device: None
@@ -124,16 +136,19 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("case", choices=list(CASES))
-    parser.add_argument("--layers", type=int, help="instead of the case's own number")
+    parser.add_argument("--model", default="gradformer", choices=sorted(all_models()))
+    parser.add_argument("--layers", type=int, help="of Gradformer, instead of the case's own")
     parser.add_argument("--detail", action="store_true", help="name the kernels too")
     options = parser.parse_args()
     case = CASES[options.case]
     case = replace(case, graphs=128, layers=options.layers or case.layers)
-    counter = launches(case)
+    data, recipe = set_up(case, options.model)
+    counter = launches(data, recipe)
     show(counter.count, 4 if options.detail else 3)
     print("\nby file:")
     show(counter.count, 1)
-    print(f"\n{counter.count.total()} launches in a step of {case.name}, {case.layers} layers")
+    layers = recipe.model.config.layers
+    print(f"\n{counter.count.total()} launches in a step of {case.name}, {layers} layers")
 
 
 if __name__ == "__main__":
