@@ -186,8 +186,8 @@ class KDLGTLayer(nn.Module):
         z = x if self.extractor is None else self.extractor(x, e, batch, None)
         y = self.attention(x, z, position, anchors, batch, places)
         u = self.attention_norm(y, rows, seeds, before=self.dropout, add=x)
-        change, u = self.feed_forward.pass_on(u, batch)
-        out: Tensor = self.norm(change, rows, seeds, before=self.feed_forward.dropout, add=u)
+        change, dropout, u = self.feed_forward.pass_on(u, batch)
+        out: Tensor = self.norm(change, rows, seeds, before=dropout, add=u)
         return out
 
 

@@ -89,6 +89,6 @@ class PostNormLayer(nn.Module):
         rows, seeds = batch.nodes, batch.seeds
         y, x = self.attention.pass_on(x, PLAIN, batch)
         x = self.attention_norm(y, rows, seeds, before=self.dropout, add=x)
-        y, x = self.feed_forward.pass_on(x, batch)
-        z: Tensor = self.norm(y, rows, seeds, before=self.feed_forward.dropout, add=x)
+        y, dropout, x = self.feed_forward.pass_on(x, batch)
+        z: Tensor = self.norm(y, rows, seeds, before=dropout, add=x)
         return z

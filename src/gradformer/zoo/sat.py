@@ -188,10 +188,10 @@ class SATLayer(nn.Module):
         y = y if scale is None else y * scale
         norm = self.norm if self.pre_norm else self.attention_norm
         x = norm(y, rows, batch.seeds, before=self.dropout, add=x)
-        y, x = self.feed_forward.pass_on(x, batch)
         if self.pre_norm:
-            return x + self.feed_forward.dropout(y, rows, batch.seeds)
-        z: Tensor = self.norm(y, rows, batch.seeds, before=self.feed_forward.dropout, add=x)
+            return x + self.feed_forward(x, batch)
+        y, dropout, x = self.feed_forward.pass_on(x, batch)
+        z: Tensor = self.norm(y, rows, batch.seeds, before=dropout, add=x)
         return z
 
 
