@@ -24,7 +24,13 @@ from gradformer.errors import choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
-from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, SignFlip
+from gradformer.model.encoders import (
+    EdgeEncoder,
+    FeatureEncoder,
+    PositionEncoder,
+    SignFlip,
+    encode_nodes,
+)
 from gradformer.model.heads import Head
 from gradformer.model.layer import GradformerLayer
 from gradformer.model.local import make_local
@@ -152,9 +158,7 @@ class GraphGPS(GraphModel):
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """What enters the first layer: h [nodes, width], e [edges, width] or None."""
-        h = self.node(batch)
-        if self.walk is not None:
-            h = torch.cat([h, self.walk(self.walk.raw(batch))], dim=1)
+        h, _ = encode_nodes(self.node, self.walk, batch)
         if self.spectrum is not None:
             pairs = eigenpairs.PLAIN.of(batch, self.config.pe_steps, 2)
             h = torch.cat([h, self.spectrum(pairs, batch)], dim=1)

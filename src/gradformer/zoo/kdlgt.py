@@ -35,7 +35,7 @@ from gradformer.errors import choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
-from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
 from gradformer.model.heads import Head
 from gradformer.model.layer import FeedForward
 from gradformer.model.maps import linear
@@ -215,8 +215,9 @@ class KDLGT(GraphModel):
         return ANCHORS.attach(batch, count=c.anchors) if c.positions == "anchors" else batch
 
     def states(self, batch: Batch) -> Tensor:
-        position, c = self.position.raw(batch), self.config
-        x: Tensor = self.node(batch) + self.position(position)
+        c = self.config
+        x, position = encode_nodes(self.node, self.position, batch, concat=False)
+        assert position is not None
         e = None if self.edge is None else self.edge.rows(batch)
         anchors = ANCHORS.of(batch, c.anchors) if c.positions == "anchors" else None
         places = Places.of(batch.layout)
