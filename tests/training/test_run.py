@@ -9,6 +9,7 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,15 @@ import pytest
 import torch
 
 from gradformer.errors import ConfigError, GradformerWarning, InputError
+from gradformer.graphs.arrays import Schema
+from gradformer.graphs.batch import Batch
+from gradformer.model.base import MODELS, GraphModel, ModelConfig
+from gradformer.model.encoders import FeatureEncoder
+from gradformer.model.heads import Head
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
 from gradformer.training.fit import fit, resume
+from gradformer.training.loop import Stop, train_epoch
+from gradformer.training.recipe import ModelChoice
 from gradformer.training.records import read_record, truncate
 from gradformer.training.run import Run
 from gradformer.training.trial import Trial
@@ -236,6 +244,40 @@ def test_a_checkpoint_of_another_model_is_one_line(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, one)
     with pytest.raises(InputError, match=r"safetensors: weights/.* is shaped \[.*, expected \["):
         load_checkpoint(tmp_path, other)
+
+
+def test_the_batches_that_a_norm_of_torch_has_seen_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A user's model may have one; with momentum None it forgot all that it had seen before."""
+
+    class Normed(GraphModel):
+        Config = ModelConfig
+
+        def __init__(self, schema: Schema, config: Any = None, **options: Any) -> None:
+            super().__init__(schema, config, options)
+            self.node = FeatureEncoder(schema.node, 8)
+            self.norm = torch.nn.BatchNorm1d(8, momentum=None)
+            self.head = Head(8, schema.outputs, schema.level)
+            self.finish()
+
+        def states(self, batch: Batch) -> torch.Tensor:
+            normed: torch.Tensor = self.norm(self.node(batch))
+            return normed
+
+    monkeypatch.setitem(MODELS, "normed", Normed)
+    recipe = replace(toy.RECIPE, model=ModelChoice("normed", ModelConfig()))
+    data = toy.data()
+    one, other = (Trial(0, recipe, data, data.collator("cpu")) for _ in range(2))
+    train_epoch([one], Stop())
+    save_checkpoint(tmp_path, one)
+    load_checkpoint(tmp_path, other)
+    assert int(other.model.state_dict()["norm.num_batches_tracked"]) == one.steps_per_epoch
+    for trial in (one, other):
+        trial.losses = []
+        train_epoch([trial], Stop())
+    for name, value in one.model.state_dict().items():
+        assert torch.equal(value, other.model.state_dict()[name]), name
 
 
 def test_a_checkpoint_that_cannot_be_written_says_how_to_go_on(tmp_path: Path) -> None:

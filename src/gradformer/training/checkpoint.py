@@ -1,10 +1,11 @@
 """Checkpoints: a trial between two steps, as files that any later process continues from.
 
 ``<trial>/checkpoints/epoch-00003-step-00000120/`` holds ``tensors.safetensors`` (weights, averaged
-weights, weights of the best epoch, both vectors of the optimizer, losses of the epoch so far) and
-``state.json`` (the rest, and a checksum of the tensors). ``<trial>/checkpoints/latest`` names the
-folder to continue from. The folder is written under another name, synced, renamed; the pointer
-follows; then the checkpoint before it is removed. The same state gives the same bytes.
+weights, weights of the best epoch, both vectors of the optimizer, losses of the epoch so far,
+counters of the model) and ``state.json`` (the rest, and a checksum of the tensors).
+``<trial>/checkpoints/latest`` names the folder to continue from. The folder is written under
+another name, synced, renamed; the pointer follows; then the checkpoint before it is removed. The
+same state gives the same bytes.
 """
 
 from __future__ import annotations
@@ -125,6 +126,12 @@ def _vectors(trial: Trial) -> dict[str, Tensor]:
     return vectors if step.average is None else {**vectors, "average": step.average}
 
 
+def _counters(trial: Trial) -> dict[str, Tensor]:
+    """What a model keeps that is no float, as the batches that a norm of torch has seen."""
+    kept = trial.model.state_dict()
+    return {f"counters/{name}": t for name, t in kept.items() if not t.is_floating_point()}
+
+
 def _arrays(trial: Trial) -> dict[str, NDArray[Any]]:
     """Host copies by name, ``<vector>/<tensor>``: a vector at a time, since tensors are many."""
     found = {
@@ -132,8 +139,9 @@ def _arrays(trial: Trial) -> dict[str, NDArray[Any]]:
         for kind, vector in _vectors(trial).items()
         for name, view in trial.weights.views(vector.detach().cpu()).items()
     }
+    counters = {name: n for name, t in _counters(trial).items() if (n := t.cpu().numpy()).any()}
     losses = torch.stack(trial.losses).cpu() if trial.losses else torch.zeros(0)
-    return {**found, "losses": losses.numpy()}
+    return {**found, **counters, "losses": losses.numpy()}
 
 
 def _restore(trial: Trial, tensors: dict[str, Tensor], path: Path) -> None:
@@ -145,6 +153,8 @@ def _restore(trial: Trial, tensors: dict[str, Tensor], path: Path) -> None:
                 expected = f"expected {list(view.shape)}"
                 raise InputError(f"{path}: {kind}/{name} is {came}, {expected}; {REMEDY}")
             view.copy_(stored)
+    for name, counter in _counters(trial).items():
+        counter.copy_(tensors.get(name, counter))  # our norms count nothing, and keep none
     if "losses" not in tensors:
         raise InputError(f"{path}: losses is missing; {REMEDY}")
     trial.losses = list(tensors["losses"].to(trial.weights.vector.device).unbind())
