@@ -18,6 +18,7 @@ from torch_geometric.data import Data
 from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs.objects import from_objects, from_smiles_list
 from gradformer.graphs.own import read
+from gradformer.graphs.store import pack
 from gradformer.training.data import TrainingData, own_data
 from gradformer.training.fit import fit, resume
 from gradformer.training.loop import Stop, train
@@ -321,3 +322,13 @@ def test_embeddings_are_what_predictions_are_made_from(tmp_path: Path) -> None:
     with torch.no_grad(), torch.autocast("cpu", torch.bfloat16):
         logits = run.model(0).head.net(embedded)
     assert logits.float().softmax(1).numpy() == pytest.approx(run.predict(graphs).value, abs=1e-6)
+
+
+def test_other_targets_than_those_that_were_learned_are_not_scored(tmp_path: Path) -> None:
+    graphs, out = some_graphs(), tmp_path / "run"
+    run = fit(graphs, y=["a", "b", "c"] * 10, settings=SMALL, out=out, **toy.QUIET)
+    other = pack(from_objects(graphs, y=[0.5 * k for k in range(30)]).arrays, run.structure)
+    words = "are graph regression of width 1, the run has learned graph multiclass of width 3"
+    with pytest.raises(InputError, match=words):
+        run.evaluate(other)
+    assert run.predict(other).value.shape == (30, 3)

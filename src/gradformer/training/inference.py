@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from gradformer.errors import ConfigError, InputError, choice
+from gradformer.graphs.arrays import Schema
 from gradformer.graphs.cards import named
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.datasets import open_card
@@ -221,6 +222,7 @@ def _labelled(
         refuse_options(reading, f"the benchmark {on}")
         data = benchmark(replace(run.recipe, dataset=card.name), mirror)
         run.expect(data.schema, card.name)
+        _expect_targets(run, data.schema, card.name)
         return data
     if part != "test":
         raise ConfigError(f"part: new data are scored whole, there is no {part}; leave it out")
@@ -232,7 +234,21 @@ def _labelled(
             f"{where}: does not hold every target to score against, which the run calls {wanted}; "
             "add them, or ask for predictions, which need none"
         )
+    _expect_targets(run, store.schema, "the graphs")
     everything = np.arange(store.num_graphs)
     none = np.zeros(0, np.int64)
     whole = Split(train=none, val=none, test=everything)
     return TrainingData(store, lambda seed: whole, metrics_of(run.schema.task)[0])
+
+
+def _expect_targets(run: Run, given: Schema, where: str) -> None:
+    """Raise unless targets of schema ``given`` are what the run has learned."""
+
+    def words(schema: Schema) -> str:
+        return f"{schema.level} {schema.task} of width {schema.outputs}"
+
+    if words(given) != words(run.schema):
+        raise InputError(
+            f"{where}: targets are {words(given)}, the run has learned {words(run.schema)}; "
+            "predictions can be made, and not be scored"
+        )
