@@ -99,6 +99,18 @@ def test_the_plain_forms_are_their_definitions() -> None:
         torch.testing.assert_close(torch.cat([weight[mine], own_weight[node : node + 1]]), both)
 
 
+def test_autocast_keeps_scores_and_weights_in_float32() -> None:
+    """As torch's own sums and exponentials do on a GPU."""
+    batch = graphs((1, 5), few=True)
+    x, score = (t.bfloat16().requires_grad_() for t in states(batch, 4))
+    with use_engine("fused"), torch.autocast(x.device.type, torch.bfloat16):
+        products = head_products(x, x, batch.edges, 2)
+        weight, own = softmax_with_own(score, x, batch.edges)
+        (products.sum() + weight.square().sum() + own.sum()).backward()
+    assert products.dtype == weight.dtype == own.dtype == torch.float32
+    assert x.grad.dtype == score.grad.dtype == torch.bfloat16
+
+
 @pytest.mark.parametrize("engine", ["fused", "reference"])
 def test_short_floats_are_summed_in_float32(engine: str) -> None:
     batch = graphs()
@@ -107,8 +119,7 @@ def test_short_floats_are_summed_in_float32(engine: str) -> None:
         score = head_products(x, x, batch.edges, 2)
         y = weighted_sum(weight[:, :2], x, batch.edges)
         (score.sum() + y.sum()).backward()
-    assert score.dtype == torch.float32
-    assert y.dtype == x.grad.dtype == weight.grad.dtype == torch.bfloat16
+    assert score.dtype == y.dtype == x.grad.dtype == weight.grad.dtype == torch.bfloat16
     if engine == "fused":  # the hub sums 100 messages: rounding each would show
         want = weighted_sum(weight[:, :2].double(), x.double(), batch.edges)
         torch.testing.assert_close(y, want.bfloat16(), rtol=2**-8, atol=1e-2)

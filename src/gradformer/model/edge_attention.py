@@ -16,7 +16,7 @@ from gradformer.model.segments import from_source, from_target, sum_to_target
 
 
 def head_products(x: Tensor, y: Tensor, edges: Edges, heads: int) -> Tensor:
-    """x_t · y_s of each head on each edge s → t, [edges, heads], in float32 at least.
+    """x_t · y_s of each head on each edge s → t, [edges, heads].
 
     Shapes: x, y [nodes, width]. What padded edges have takes no part in sums.
     """
@@ -26,9 +26,8 @@ def head_products(x: Tensor, y: Tensor, edges: Edges, heads: int) -> Tensor:
 
 
 def sum_heads(x: Tensor, heads: int) -> Tensor:
-    """The sum of each head's channels, [rows, width] → [rows, heads], in float32 at least."""
-    exact = torch.promote_types(x.dtype, torch.float32)
-    return x.unflatten(1, (heads, -1)).sum(2, dtype=exact)
+    """The sum of each head's channels, [rows, width] → [rows, heads]."""
+    return x.unflatten(1, (heads, -1)).sum(2)
 
 
 def weighted_sum(weight: Tensor, x: Tensor, edges: Edges) -> Tensor:

@@ -41,7 +41,8 @@ def products_kernel(
     product *= _states(y, s, real, HEADS, D, BLOCK_H, BLOCK_D)
     head = tl.arange(0, BLOCK_H)[None, :]
     inside = (edge < edges)[:, None] & (head < HEADS)
-    tl.store(out + edge[:, None] * HEADS + head, tl.sum(product, 2), inside)
+    total = tl.sum(product, 2).to(out.dtype.element_ty)
+    tl.store(out + edge[:, None] * HEADS + head, total, inside)
 
 
 @triton.jit

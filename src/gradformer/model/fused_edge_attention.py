@@ -27,6 +27,13 @@ def _tile(heads: int, width: int) -> dict[str, int]:
     return sizes | {"CHUNK": chunk, "num_warps": min(max(chunk * lanes // 256, 1), 8)}
 
 
+def _kind(x: Tensor, y: Tensor | None = None) -> torch.dtype:
+    """Of what is made of both: autocast sums and exponentiates in float32."""
+    if torch.is_autocast_enabled(x.device.type):
+        return torch.float32
+    return x.dtype if y is None else torch.promote_types(x.dtype, y.dtype)
+
+
 class _Products(torch.autograd.Function):
     """x, y [nodes, c] → x_t · y_s of each head on each edge s → t, [edges, heads]."""
 
@@ -37,7 +44,7 @@ class _Products(torch.autograd.Function):
         ctx.save_for_backward(x, y)
         ctx.edges = edges
         count, nodes = edges.num_edges, len(x)
-        out = torch.empty(count, heads, device=x.device)
+        out = x.new_empty(count, heads, dtype=_kind(x, y))
         if out.numel():
             size = _tile(heads, x.shape[1])
             products_kernel[(-(-count // size["CHUNK"]),)](
@@ -91,8 +98,9 @@ class _Softmax(torch.autograd.Function):
     ) -> tuple[Tensor, Tensor | None]:
         from gradformer.model.edge_attention_kernels import softmax_kernel
 
-        weight = torch.empty_like(score, memory_format=torch.contiguous_format)
-        own_weight = None if own is None else torch.empty_like(own).contiguous()
+        weight = score.new_empty(score.shape, dtype=_kind(score))
+        own_weight = None if own is None else own.new_empty(own.shape, dtype=weight.dtype)
+        ctx.dtypes = score.dtype, None if own is None else own.dtype
         nodes, score = edges.target_ptr.numel() - 1, score.contiguous()
         softmax_kernel[(nodes,)](
             score, score if own is None else own.contiguous(),
@@ -110,8 +118,8 @@ class _Softmax(torch.autograd.Function):
 
         (weight, own_weight), edges = ctx.saved_tensors, ctx.edges
         nodes = edges.target_ptr.numel() - 1
-        d_score = torch.empty_like(weight)
-        d_own = None if own_weight is None else torch.empty_like(own_weight)
+        d_score = torch.empty_like(weight, dtype=ctx.dtypes[0])
+        d_own = None if own_weight is None else torch.empty_like(own_weight, dtype=ctx.dtypes[1])
         softmax_gradient_kernel[(nodes,)](
             weight, weight if own_weight is None else own_weight,
             grad.contiguous(), weight if own_grad is None else own_grad.contiguous(),
