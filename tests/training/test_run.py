@@ -23,6 +23,7 @@ from gradformer.graphs.batch import Batch
 from gradformer.model.base import MODELS, GraphModel, ModelConfig
 from gradformer.model.encoders import FeatureEncoder
 from gradformer.model.heads import Head
+from gradformer.training.capture import _undone
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
 from gradformer.training.fit import fit, resume
 from gradformer.training.loop import Stop, train_epoch
@@ -249,7 +250,9 @@ def test_a_checkpoint_of_another_model_is_one_line(tmp_path: Path) -> None:
 def test_the_batches_that_a_norm_of_torch_has_seen_are_kept(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A user's model may have one; with momentum None it forgot all that it had seen before."""
+    """A user's model may have one; with momentum None it forgot all that it had seen before. Nor
+    may it count a step that is undone, as one before a CUDA graph is recorded, or keep a flag that
+    is down in a checkpoint as it was at first."""
 
     class Normed(GraphModel):
         Config = ModelConfig
@@ -258,10 +261,12 @@ def test_the_batches_that_a_norm_of_torch_has_seen_are_kept(
             super().__init__(schema, config, options)
             self.node = FeatureEncoder(schema.node, 8)
             self.norm = torch.nn.BatchNorm1d(8, momentum=None)
+            self.register_buffer("is_new", torch.tensor(True))
             self.head = Head(8, schema.outputs, schema.level)
             self.finish()
 
         def states(self, batch: Batch) -> torch.Tensor:
+            self.is_new &= False
             normed: torch.Tensor = self.norm(self.node(batch))
             return normed
 
@@ -269,9 +274,12 @@ def test_the_batches_that_a_norm_of_torch_has_seen_are_kept(
     recipe = replace(toy.RECIPE, model=ModelChoice("normed", ModelConfig()))
     data = toy.data()
     one, other = (Trial(0, recipe, data, data.collator("cpu")) for _ in range(2))
+    with _undone(one.step.state):
+        one.step(one.batches()[0])
     train_epoch([one], Stop())
     save_checkpoint(tmp_path, one)
     load_checkpoint(tmp_path, other)
+    assert not other.model.state_dict()["is_new"]
     assert int(other.model.state_dict()["norm.num_batches_tracked"]) == one.steps_per_epoch
     for trial in (one, other):
         trial.losses = []

@@ -27,6 +27,7 @@ from gradformer.errors import InputError
 from gradformer.graphs.atomic import appearing
 from gradformer.training.files import RESUMABLE, read_json, replace_file, writing
 from gradformer.training.trial import Progress, Trial
+from gradformer.training.weights import counters
 
 FORMAT = 1
 REMEDY = "restore the file, or remove the folder 'checkpoints' to train this trial from the start"
@@ -127,9 +128,7 @@ def _vectors(trial: Trial) -> dict[str, Tensor]:
 
 
 def _counters(trial: Trial) -> dict[str, Tensor]:
-    """What a model keeps that is no float, as the batches that a norm of torch has seen."""
-    kept = trial.model.state_dict()
-    return {f"counters/{name}": t for name, t in kept.items() if not t.is_floating_point()}
+    return {f"counters/{name}": tensor for name, tensor in counters(trial.model).items()}
 
 
 def _arrays(trial: Trial) -> dict[str, NDArray[Any]]:
@@ -139,22 +138,24 @@ def _arrays(trial: Trial) -> dict[str, NDArray[Any]]:
         for kind, vector in _vectors(trial).items()
         for name, view in trial.weights.views(vector.detach().cpu()).items()
     }
-    counters = {name: n for name, t in _counters(trial).items() if (n := t.cpu().numpy()).any()}
+    counted = {name: t.cpu().numpy() for name, t in _counters(trial).items()}
     losses = torch.stack(trial.losses).cpu() if trial.losses else torch.zeros(0)
-    return {**found, **counters, "losses": losses.numpy()}
+    return {**found, **counted, "losses": losses.numpy()}
 
 
 def _restore(trial: Trial, tensors: dict[str, Tensor], path: Path) -> None:
-    for kind, vector in _vectors(trial).items():
-        for name, view in trial.weights.views(vector).items():
-            stored = tensors.get(f"{kind}/{name}")
-            if stored is None or stored.shape != view.shape:
-                came = "missing" if stored is None else f"shaped {list(stored.shape)}"
-                expected = f"expected {list(view.shape)}"
-                raise InputError(f"{path}: {kind}/{name} is {came}, {expected}; {REMEDY}")
-            view.copy_(stored)
-    for name, counter in _counters(trial).items():
-        counter.copy_(tensors.get(name, counter))  # our norms count nothing, and keep none
+    kept = {
+        f"{kind}/{name}": view
+        for kind, vector in _vectors(trial).items()
+        for name, view in trial.weights.views(vector).items()
+    }
+    counted = {n: t for n, t in _counters(trial).items() if n in tensors}  # older files have none
+    for name, tensor in {**kept, **counted}.items():
+        stored = tensors.get(name)
+        if stored is None or stored.shape != tensor.shape:
+            came = "missing" if stored is None else f"shaped {list(stored.shape)}"
+            raise InputError(f"{path}: {name} is {came}, expected {list(tensor.shape)}; {REMEDY}")
+        tensor.copy_(stored)
     if "losses" not in tensors:
         raise InputError(f"{path}: losses is missing; {REMEDY}")
     trial.losses = list(tensors["losses"].to(trial.weights.vector.device).unbind())

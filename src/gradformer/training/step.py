@@ -19,13 +19,13 @@ from gradformer.training.losses import Objective
 from gradformer.training.optimizer import Adam, clip_
 from gradformer.training.schedule import Schedule
 from gradformer.training.sections import TrainOptions
-from gradformer.training.weights import Weights
+from gradformer.training.weights import Weights, counters
 
 
 class Step:
     """``step(ids)`` gathers the batch, goes forward and backward, and updates the weights.
 
-    All that changes is tensors on the device: ``weights.vector``, the optimizer's two vectors, the
+    All that changes is tensors on the device: the weights, the optimizer's two vectors, the
     averaged weights and ``count``, the number of steps done. With a :class:`Capacity` nothing is
     read back, so the call can be captured as a CUDA graph and replayed.
 
@@ -76,7 +76,8 @@ class Step:
         """Every tensor that a step changes."""
         average = [] if self.average is None else [self.average]
         optimizer = [self.optimizer.mean, self.optimizer.square]
-        return [self.weights.vector, self.weights.grad, *optimizer, self.count, *average]
+        weights = [self.weights.vector, self.weights.grad, *counters(self.model).values()]
+        return [*weights, *optimizer, self.count, *average]
 
     def __call__(self, ids: Tensor, capacity: Capacity | None = None) -> Tensor:
         """Train on the graphs ``ids`` [graphs] int64; returns the loss before the update, 0-d."""

@@ -102,3 +102,9 @@ def without_weight_decay(model: nn.Module) -> list[nn.Parameter]:
         if own is not None:
             found.extend(own())
     return found
+
+
+def counters(model: nn.Module) -> dict[str, Tensor]:
+    """What a model keeps beside that vector: no floats, as the batches that a norm of torch has
+    seen."""
+    return {name: t for name, t in model.state_dict().items() if not t.is_floating_point()}
