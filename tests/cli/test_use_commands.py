@@ -422,6 +422,15 @@ def test_links_and_pipes_stay_what_they_are(
     program(*words, tmp_path / "pipe")
     assert os.read(reading, 1 << 20) == rows
     os.close(reading)
+    kept = os.dup(1)
+    with open(tmp_path / "all.csv", "wb", buffering=0) as both:
+        both.write(b"before\n")
+        os.dup2(both.fileno(), 1)
+        program(*words, "/dev/stdout")
+        os.dup2(kept, 1)
+        both.write(b"after\n")
+    os.close(kept)
+    assert (tmp_path / "all.csv").read_bytes() == b"before\n" + rows + b"after\n"
 
 
 def test_an_export_that_fails_leaves_nothing_and_full_output_is_one_line(

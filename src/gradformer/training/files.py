@@ -15,6 +15,7 @@ from gradformer.graphs.atomic import flush
 
 ELSEWHERE = ", or choose another place"
 RESUMABLE = ", then continue with --resume (from the last checkpoint, if there is one)"
+STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
 @contextmanager
@@ -32,15 +33,18 @@ def writing(path: Path, then: str = ELSEWHERE) -> Iterator[None]:
 def replace_file(path: Path, content: str | bytes, then: str = ELSEWHERE) -> None:
     """Write ``path`` so that, whenever the process ends, it holds the old or the new content.
 
-    Folders on the way to it are made. What a link leads to is replaced and the link stays; a pipe
-    or a device (/dev/stdout) is written to. ``then`` is what to do once the disk is mended.
+    Folders on the way to it are made. What a link leads to is replaced and the link stays; a pipe,
+    a device and /dev/stdout, whatever it leads to, are written to. ``then`` is what to do once the
+    disk is mended.
     """
     if os.path.isdir(path):
         raise InputError(f"{path}: is a folder; name a file to write")
     data = content.encode() if isinstance(content, str) else content
-    if os.path.exists(path) and not os.path.isfile(path):
-        with writing(path, then):
-            path.write_bytes(data)
+    stream = STREAMS.get(str(path))
+    if stream is not None or (os.path.exists(path) and not os.path.isfile(path)):
+        place = path if stream is None else stream  # which goes on where it is
+        with writing(path, then), open(place, "wb", closefd=stream is None) as file:
+            file.write(data)
         return
     target = Path(os.path.realpath(path))
     unfinished = target.with_name(f".{target.name}.unfinished")
