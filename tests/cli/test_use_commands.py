@@ -366,6 +366,25 @@ def test_an_export_that_fails_leaves_nothing_behind(
     assert Run.load(out).trials == [0]
 
 
+def test_a_model_is_exported_into_an_empty_folder_that_stays_the_same(
+    program: Program, graph_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was replaced by another of its name: not where a link or the present folder is meant."""
+    (tmp_path / "here").mkdir()
+    (tmp_path / "link").symlink_to("here")
+    monkeypatch.chdir(tmp_path / "here")
+    with no_file_above(1000):
+        program("export", graph_run, "-o", tmp_path / "link", code=1)
+    assert not any(Path().iterdir())
+    program("export", graph_run, "-o", tmp_path / "link")
+    assert Run.load(".").trials == [0]
+    shutil.rmtree("trials")
+    for path in Path().iterdir():
+        path.unlink()
+    assert program("export", graph_run, "-o", ".").stdout == ".\n"
+    assert "gradformer predict here graphs.jsonl" in Path("README.md").read_text()
+
+
 def test_an_exported_model_says_that_it_has_no_data(
     program: Program, molecule_run: Path, tmp_path: Path
 ) -> None:

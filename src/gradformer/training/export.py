@@ -7,17 +7,16 @@ from dataclasses import replace
 from pathlib import Path
 
 from gradformer.errors import InputError
-from gradformer.graphs.atomic import appearing
 from gradformer.training.card import model_card
 from gradformer.training.files import read_json, replace_file, replace_json, writing
-from gradformer.training.folder import WEIGHTS
+from gradformer.training.folder import RECIPE, WEIGHTS, clear
 from gradformer.training.program import export_program
 from gradformer.training.run import Run
 from gradformer.training.trials import summary
 
 
 def export(run: Run, out: str | Path, trial: int = 0, program: bool = False) -> Run:
-    """Write the model of one trial into the new folder ``out``, all or nothing.
+    """Write the model of one trial into ``out``, a new folder or an empty one, all or nothing.
 
     It holds ``recipe.yaml``, ``data.json`` (what the inputs look like), ``results.json``,
     ``README.md`` (its card) and ``trials/0`` with ``model.safetensors``: a run of one trial that
@@ -28,17 +27,23 @@ def export(run: Run, out: str | Path, trial: int = 0, program: bool = False) -> 
     out = Path(out)
     run.model(trial)  # raises where there is none
     with writing(out):
-        if out.exists() and any(out.iterdir()):
+        is_new = not out.exists()
+        if not is_new and any(out.iterdir()):
             raise InputError(f"{out}: exists already; choose another folder")
-    with writing(out), appearing(out.absolute()) as folder:
-        _write(run, folder, trial, out.name)
-        if program:
-            export_program(run, folder / "program.pt2", trial)
+        out.mkdir(parents=True, exist_ok=True)
+    try:
+        with writing(out):
+            _write(run, out, trial, program)
+    except BaseException:
+        clear(out)
+        if is_new:
+            out.rmdir()
+        raise
     return Run.load(out)
 
 
-def _write(run: Run, folder: Path, trial: int, name: str) -> None:
-    """All but the program."""
+def _write(run: Run, out: Path, trial: int, program: bool) -> None:
+    """The recipe comes last: a folder without it holds no run."""
     result = {**run.result(trial), "trial": 0}
     first, folds = run.recipe.seed, run.recipe.data.split == "kfold"
     recipe = replace(
@@ -53,14 +58,16 @@ def _write(run: Run, folder: Path, trial: int, name: str) -> None:
     for place in ("path", "mirror", "options"):
         stored["origin"].pop(place, None)
     stored["origin"]["name"] = recipe.dataset
-    weights = folder / "trials" / "0" / WEIGHTS
+    weights = out / "trials" / "0" / WEIGHTS
     weights.parent.mkdir(parents=True)
     shutil.copyfile(run.place(trial) / WEIGHTS, weights)
     replace_json(weights.with_name("result.json"), result)
-    replace_json(folder / "data.json", stored)
-    replace_json(folder / "results.json", summary([result], result["metric"]))
-    replace_file(folder / "README.md", model_card(run, trial, name))
-    replace_file(folder / "recipe.yaml", recipe.to_yaml())
+    replace_json(out / "data.json", stored)
+    replace_json(out / "results.json", summary([result], result["metric"]))
+    replace_file(out / "README.md", model_card(run, trial, out.absolute().name))
+    if program:
+        export_program(run, out / "program.pt2", trial)
+    replace_file(out / RECIPE, recipe.to_yaml())
 
 
 def best_trial(run: Run) -> int:
