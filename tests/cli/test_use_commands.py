@@ -419,6 +419,8 @@ def test_lost_weights_are_told_of_and_made_again(
     words = ("predict", run, files / "new.csv")
     said = "the weights of 1 of its trials are not there (1)"
     assert said in program(*words).stderr
+    (run / "trials" / "0" / "model.safetensors").unlink()
+    assert "makes lost weights again where checkpoints are kept" in program(*words, code=1).stderr
     program("train", "--resume", run, "--quiet", "--no-report", "--no-tensorboard")
     assert weights.read_bytes() == kept
     assert said not in program(*words).stderr

@@ -203,7 +203,7 @@ def test_results_without_weights_stand_and_are_not_trained_again(
     with pytest.raises(InputError, match=r"all 2 trials have ended, .* --recipe .*run/recipe.yaml"):
         resume(folder, toy.data(), **QUIET)
     assert contents(folder) == before
-    with pytest.raises(InputError, match="there are no weights to use"):
+    with pytest.raises(InputError, match=r"no trial .* is kept with its weights"):
         Run.load(folder).evaluate(toy.data().store)
     (folder / "results.json").unlink()  # its record has them too
     with pytest.warns(GradformerWarning, match="not the weights of 2 of its trials"):

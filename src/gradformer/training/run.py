@@ -158,9 +158,9 @@ class Run:
         """:attr:`trials`, of which there is at least one."""
         if not self.trials:
             raise InputError(
-                f"{self.folder}: no trial has a test score, so there are no weights to use; "
-                "continue a run that was stopped with --resume; where all diverged, train anew "
-                "with a lower train.lr"
+                f"{self.folder}: no trial has a test score and is kept with its weights; --resume "
+                "continues a run that was stopped, and makes lost weights again where checkpoints "
+                "are kept; where all diverged, train anew with a lower train.lr"
             )
         results = (self.folder / "trials").glob("*/result.json")
         lost = [path.parent for path in results if not (path.parent / WEIGHTS).is_file()]
