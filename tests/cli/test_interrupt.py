@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from safetensors.numpy import load_file
 
+from gradformer.cli.training import stopping_in_time
+from gradformer.training.loop import StoppedError
 from tests.cli.conftest import Program
 
 PROGRAM = [sys.executable, "-c", "from gradformer.cli import main; main()"]
@@ -64,6 +66,17 @@ def test_a_budget_ends_a_run_that_goes_on(program: Program, files: Path, tmp_pat
         assert not (run / "results.json").exists()
     program("train", "--resume", run, "--budget", "9", *quiet)
     assert (run / "results.json").exists()
+
+
+def test_of_several_processes_the_first_says_that_the_time_is_over(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    for rank in ("0", "1"):
+        monkeypatch.setenv("RANK", rank)
+        with stopping_in_time():
+            raise StoppedError("stopped and saved", signal.SIGALRM)
+    assert capsys.readouterr().err == "stopped and saved\n"
 
 
 @pytest.mark.parametrize(

@@ -64,6 +64,7 @@ def end_of(budget: float | None) -> float | None:
 @contextmanager
 def stopping_in_time() -> Iterator[None]:
     """Inside, the end of a budget is no error: it is said, and what follows is left out."""
+    from gradformer.training.distributed import is_first
     from gradformer.training.loop import StoppedError
 
     try:
@@ -71,7 +72,8 @@ def stopping_in_time() -> Iterator[None]:
     except StoppedError as stopped:
         if stopped.signal != signal.SIGALRM:
             raise
-        typer.echo(str(stopped), err=True)
+        if is_first():
+            typer.echo(str(stopped), err=True)
 
 
 def smoke_settings() -> list[str]:
