@@ -140,6 +140,8 @@ def main() -> None:
     parser.add_argument("--layers", type=int, help="of Gradformer, instead of the case's own")
     parser.add_argument("--detail", action="store_true", help="name the kernels too")
     options = parser.parse_args()
+    if options.layers and options.model != "gradformer":
+        parser.error("--layers is for Gradformer; a baseline has the layers of its recipe")
     case = CASES[options.case]
     case = replace(case, graphs=128, layers=options.layers or case.layers)
     data, recipe = set_up(case, options.model)
@@ -147,8 +149,8 @@ def main() -> None:
     show(counter.count, 4 if options.detail else 3)
     print("\nby file:")
     show(counter.count, 1)
-    layers = recipe.model.config.layers
-    print(f"\n{counter.count.total()} launches in a step of {case.name}, {layers} layers")
+    what = f"{options.model} on {case.name}, {recipe.model.config.layers} layers"
+    print(f"\n{counter.count.total()} launches in a step of {what}")
 
 
 if __name__ == "__main__":
