@@ -82,7 +82,7 @@ def test_tuned_is_the_winner_of_the_best_validation_in_full(name: str) -> None:
     results, tuned = ROOT / "results", load_recipe(name, preset="tuned")
     (paper,) = results.glob(f"studies/*/{name}-gradformer-paper")
     runs = [paper, *results.glob(f"studies/*/{name}-gradformer-tuned")]
-    runs += results.glob(f"search/{name}/confirmed")
+    runs += results.glob(f"search/{name}*/confirmed")
     outcomes = {run: read_json(run / "results.json") for run in runs}
     sign = -1 if outcomes[paper]["lower_is_better"] else 1
     best = max(runs, key=lambda run: sign * outcomes[run]["val"]["mean"])  # of equals the first
