@@ -166,6 +166,9 @@ def test_a_name_is_a_benchmark_for_every_verb_and_a_path_is_a_folder(
         assert "warning" not in by_path
     with pytest.warns(GradformerWarning, match=r"say \./cluster-16"):
         assert recipe_name("cluster-16") == "cluster-16"
+    for missing in ("./zinc", Path("zinc")):
+        with pytest.raises(InputError, match="zinc does not exist; name a file"):
+            recipe_name(missing)
     assert recipe_name(Path("MUTAG")) == "own"
     assert dataset_name(Path("MUTAG"), load_recipe("own")) == "./MUTAG"
 

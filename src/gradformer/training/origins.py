@@ -26,9 +26,9 @@ def recipe_name(data: Any) -> str:
     """The package's recipe for ``data``."""
     if not _is_benchmark(data):
         if isinstance(data, str | Path) and not os.path.exists(data):
-            if Path(data).suffix or len(Path(data).parts) > 1:
+            if isinstance(data, Path) or os.sep in data or Path(data).suffix:
                 raise InputError(f"{data} does not exist; name a file, a TU folder or a dataset")
-            find_card(str(data))  # raises with the nearest name
+            find_card(data)  # raises with the nearest name
         return OWN
     return str(data) if str(data) in recipe_names() else find_card(str(data)).name
 
