@@ -178,6 +178,16 @@ def test_a_search_whose_data_are_wrong_is_not_begun(
     assert not (tmp_path / "search").exists()
 
 
+def test_a_search_with_a_candidate_that_cannot_be_trained_is_not_begun(
+    program: Program, files: Path, tmp_path: Path
+) -> None:
+    """It ended where that candidate was next, and could not be continued without it."""
+    words = ("search", files / "graphs.jsonl", "--range", "model.width=64,16")
+    said = program(*words, "--set", "model.pe_width=16", "--out", tmp_path / "search", code=1)
+    assert "leaves no room for features in width 16" in said.stderr
+    assert not (tmp_path / "search").exists()
+
+
 def test_every_place_of_a_search_is_recorded(
     program: Program, found: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

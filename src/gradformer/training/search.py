@@ -36,6 +36,7 @@ from gradformer.training.recipe import Recipe
 from gradformer.training.records import environment
 from gradformer.training.run import Run
 from gradformer.training.sections import at_least
+from gradformer.training.trial import Trial
 
 PLAN = "plan.json"
 METHODS = ("halving", "random")
@@ -160,10 +161,10 @@ def search(
     begun = _is_begun(plan, folder)
     record = Record(folder, environment(find_device(device)))
     trainer = _Trainer(plan, folder, record, device, until)
-    if not begun:
-        trainer.data(plan.recipe)  # what is wrong with them is said before there is a search
-        replace_json(folder / PLAN, plan.to_dict())
     candidates, rungs = plan.candidates(), plan.rungs()
+    if not begun:
+        trainer.check([(), *candidates])
+        replace_json(folder / PLAN, plan.to_dict())
     alive = list(range(len(candidates)))
     for rung, (count, epochs) in enumerate(rungs):
         alive = alive[:count]
@@ -263,7 +264,15 @@ class _Trainer:
                 score = (val["mean"], val["std"]) if whole else (None, None)
                 yield Attempt(rung, c, chosen[c], epochs, metric, *score)
 
-    def data(self, recipe: Recipe) -> TrainingData:
+    def check(self, candidates: Sequence[tuple[str, ...]]) -> None:
+        """Raise where data cannot be read or do not go with a candidate, before there is a search:
+        one that is begun keeps its candidates."""
+        for settings in candidates:
+            recipe = self.plan.recipe.change(*settings)
+            data = self._data(recipe)
+            Trial(0, recipe, data, data.collator("cpu"))
+
+    def _data(self, recipe: Recipe) -> TrainingData:
         """What a candidate learns from."""
         key = (structure_for(recipe.model.config.needs()), recipe.data)
         if key not in self._opened:
@@ -275,7 +284,7 @@ class _Trainer:
         """The finished runs in these places: as they are there, continued, or trained."""
         if all(map(_ended, recipes)):
             return [Run.load(place) for place in recipes]
-        jobs = [Job(place, recipe, self.data(recipe)) for place, recipe in recipes.items()]
+        jobs = [Job(place, recipe, self._data(recipe)) for place, recipe in recipes.items()]
         self.record.trained_here()
         try:
             return fit_together(jobs, device=self.device, until=self.until)
