@@ -16,12 +16,13 @@ from gradformer.training.run import Run
 
 def model_card(run: Run, trial: int, name: str) -> str:
     """Markdown, from the files of the run alone; ``name`` is what users will call the model."""
-    dataset = str(run.origin.get("name", run.recipe.dataset))
-    title = find_card(dataset).title if is_card(dataset) else dataset
+    dataset = Path(run.origin.get("name", run.recipe.dataset)).name  # without its folder
+    known = run.reading is None and is_card(dataset)
+    title = find_card(dataset).title if known else dataset
     rows = [*_data(run, dataset), *_scores(run, trial), *_origin(run)]
     table = "\n".join(["| | |", "|---|---|", *(f"| {what} | {value} |" for what, value in rows)])
     parts = [f"# {run.recipe.model.name} trained on {title}", _use(run, name), table]
-    if is_card(dataset):
+    if known:
         parts.append(_licence(dataset))
     return "\n\n".join(parts) + "\n"
 
