@@ -12,6 +12,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
@@ -386,6 +387,18 @@ def test_a_model_is_exported_into_an_empty_folder_that_stays_the_same(
         path.unlink()
     assert program("export", graph_run, "-o", ".").stdout == ".\n"
     assert "gradformer predict here graphs.jsonl" in Path("README.md").read_text()
+
+
+def test_a_model_of_a_folder_called_as_a_benchmark_is_not_one_of_the_benchmark(
+    program: Program, graph_run: Path, tmp_path: Path
+) -> None:
+    run, out = tmp_path / "run", tmp_path / "given"
+    shutil.copytree(graph_run, run)
+    recipe = replace(Run.load(run).recipe, dataset="data/MUTAG")
+    (run / "recipe.yaml").write_text(recipe.to_yaml())
+    program("export", run, "-o", out)
+    said = program("train", "--recipe", out / "recipe.yaml", code=1).stderr
+    assert "is for data of your own; name them too" in said
 
 
 def test_an_exported_model_says_that_it_has_no_data(

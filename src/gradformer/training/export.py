@@ -10,6 +10,7 @@ from gradformer.errors import InputError
 from gradformer.training.card import model_card
 from gradformer.training.files import read_json, replace_file, replace_json, writing
 from gradformer.training.folder import RECIPE, WEIGHTS, clear
+from gradformer.training.origins import dataset_name
 from gradformer.training.program import export_program
 from gradformer.training.run import Run
 from gradformer.training.trials import summary
@@ -46,9 +47,10 @@ def _write(run: Run, out: Path, trial: int, program: bool) -> None:
     """The recipe comes last: a folder without it holds no run."""
     result = {**run.result(trial), "trial": 0}
     first, folds = run.recipe.seed, run.recipe.data.split == "kfold"
+    name = Path(Path(run.recipe.dataset).name)
     recipe = replace(
         run.recipe,
-        dataset=Path(run.recipe.dataset).name,
+        dataset=str(name) if run.reading is None else dataset_name(name, run.recipe),
         trials=1,
         seed=first if folds else first + trial,  # the first seed has dealt the folds
     )
