@@ -95,6 +95,7 @@ class Press:
             sys.meta_path.remove(self)
             signal.raise_signal(signal.SIGINT)
 sys.meta_path.insert(0, Press())
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background ignores it
 from gradformer.cli import main
 main()
 """
