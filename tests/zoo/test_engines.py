@@ -17,27 +17,30 @@ import torch
 from torch import Tensor
 
 from gradformer.attention import use_engine
+from gradformer.graphs.collate import Capacity
 from gradformer.model.base import all_models, model_class
 from gradformer.training.recipe import load_recipe
-from tests.zoo.toys import IDS, own_collator, toy_schema
+from tests.zoo.toys import CAPACITIES, IDS, PADDED_IDS, own_collator, real_rows, toy_schema
 
 pytest.importorskip("triton")
 
 
-def _compare(name: str, dataset: str, device: str, ids: Tensor = IDS) -> None:
+def _compare(
+    name: str, dataset: str, device: str, ids: Tensor, capacity: Capacity | None = None
+) -> None:
     """One layer on toy graphs, outputs and gradients in training mode, dropout included."""
     config = load_recipe(dataset, model=name).model.config
     schema = toy_schema("graph", True) if dataset == "zinc" else toy_schema("node", False)
     torch.manual_seed(0)
     model = model_class(name)(schema, replace(config, layers=1)).to(device).train()
-    batch = own_collator(model, device)(ids.to(device))
+    batch = own_collator(model, device)(ids.to(device), capacity)
     batch = batch.with_seed(torch.tensor([3, 5], device=device), model.sites)
     kept = {name: value.clone() for name, value in model.state_dict().items()}
 
     def run(engine: str) -> list[Tensor]:
         model.load_state_dict(kept)
         with use_engine(engine):
-            out = model(batch)
+            out = real_rows(model(batch), batch)
             loss = out.square().sum()
             grads = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
         return [out, *(grad for grad in grads if grad is not None)]
@@ -49,12 +52,22 @@ def _compare(name: str, dataset: str, device: str, ids: Tensor = IDS) -> None:
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("padded", [False, True])
 @pytest.mark.parametrize("dataset", ["zinc", "cluster"])
 @pytest.mark.parametrize("name", sorted(all_models()))
-def test_kernels_change_nothing_but_rounding(name: str, dataset: str, device: str) -> None:
-    _compare(name, dataset, device)
+def test_kernels_change_nothing_but_rounding(
+    name: str, dataset: str, padded: bool, device: str
+) -> None:
+    """Padded batches are those of recorded steps."""
+    given = (PADDED_IDS, CAPACITIES[0]) if padded else (IDS,)
+    _compare(name, dataset, device, *given)
 
 
-def test_the_same_in_the_interpreter(device: str) -> None:
-    """Two graphs, for it takes its time there, with attention and a gated convolution."""
-    _compare("graphgps", "cluster", device, IDS[:2])
+@pytest.mark.parametrize(
+    ("name", "dataset"),
+    [("graphgps", "cluster"), ("gt", "cluster"), ("egt", "zinc"), ("kdlgt", "zinc")],
+)
+def test_the_same_in_the_interpreter(name: str, dataset: str, device: str) -> None:
+    """Two small graphs, for it takes its time there, and padding behind them."""
+    ids = torch.tensor([-1, 3, 1])
+    _compare(name, dataset, device, ids, Capacity(graphs=3, nodes=7, edges=13, largest=5))

@@ -99,15 +99,16 @@ def lively(model: GraphModel) -> GraphModel:
     return model
 
 
+def real_rows(out: Tensor, batch: Batch) -> Tensor:
+    """Rows of nodes, or of graphs, without padding."""
+    rows = batch.nodes if len(out) == batch.num_nodes else batch.layout.graph_rows
+    return out if rows.mask is None else out[rows.mask]
+
+
 def loss_of(out: Tensor, batch: Batch) -> Tensor:
     """Squared error over the real rows."""
     assert batch.y is not None
-    error = (out - batch.y).square()
-    mask = None
-    if batch.layout.padded:
-        node_level = len(out) == batch.num_nodes
-        mask = batch.nodes.mask if node_level else batch.layout.graph_rows.mask
-    return (error if mask is None else error[mask]).mean()
+    return real_rows((out - batch.y).square(), batch).mean()
 
 
 def check_batch_mates(model: GraphModel) -> None:
