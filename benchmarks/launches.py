@@ -97,12 +97,13 @@ def _caller() -> Place:
     return "torch", "autograd"
 
 
-def set_up(case: Case, model: str) -> tuple[TrainingData, Recipe]:
-    """Gradformer with the layers of the case, or a baseline as ``models.py`` has it."""
+def set_up(case: Case, model: str, layers: int | None) -> tuple[TrainingData, Recipe]:
+    """Gradformer as the case has it, or a baseline as ``models.py`` has it; ``layers`` if given."""
     if model == "gradformer":
-        return prepared(case)
-    size = load_recipe(case.recipe).train.batch_size
-    recipe = load_recipe(case.recipe, model=model, settings=[f"train.batch_size={size}"])
+        return prepared(replace(case, layers=layers or case.layers))
+    settings = [f"train.batch_size={load_recipe(case.recipe).train.batch_size}"]
+    settings += [] if layers is None else [f"model.layers={layers}"]
+    recipe = load_recipe(case.recipe, model=model, settings=settings)
     return training_data(graphs(case.name, case.graphs), recipe), recipe
 
 
@@ -137,20 +138,17 @@ def main() -> None:
     )
     parser.add_argument("case", choices=list(CASES))
     parser.add_argument("--model", default="gradformer", choices=sorted(all_models()))
-    parser.add_argument("--layers", type=int, help="of Gradformer, instead of the case's own")
+    parser.add_argument("--layers", type=int, help="instead of the model's own number")
     parser.add_argument("--detail", action="store_true", help="name the kernels too")
     options = parser.parse_args()
-    if options.layers and options.model != "gradformer":
-        parser.error("--layers is for Gradformer; a baseline has the layers of its recipe")
-    case = CASES[options.case]
-    case = replace(case, graphs=128, layers=options.layers or case.layers)
-    data, recipe = set_up(case, options.model)
+    case = replace(CASES[options.case], graphs=128)
+    data, recipe = set_up(case, options.model, options.layers)
     counter = launches(data, recipe)
     show(counter.count, 4 if options.detail else 3)
     print("\nby file:")
     show(counter.count, 1)
-    what = f"{options.model} on {case.name}, {recipe.model.config.layers} layers"
-    print(f"\n{counter.count.total()} launches in a step of {what}")
+    model = f"{recipe.model.name} with {recipe.model.config.layers} layers"
+    print(f"\n{counter.count.total()} launches in a step of {model} on {case.name}")
 
 
 if __name__ == "__main__":
