@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gradformer.attention import use_engine
+from gradformer.attention.availability import runs_kernels
 from gradformer.errors import ConfigError
 from gradformer.model.edge_attention import (
     head_products,
@@ -19,6 +20,7 @@ from gradformer.model.edge_attention import (
 from tests.model.test_fused_messages import graphs, states, weighted
 
 pytest.importorskip("triton")
+pytestmark = pytest.mark.usefixtures("on_the_device")
 
 SHAPES = [  # heads, channels of each, padding, few edges
     (1, 1, None, True),
@@ -35,6 +37,7 @@ def same(function: Callable[..., Tensor], given: tuple[Tensor, ...], twice: bool
     def outcome(engine: str, dtype: torch.dtype) -> list[Tensor]:
         leaves = [t.detach().to(dtype).requires_grad_() for t in given]
         with use_engine(engine):
+            assert runs_kernels(leaves[0]) == (engine == "fused")
             y = function(*leaves)
             first = torch.autograd.grad(weighted(y.square()), leaves, create_graph=twice)
             found = [y, *first]
@@ -84,9 +87,11 @@ def test_the_plain_forms_are_their_definitions() -> None:
     batch, heads = graphs(), 2
     (x, _), (y, _), (own, score) = states(batch, 6), states(batch, 6, seed=1), states(batch, heads)
     source, target = batch.edges.edge_index.tolist()
-    weight, own_weight = softmax_with_own(score, own, batch.edges)
-    alone = softmax_to_target(score, batch.edges)
-    products, sums = head_products(x, y, batch.edges, heads), weighted_sum(score, x, batch.edges)
+    with use_engine("reference"):
+        weight, own_weight = softmax_with_own(score, own, batch.edges)
+        alone = softmax_to_target(score, batch.edges)
+        products = head_products(x, y, batch.edges, heads)
+        sums = weighted_sum(score, x, batch.edges)
     for node in range(batch.num_nodes):
         mine = [k for k, t in enumerate(target) if t == node]
         total = sum((score[k].repeat_interleave(3) * x[source[k]] for k in mine), torch.zeros(6))

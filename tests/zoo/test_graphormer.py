@@ -82,15 +82,17 @@ def test_edge_term_follows_one_shortest_path():
 @pytest.mark.parametrize("engine", ["reference", "fused"])
 @pytest.mark.parametrize("padding", [False, True])
 @pytest.mark.parametrize("capacity", [None, *toys.CAPACITIES])
-def test_edge_term_and_its_gradients_are_those_of_indexing(engine, padding, capacity):
+def test_edge_term_and_its_gradients_are_those_of_indexing(engine, padding, capacity, device):
     """The sums along paths, with a transposed order for the gradients, against plain indexing."""
     pytest.importorskip("triton")
     torch.manual_seed(0)
-    bias = PathBias((4,), heads=2, hops=3, padding=padding)
+    bias = PathBias((4,), heads=2, hops=3, padding=padding).to(device)
     store = pack(toys.toy_graphs(toys.toy_schema()), Structure("hops", extras=("first_edge",)))
-    batch = Collator(store)(toys.IDS if capacity is None else toys.PADDED_IDS, capacity)
+    ids = toys.IDS if capacity is None else toys.PADDED_IDS
+    batch = Collator(store, device)(ids.to(device), capacity)
     pairs = Pairs.of(batch.layout)
-    edges, values = bias.paths(batch, pairs, 3), bias._values(batch)
+    with use_engine("reference"):
+        edges, values = bias.paths(batch, pairs, 3), bias._values(batch)
     assert (edges[:, 2] != len(values) - 1).any()
     want = sum((values @ bias.mix[k])[edges[:, k]] for k in range(3))
     want = want / batch.distance[pairs.place].long().clamp(1, 3)[:, None]
