@@ -50,7 +50,7 @@ def attend_over(batch: Batch, layout: Layout) -> Batch:
 
 
 def rows_to_read(states: Tensor, batch: Batch, level: str, how: str) -> Tensor:
-    """What a head reads of states [nodes, c], or [nodes + graphs, c] with the tokens at the end:
+    """What a head reads of states [nodes, c], or [nodes + tokens, c] with the tokens at the end:
     the nodes, the tokens (``how`` is cls), or the nodes of each graph pooled."""
     if level == "node":
         return states
