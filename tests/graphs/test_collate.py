@@ -11,6 +11,7 @@ import torch
 from tests.zoo import toys
 
 from gradformer import use_engine
+from gradformer.attention.availability import runs_kernels
 from gradformer.graphs.arrays import GraphArrays, Schema
 from gradformer.graphs.batch import Batch, batch_distances, sort_edges
 from gradformer.graphs.collate import Capacity, Collator
@@ -102,7 +103,7 @@ def test_graphs_without_any_edge_can_be_padded() -> None:
     assert padded.edges.num_edges == 3
 
 
-def odd_graphs(level: str, edges: bool) -> Collator:
+def odd_graphs(level: str, edges: bool, device: str) -> Collator:
     """Graphs of one node, without edges, with loops and with one-way edges; arrays of all kinds."""
     draw = np.random.default_rng(0)
     sizes, links = np.array([1, 7, 3, 1, 60, 2]), np.array([0, 12, 0, 2, 70, 0]) * edges
@@ -128,7 +129,8 @@ def odd_graphs(level: str, edges: bool) -> Collator:
             store,
             arrays=store.arrays | {name: value for name, (_, value) in further.items()},
             kinds=store.kinds | {name: kind for name, (kind, _) in further.items()},
-        )
+        ),
+        device,
     )
 
 
@@ -150,6 +152,7 @@ def check_kernel(make: Collator, ids: torch.Tensor, capacity: Capacity | None) -
     with use_engine("reference"):
         plain = tensors(make(ids, capacity))
     with use_engine("fused"):
+        assert runs_kernels(ids)
         fused = tensors(make(ids, capacity))
     assert fused.keys() == plain.keys()
     for name, want in plain.items():
@@ -170,21 +173,22 @@ def check_kernel(make: Collator, ids: torch.Tensor, capacity: Capacity | None) -
     ],
 )
 def test_the_kernel_gathers_the_same_bytes(
-    level: str, ids: list[int], capacity: Capacity | None
+    level: str, ids: list[int], capacity: Capacity | None, device: str
 ) -> None:
-    check_kernel(odd_graphs(level, edges=True), torch.tensor(ids), capacity)
+    check_kernel(odd_graphs(level, True, device), torch.tensor(ids, device=device), capacity)
 
 
-def test_the_kernel_takes_more_graphs_than_it_looks_at_at_once() -> None:
-    ids = torch.arange(150) % 3 * 2 - 1  # −1, 1, 3
+def test_the_kernel_takes_more_graphs_than_it_looks_at_at_once(device: str) -> None:
+    ids = torch.arange(150, device=device) % 3 * 2 - 1  # −1, 1, 3
     ids = torch.where(ids == 1, 0, ids)
     capacity = Capacity(graphs=150, nodes=101, edges=110, largest=1)
-    check_kernel(odd_graphs("graph", edges=True), ids, capacity)
+    check_kernel(odd_graphs("graph", True, device), ids, capacity)
 
 
-def test_the_kernel_pads_graphs_without_any_edge() -> None:
+def test_the_kernel_pads_graphs_without_any_edge(device: str) -> None:
     capacity = Capacity(graphs=2, nodes=9, edges=3, largest=7)
-    check_kernel(odd_graphs("graph", edges=False), torch.tensor([1, 0]), capacity)
+    ids = torch.tensor([1, 0], device=device)
+    check_kernel(odd_graphs("graph", False, device), ids, capacity)
 
 
 @pytest.mark.gpu
