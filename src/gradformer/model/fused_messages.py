@@ -262,7 +262,8 @@ class _SumAndMax(torch.autograd.Function):
 def sum_and_max(x: Tensor, y: Tensor, e: Tensor | None, edges: Edges) -> tuple[Tensor, Tensor]:
     """Sum and largest of x_t + y_s + e_st over the edges s → t into each node; 0 without any.
 
-    All are [rows, c] of one float type; equal messages share the gradient of the largest.
+    All are [rows, c], the results of x's float type; equal messages share the gradient of the
+    largest.
     """
     found: tuple[Tensor, Tensor] = _SumAndMax.apply(x, y, e, edges)
     return found
