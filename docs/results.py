@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from gradformer.report.levers import levers
@@ -76,7 +75,7 @@ def winners() -> str:
         plan, best = load_plan(place), Recipe.load(place / "best.yaml")
         runs = [*STUDIED.glob(f"*/{plan.data}-gradformer-*"), *place.glob("confirmed")]
         (paper,) = (run for run in runs if run.name == f"{plan.data}-gradformer-paper")
-        winner = next((run for run in runs if _trains(run, best)), None)
+        winner = next((run for run in runs if _alike(best, Recipe.load(run / "recipe.yaml"))), None)
         both = [read_json(run / "results.json") if run else None for run in (winner, paper)]
         scores = [value(one, part) if one else "–" for part in ("val", "test") for one in both]
         seeds = " / ".join(str(len(one["test"]["values"])) if one else "–" for one in both)
@@ -89,17 +88,14 @@ def _became(plan: Plan, best: Recipe) -> str:
     """What became of the winner of a search."""
     if best == plan.recipe:
         return "the recipe as it is"
-    if "tuned" in presets(plan.data):
-        tuned = load_recipe(plan.data, preset="tuned", settings=[f"trials={best.trials}"])
-        if best == tuned:
-            return "`tuned`"
+    if "tuned" in presets(plan.data) and _alike(best, load_recipe(plan.data, preset="tuned")):
+        return "`tuned`"
     return "not kept"
 
 
-def _trains(run: Path, recipe: Recipe) -> bool:
-    """Whether the run is of this recipe, with however many seeds."""
-    own = Recipe.load(run / "recipe.yaml")
-    return replace(recipe, trials=own.trials) == own
+def _alike(first: Recipe, second: Recipe) -> bool:
+    """Whether recipes are one but for the seeds and epochs, of which a search may have fewer."""
+    return first.change(f"trials={second.trials}", f"train.epochs={second.train.epochs}") == second
 
 
 if __name__ == "__main__":
