@@ -99,6 +99,8 @@ def test_seeds_that_are_set_count(program: Program, files: Path, tmp_path: Path)
     words = ("--set", "trials=2", "--budget", "0", "--out", tmp_path / "search")
     program("search", files / "graphs.jsonl", *words)
     assert load_plan(tmp_path / "search").recipe.trials == 2
+    program("search", files / "graphs.jsonl", *words[:-1], tmp_path / "three", "--trials", "3")
+    assert load_plan(tmp_path / "three").recipe.trials == 3  # as train takes them
 
 
 @pytest.mark.parametrize("name", ["train.epochs", "seed", "trials", "data.split"])

@@ -69,7 +69,9 @@ def search(
         ),
     ] = None,
     model: Model = None,
-    trials: Annotated[int, typer.Option("--trials", "-n", min=1, help="Seeds each.")] = 1,
+    trials: Annotated[
+        int | None, typer.Option("--trials", "-n", min=1, help="Seeds each (default: 1).")
+    ] = None,
     settings: Settings = None,
     recipe: RecipeFile = None,
     out: Annotated[
@@ -109,7 +111,8 @@ def search(
     elif data is None:
         raise ConfigError("DATASET|FILE: say what to search on, as in gradformer search mutag")
     else:
-        changes = [f"trials={smoke_trials(trials)}", *recipe_changes(settings, split)]
+        changes = ["trials=1", *recipe_changes(settings, split)]
+        changes += [] if trials is None else [f"trials={smoke_trials(trials)}"]
         options = {"samples": samples, "method": method, "finalists": finalists, "seed": seed}
         plan = _plan(data, recipe, model, changes, ranges, reading=read.options(), **options)
         stamp = time.strftime("%Y%m%d-%H%M%S")
