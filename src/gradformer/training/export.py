@@ -47,10 +47,12 @@ def _write(run: Run, out: Path, trial: int, program: bool) -> None:
     """The recipe comes last: a folder without it holds no run."""
     result = {**run.result(trial), "trial": 0}
     first, folds = run.recipe.seed, run.recipe.data.split == "kfold"
-    name = Path(Path(run.recipe.dataset).name)
+    name = Path(run.recipe.dataset).name
+    if run.reading is not None:  # of a user's data: a path, which names no benchmark
+        name = dataset_name(Path(name), run.recipe)
     recipe = replace(
         run.recipe,
-        dataset=str(name) if run.reading is None else dataset_name(name, run.recipe),
+        dataset=name,
         trials=1,
         seed=first if folds else first + trial,  # the first seed has dealt the folds
     )
