@@ -201,12 +201,13 @@ def models_table(folder: Path = RESULTS) -> str:
 
 
 def _step(row: dict[str, Any] | None) -> tuple[str, str, str]:
-    """Layers, parameters and time of a model's row; a step that is not captured says so."""
+    """Layers, parameters and time of a model's row, and what the others are not: eager, older."""
     if row is None:
         return "–", "–", "–"
     time = "fails" if row["ms"] is None else f"{row['ms']:.2f}"
     how = " (eager)" if row["eager"] is not None and row["ms"] is not None else ""
-    return str(row["layers"]), f"{row['parameters']:,}", time + how
+    older = f" ({row['commit']})" if "commit" in row else ""
+    return str(row["layers"]), f"{row['parameters']:,}", time + how + older
 
 
 def _time(row: dict[str, Any] | None) -> str:
