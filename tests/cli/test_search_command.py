@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import shutil
 from functools import partial
@@ -10,10 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
+from rich.console import Console
 
 from gradformer.cli.search import _tell
 from gradformer.report.levers import levers
-from gradformer.training.attempts import load_attempts
+from gradformer.training.attempts import Attempt, load_attempts
 from gradformer.training.recipe import load_recipe
 from gradformer.training.search import Plan, load_plan, search
 from gradformer.training.trial import Trial
@@ -216,3 +218,21 @@ def test_random_search_trains_all_in_full() -> None:
     assert (
         plan.candidates() != Plan("own", load_recipe("own"), space, samples=4, seed=1).candidates()
     )
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_an_attempt_is_one_line_of_a_terminal(
+    terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Into a file it is written whole."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=terminal, width=80)
+    monkeypatch.setattr("gradformer.cli.search.Console", lambda **_: console)
+    names = [f"model.{name}" for name in ("layers", "width", "heads", "pe_steps", "pe_width")]
+    plan = Plan("mutag", load_recipe("mutag"), {name: [4, 8] for name in names})
+    settings = tuple(f"{name}=4" for name in names)
+    _tell(plan, Attempt(0, 3, settings, 2, "accuracy", 0.5, None))
+    (line,) = out.getvalue().splitlines()
+    assert line.startswith("rung 0  2 epochs  validation accuracy ↑ 0.5000  model.layers=4 ")
+    assert (len(line) == 80) == terminal
+    assert line.endswith("…" if terminal else "model.pe_width=4")

@@ -130,17 +130,21 @@ def search(
 
 
 def _tell(plan: Plan, attempt: Attempt) -> None:
-    """An attempt that has ended, with the settings in which candidates differ, if they do."""
+    """An attempt that has ended, with the settings in which candidates differ, if they do: one
+    line, which a terminal shows as far as it is wide; the record has it whole."""
     from gradformer.training.metrics import metric_label
 
     name = metric_label(attempt.metric)
     value = "diverged" if attempt.val is None else f"{name} {attempt.val:.4f}"
     drawn = [s for s in attempt.settings if len(plan.space[s.partition("=")[0]]) > 1]
-    Console(stderr=True).print(
+    console = Console(stderr=True)
+    console.print(
         f"rung {attempt.rung}  {count(attempt.epochs, 'epoch')}  validation {value}  "
         f"{' '.join(drawn or attempt.settings) or AS_IT_IS}",
         highlight=False,
-        soft_wrap=True,
+        no_wrap=True,
+        overflow="ellipsis" if console.is_terminal else "ignore",
+        crop=console.is_terminal,
     )
 
 
@@ -152,9 +156,12 @@ def _show_levers(attempts: Sequence[Attempt]) -> None:
     if found := levers(attempts):
         metric, epochs = metric_label(attempts[0].metric), count(attempts[0].epochs, "epoch")
         gain = f"gain in median {metric} over the others after {epochs}"
-        table = plain_table("setting", "best value", gain, "ranks apart")
+        table = plain_table(
+            "setting", "best value", gain, "ranks apart", right=(gain, "ranks apart")
+        )
         for one in found:
-            table.add_row(one.name, one.value, f"{one.gain:.4f}", f"{one.strength:.1f} σ")
+            better = f"{one.gain:.4f}".replace("-", "−")
+            table.add_row(one.name, one.value, better, f"{one.strength:.1f} σ")
         show(table)
 
 

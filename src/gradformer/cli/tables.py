@@ -89,8 +89,9 @@ def print_results(run: Run) -> None:
         highlight=False,
         soft_wrap=True,
     )
-    console.print(table)
-    console.print("test at the epoch of the best validation", style="dim")
+    if good:
+        console.print(table)
+        console.print("test at the epoch of the best validation", style="dim")
     if (targets := len(run.labels.targets)) > 1:
         how = escape(f"gradformer evaluate {run.folder} --by-target")
         scaled = results["metric"] == SCALED
