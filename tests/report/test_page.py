@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 from dataclasses import replace
@@ -85,6 +86,8 @@ def test_numbers_are_those_of_the_results(classes, tmp_path):
     assert f"<b>{test['mean']:.{_places(test['std'])}f} ± " in page
     # Equal parts: the pooled confusion matrix has the mean accuracy of the trials.
     assert f"{100 * test['mean']:.1f} % right" in page
+    assert "2 trials together" in page
+    assert "<th scope=\"row\">accuracy ↑ ★</th>" in page
 
 
 def _places(std: float) -> int:
@@ -123,6 +126,32 @@ def test_a_protocol_says_where_runs_differ(classes, numbers, tmp_path):
     assert page.count("evaluated once a trial") == 1
 
 
+def test_another_split_is_not_the_benchmarks_protocol(classes, tmp_path):
+    origin = {**classes.origin, "kind": "benchmark"}
+    about = "<td>a toy</td>"
+    for split, seen in (("auto", True), ("kfold", False)):
+        recipe = replace(classes.recipe, dataset="mutag").change(f"data.split={split}")
+        run = replace(classes, recipe=recipe, origin=origin)
+        page = write_report([run], tmp_path / "report.html").read_text()
+        assert (about in page) == seen
+
+
+def test_a_run_that_diverged_says_so(classes, tmp_path):
+    folder = shutil.copytree(classes.folder, tmp_path / "run")
+    (folder / "results.json").unlink()
+    shutil.rmtree(folder / "trials")
+    (folder / "trials").mkdir()
+    lines = [json.loads(line) for line in (folder / "record.jsonl").read_text().splitlines()]
+    for line in lines:
+        if "test" in line:
+            line |= {"status": "diverged", "bad_step": 3, "val": {}, "test": None}
+    (folder / "record.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    page = write_report([folder], tmp_path / "report.html").read_text()
+    check(page)
+    assert "trial 1 diverged and counts in no mean" in page
+    assert "No trial has ended well, so there is no result." in page
+
+
 @pytest.mark.parametrize("task", ["binary", "multilabel"])
 def test_labels_that_are_yes_or_no(task, tmp_path):
     run = toys.train(tmp_path / "run", task, trials=1, epochs=1)
@@ -144,9 +173,10 @@ def test_a_run_that_was_stopped_shows_what_there_is(classes, tmp_path):
     check(page)
     assert "0 of 2 trials have ended" in page
     assert "No trial has ended yet" in page
+    assert "Every trial" not in page
     (folder / "record.jsonl").write_text(lines[0] + "\n")
     page = write_report([folder], tmp_path / "r.html").read_text()
-    assert "No epoch has been recorded" in page
+    assert "No epoch is recorded" in page
     assert "has a decay, and nothing is recorded of it yet." in page
 
 

@@ -47,6 +47,9 @@ def answers_section(histories: Sequence[History]) -> Markup:
         if schema.task != "multiclass" and schema.outputs > _MOST_TARGETS:
             text = f"{history.label}: the first {_MOST_TARGETS} of {schema.outputs} targets."
             remarks.append(note(text))
+        if len(kept) > 1:
+            text = f"{history.label}: {len(kept)} trials together, each with its own answers."
+            remarks.append(note(text))
     return join([grid(*figures) if figures else None, *remarks])
 
 

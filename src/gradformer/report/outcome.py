@@ -72,17 +72,18 @@ def result_section(histories: Sequence[History]) -> Markup:
         parts += [_comparison_table(histories), _strips(histories), *_paired_tables(histories)]
     for history in histories:
         title = "Every trial" if len(histories) == 1 else f"Every trial of {history.label}"
-        parts.append(fold(title, _trials_table(history)))
+        parts.append(fold(title, _trials_table(history)) if history.results else None)
     return join([*parts, _protocols(histories)])
 
 
 def _metrics_table(history: History) -> Markup:
     good = [r for r in history.results if r["test"] is not None]
     if not good:
-        return note("No trial has ended yet, so there is no result.")
+        ended = "has ended well" if history.results else "has ended yet"
+        return note(f"No trial {ended}, so there is no result.")
     rows = []
     for name in good[0]["test"]:
-        cells: list[Content] = [metric_name(name) + (" ★" if name == history.metric else "")]
+        cells: list[Content] = [metric_label(name) + (" ★" if name == history.metric else "")]
         for part in ("val", "test"):
             cells.append(spread([r[part][name] for r in good]))
         rows.append(cells)
@@ -91,7 +92,7 @@ def _metrics_table(history: History) -> Markup:
     together = f" Scores are over {targets} targets together." if targets > 1 else ""
     if SCALED in good[0]["test"]:
         together += " std is that of each target in the training part."
-    caption = f"{over} ★ is the metric of the data.{together}"
+    caption = f"{over} ★: the metric by which runs on these data are compared.{together}"
     return table(caption, ["metric", "validation", "test"], rows)
 
 
@@ -142,7 +143,7 @@ def _strips(histories: Sequence[History]) -> Markup:
             groups.setdefault((dataset_name(history), history.metric), []).append(history)
     figures = []
     for (data, metric), members in groups.items():
-        label = f"test {metric_name(metric)} on {data}"
+        label = f"test {metric_label(metric)} on {data}"
         rows = [(h.label, h.outcome["test"]["values"]) for h in members]
         figures.append(figure(strip_plot(f"Every trial: {label}", label, rows)))
     return grid(*figures)
@@ -247,7 +248,7 @@ def protocol(history: History) -> tuple[tuple[str, str], ...]:
     rows = [
         ("data", dataset_name(history)),
         ("task", f"{history.run.schema.level} {history.run.schema.task}"),
-        ("benchmark protocol", about.get("protocol")),
+        ("benchmark protocol", None if _departs(history) else about.get("protocol")),
         ("data exactness", about.get("exactness")),
         ("split", _split(history)),
         ("share of the training part", f"{100 * recipe.data.fraction:g} %"),
@@ -259,17 +260,25 @@ def protocol(history: History) -> tuple[tuple[str, str], ...]:
     return tuple((name, str(value)) for name, value in rows if value)
 
 
+def _departs(history: History) -> bool:
+    """Whether a benchmark is split in another way than its protocol says."""
+    if history.run.origin["kind"] != "benchmark":
+        return False
+    own = find_card(history.run.recipe.dataset).split
+    return history.run.recipe.data.split not in ("auto", own)
+
+
 def _split(history: History) -> str:
     """How the parts were made, and for the benchmark's own split how large they are."""
     kind = history.run.recipe.data.split
     if kind == "kfold":
         return "ten folds: trial k is tested on fold k, validated on the next"
+    if _departs(history):
+        return kind
     if history.run.origin["kind"] == "benchmark":
         card = find_card(history.run.recipe.dataset)
-        if kind in ("auto", card.split):
-            way = "by the benchmark" if card.split == "fixed" else f"{card.split} by seed"
-            return f"{way}: {' / '.join(f'{size:,}' for size in card.sizes)}"
-        return kind
+        way = "by the benchmark" if card.split == "fixed" else f"{card.split} by seed"
+        return f"{way}: {' / '.join(f'{size:,}' for size in card.sizes)}"
     way = str(history.run.origin.get("split", kind))
     column = "the data's own column"
     known = {"column": column, "auto": f"{column}, else by seed"}  # auto: the run is older
