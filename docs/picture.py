@@ -27,12 +27,12 @@ text { font: 14px system-ui, sans-serif; fill: #24292f; }
 .query { fill: none; stroke: #c2410c; stroke-width: 2.6; }
 .axis { stroke: #8c959f; fill: none; }
 .curve { fill: none; stroke-width: 2.2; }
-.k0 { stroke: #0b5fa5; } .k1 { stroke: #c2410c; } .k2 { stroke: #0f766e; } .k3 { stroke: #9d1fa8; }
+.k0 { stroke: #0b5fa5; } .k1 { stroke: #c2410c; } .k2 { stroke: #1a9e88; } .k3 { stroke: #5b1049; }
 @media (prefers-color-scheme: dark) {
   text { fill: #e6edf3; } .small { fill: #9da7b3; }
-  .node { fill: #161b22; stroke: #9da7b3; } .heat { fill: #6cb6ff; } .query { stroke: #ff9b5e; }
-  .k0 { stroke: #6cb6ff; } .k1 { stroke: #ff9b5e; }
-  .k2 { stroke: #4fd1c5; } .k3 { stroke: #e58fee; }
+  .node { fill: #161b22; stroke: #9da7b3; } .heat { fill: #5aa9f8; } .query { stroke: #ff8c42; }
+  .k0 { stroke: #5aa9f8; } .k1 { stroke: #ff8c42; }
+  .k2 { stroke: #c8f0a8; } .k3 { stroke: #c13fb5; }
 }
 """
 
@@ -79,7 +79,7 @@ def panel(left: float, title: str, note: str, places: np.ndarray, weight: np.nda
 
 def curves(left: float) -> str:
     right, bottom, top = left + SIDE - 16, TOP + SIDE - 44, TOP + 16
-    parts = [_heading(left, "What the heads learn", "decay M over distance ψ, four start points")]
+    parts = [_heading(left, "What the heads learn", "decay M over distance ψ in hops")]
     parts.append(f'<path class="axis" d="M{left + 24} {top}V{bottom}H{right}"/>')
     for head, start in enumerate(STARTS):
         (tables,) = Decay(heads=1, decay=LAMBDA, start=start)()

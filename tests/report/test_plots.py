@@ -4,24 +4,27 @@ from __future__ import annotations
 
 import math
 import re
+from itertools import combinations
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
 from gradformer.report.plots import (
+    COLOURS,
     LEFT,
     RIGHT,
     WIDTH,
     Axes,
     Line,
     confusion_plot,
+    dot_plot,
     line_plot,
     matrix_cells,
     parity_plot,
     strip_plot,
 )
-from gradformer.report.sheet import Panel, sheet
+from gradformer.report.sheet import Panel, sheet, style_of
 
 AXES = Axes("x", "y", x_range=(0.0, 2.0), y_range=(0.0, 1.0))
 
@@ -63,7 +66,7 @@ def test_a_single_point_is_a_dot():
 def test_band_and_legend():
     lines = [
         Line("first", [0, 1], [0.5, 0.5], low=[0.4, 0.4], high=[0.6, 0.6]),
-        Line("second", [0, 1], [0.2, 0.2], colour=9),
+        Line("second", [0, 1], [0.2, 0.2], colour=5),
     ]
     picture = line_plot("t", lines, AXES)
     (band,) = paths(picture, "band")
@@ -130,3 +133,38 @@ def test_strip_shows_every_trial_and_the_mean():
     assert middle == pytest.approx((low + high) / 2, abs=0.1)
     means = [points(path)[0][0] for path in paths(picture, "mean")]
     assert means == pytest.approx([middle, middle], abs=0.1)
+
+
+def test_names_beside_dots_stay_inside_and_off_each_other():
+    dots = [("a long name", 0.0, 0.5), ("another", 0.05, 0.5), ("right", 2.0, 0.5)]
+    picture = dot_plot("t", dots, AXES)
+    (marks,) = paths(picture, "marks")
+    assert len(points(marks)) == 3
+    words = ElementTree.fromstring(f"<svg>{picture.inner}</svg>").iter("text")
+    found = {word.text: (float(word.get("y")), word.get("text-anchor")) for word in words}
+    assert found["another"][0] >= found["a long name"][0] + 12
+    assert found["right"][1] == "end"
+
+
+MACHADO = {
+    "protanopia": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
+    "deuteranopia": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
+    "none": np.eye(3).tolist(),
+}
+"""How linear RGB is seen (Machado, Oliveira and Fernandes 2009)."""
+
+
+@pytest.mark.parametrize("eyes", MACHADO)
+@pytest.mark.parametrize("file", ["plots.css", "style.css"])
+def test_curves_differ_for_colour_blind_readers(file, eyes):
+    """Distances in CIELAB, where 2 is about the least that is seen."""
+    colours = dict(re.findall(r"--(c\d+): (#\w{6})", str(style_of(file)).split("@media print")[0]))
+    assert len(colours) == COLOURS
+    values = np.array([[int(c[k : k + 2], 16) / 255 for k in (1, 3, 5)] for c in colours.values()])
+    linear = np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
+    seen = np.clip(linear @ np.array(MACHADO[eyes]).T, 0.0, 1.0)
+    white = [[0.4339, 0.2126, 0.0177], [0.3762, 0.7152, 0.1095], [0.1899, 0.0722, 0.8728]]
+    xyz = seen @ np.array(white)  # each of X, Y, Z as a share of white's
+    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116).T
+    lab = np.stack([116 * y, 500 * (x - y), 200 * (y - z)], axis=1)
+    assert min(np.linalg.norm(a - b) for a, b in combinations(lab, 2)) > 20

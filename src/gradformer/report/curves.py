@@ -35,9 +35,9 @@ def learning_section(histories: Sequence[History]) -> Markup:
             )
             figures.append(figure(plot))
     if not figures:
-        return note("No epoch has been recorded yet.")
+        return note("No epoch is recorded.")
     spread = any(len(history.epochs) > 1 for history in histories)
-    text = "Line: mean over the trials. " + ("Band: ± one standard deviation. " if spread else "")
+    text = "Line: mean over the trials. Band: ± one standard deviation. " if spread else ""
     if single:
         text += "Dots: the epochs that were selected. "
         text += "Thin lines: single trials." if spread else ""
@@ -181,7 +181,7 @@ def _starts_plot(
 def _decay_plot(history: History, name: str, table: NDArray[np.float64], where: str) -> Picture:
     psi, visible = _visible(history.run.codebook.values, table)
     lines = [
-        Line(f"head {head + 1}", psi.tolist(), m.tolist(), colour=head, dots=len(psi) < 30)
+        Line(f"head {head + 1}", psi.tolist(), m.tolist(), head, dots=len(psi) < 30, dash=head % 3)
         for head, m in enumerate(visible)
     ]
     axes = Axes(

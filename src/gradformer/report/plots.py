@@ -19,7 +19,8 @@ from gradformer.report.scales import Scale, fit_scale, tick_labels, wants_logari
 
 WIDTH, HEIGHT = 400.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 54.0, 12.0, 28.0, 40.0
-COLOURS = 8
+COLOURS = 4
+"""As many as differ for every kind of colour blindness and show on the page."""
 LEVELS = 10
 LETTER, LEGEND_LINE = 6.4, 17.0
 """Width of a letter of the legend, taken as equal, and height of its lines."""
@@ -48,7 +49,7 @@ class Line:
     """A curve; ``low`` and ``high`` are the edges of its band (of one point the ends of a stroke),
     ``faint`` other curves behind it.
 
-    ``colour`` numbers the palette; the ninth curve begins it again with dashes. ``dash`` tells
+    ``colour`` numbers the palette; the fifth curve begins it again with dashes. ``dash`` tells
     curves apart that may lie on each other.
     """
 
@@ -61,7 +62,7 @@ class Line:
     faint: Sequence[tuple[Sequence[float], Sequence[float]]] = ()
     marks: Sequence[tuple[float, float]] = ()
     dots: bool = False
-    dash: int = 0
+    dash: int | None = None
 
 
 @dataclass(frozen=True)
@@ -112,21 +113,36 @@ def line_plot(title: str, lines: Sequence[Line], axes: Axes) -> Picture:
 
 
 def _legend(lines: Sequence[Line]) -> tuple[list[Markup], float]:
-    """Names beside a piece of each line, or its dot, in as many rows as needed; their height."""
+    """Names beside a piece of each line, in as many rows as needed; their height."""
     parts, x, y = [], 8.0, HEIGHT + 10.0
     for line in lines:
         name = _shorten(line.name, int((WIDTH - 40.0) / LETTER))
         wide = 30.0 + LETTER * len(name)
         if x > 8.0 and x + wide > WIDTH:
             x, y = 8.0, y + LEGEND_LINE
-        if len(line.x) == 1:
-            shape, style = f"M{place(x + 12)} {place(y)}h0", f"key dots {_style(line.colour)}"
-        else:
-            shape, style = f"M{place(x + 1)} {place(y)}h22", f"key {_stroke(line)}"
-        parts.append(tag("path", d=shape, class_=style))
+        key = f"M{place(x + 1)} {place(y)}h22"
+        parts.append(tag("path", d=key, class_=f"key {_stroke(line)}"))
         parts.append(_text(name, x + 29, y + 4, "start"))
         x += wide + 12.0
     return parts, y + 10.0 - HEIGHT
+
+
+def dot_plot(title: str, dots: Sequence[tuple[str, float, float]], axes: Axes) -> Picture:
+    """Dots (name, x, y) with their names beside them: towards the middle, below one in the way."""
+    x = _scale(axes.x_range, [dot[1] for dot in dots], LEFT, WIDTH - RIGHT)
+    y = _scale(axes.y_range, [dot[2] for dot in dots], HEIGHT - BOTTOM, TOP)
+    names: list[tuple[float, float, float]] = []  # left, right and height of each
+    parts = []
+    for name, a, b in sorted(dots, key=lambda dot: y(dot[2])):
+        side = -1 if x(a) > (LEFT + WIDTH) / 2 else 1
+        near = x(a) + 9 * side
+        left, right = sorted((near, near + side * (LETTER * len(name) + 16)))
+        above = [at for low, high, at in names if low < right and left < high]
+        names.append((left, right, max([y(b) + 4, *(at + 14 for at in above)])))
+        parts.append(_text(name, near, names[-1][2], "end" if side < 0 else "start", "label"))
+    points = [(a, b) for _, a, b in dots]
+    parts.append(tag("path", d=_dots(points, x, y), class_="marks c0"))
+    return Picture(title, _frame(axes, x, y), *parts)
 
 
 def parity_plot(title: str, truth: NDArray[np.float64], answer: NDArray[np.float64]) -> Picture:
@@ -158,7 +174,7 @@ def strip_plot(title: str, label: str, rows: Sequence[tuple[str, Sequence[float]
         parts.append(_text(words, x(value), bottom + 17, "middle"))
     for number, (name, values) in enumerate(rows):
         y = TOP + step * (number + 0.5)
-        style = f"c{number % COLOURS}"
+        style = _style(number)
         parts.append(_text(_shorten(name, 20), left - 8, y + 4, "end", "label"))
         mean, std = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0
         ends = (place(x(min(max(v, x.low), x.high))) for v in (mean - std, mean + std))
@@ -259,12 +275,12 @@ def _turned(words: str, x: float, y: float) -> Markup:
 
 
 def _style(colour: int) -> str:
-    style = f"c{colour % COLOURS}"
-    return style if colour < COLOURS else f"{style} dash{min(colour // COLOURS, 2)}"
+    return f"c{colour % COLOURS}"
 
 
 def _stroke(line: Line) -> str:
-    return f"line {_style(line.colour)}" + (f" dash{line.dash}" if line.dash else "")
+    dash = min(line.colour // COLOURS, 2) if line.dash is None else line.dash
+    return f"line {_style(line.colour)}" + (f" dash{dash}" if dash else "")
 
 
 def _path(points: Sequence[tuple[float, float]], x: Scale, y: Scale) -> str:

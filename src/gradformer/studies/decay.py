@@ -42,7 +42,8 @@ STUDY = Study(
     title="Figure 6: rate and shape of the decay",
     text="The paper draws this as a figure and prints no numbers. A linear decay of rate λ is read "
     "as one that falls by 1 − λ a hop (its end point is then learned); at λ = 1 nothing decays, "
-    "and both shapes are one run.",
+    "and both shapes are one run. In the figure a dot is the mean over seeds, the band (of a dot "
+    "alone the line) ± one standard deviation.",
     datasets=("nci1", "proteins", "collab"),
     models=("gradformer",),
     cells=cells,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradformer.report.markup import Markup
-from gradformer.report.plots import Axes, Line, line_plot
+from gradformer.report.plots import Axes, dot_plot
 from gradformer.report.sheet import Panel
 from gradformer.studies.figures import by_column, epoch_seconds, in_rows, score_name
 from gradformer.studies.study import Cell, Measured, Rows, Study
@@ -45,30 +45,30 @@ def cost_table(measured: Sequence[Measured]) -> Rows:
     for one, seconds, gigabytes in costs(measured):
         assert one.history is not None
         device = one.history.header["environment"]["device_name"]
-        row = [one.cell.dataset, one.cell.model, f"{seconds:.3g}", f"{gigabytes:.3g}", device]
+        cost = [f"{spent:#.3g}" for spent in (seconds, gigabytes)]
+        row = [one.cell.dataset, one.cell.model, *cost, device]
         rows.append(row)
     return head, rows
 
 
 def draw(measured: Sequence[Measured]) -> Markup | None:
-    """Score over seconds of an epoch, and over peak memory; a dot for each model, of one colour in
-    all panels. Costs begin at 0: what lies twice as far costs twice as much."""
+    """Score over seconds of an epoch, and over peak memory; a dot for each model. Costs begin at 0:
+    what lies twice as far costs twice as much."""
     panels = []
-    colours = {name: k for k, name in enumerate(dict.fromkeys(one.cell.row for one in measured))}
     spent = {(one.cell.dataset, one.cell.model): (s, g) for one, s, g in costs(measured)}
     for column, members in by_column(measured).items():
         known = [one for one in members if (column, one.cell.model) in spent]
         for place, name in enumerate(("seconds of an epoch", "peak memory, GiB")):
-            lines = []
+            dots = []
             for one in known:
                 assert one.outcome is not None
                 at = spent[column, one.cell.model][place]
                 score = shown(one.outcome)[0] * one.outcome["test"]["mean"]
-                lines.append(Line(one.cell.row, [at], [score], colours[one.cell.row], dots=True))
-            if lines:
-                most = max(line.x[0] for line in lines)
+                dots.append((one.cell.row, at, score))
+            if dots:
+                most = max(at for _, at, _ in dots)
                 axes = Axes(name, score_name(known[0]), (0.0, 1.04 * most))
-                plot = line_plot(f"Score over {name} on {column}", lines, axes)
+                plot = dot_plot(f"Score over {name} on {column}", dots, axes)
                 panels.append(Panel(column, [plot]))
     return in_rows("Cost and score", panels)
 

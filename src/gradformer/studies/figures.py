@@ -56,7 +56,7 @@ def curves(
 def score_name(one: Measured) -> str:
     """What stands at the axis of a score."""
     assert one.outcome is not None
-    unit = "" if one.outcome["lower_is_better"] else ", %"
+    unit = " ↓" if one.outcome["lower_is_better"] else ", % ↑"
     return f"test {metric_name(one.outcome['metric'])}{unit}"
 
 
