@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from gradformer.studies.study import Cell, Measured
-from gradformer.studies.summary import beside, best, resampled, summary, verdict
+from gradformer.studies.summary import beside, best, headlines, resampled, summary, verdict
 from gradformer.studies.tables import paired
 from gradformer.training.metrics import LOWER_IS_BETTER
 
@@ -104,3 +104,33 @@ def test_ours_beside_the_others() -> None:
 
 def test_nothing_is_said_of_nothing() -> None:
     assert summary([measured("zinc", "gcn", EVEN), Measured(Cell("nci1", "gcn", "nci1"))]) == ""
+
+
+def test_headlines_count_where_each_side_is_best_and_how_clearly() -> None:
+    columns = {
+        "nci1": [
+            measured("nci1", "gradformer", moved(0.1), "paper"),
+            measured("nci1", "gcn", EVEN),
+        ],
+        "actor": [
+            measured("actor", "gradformer", EVEN, "paper"),
+            measured("actor", "gcn", moved(0.001)),
+        ],
+        "molhiv": [
+            measured("molhiv", "gradformer", EVEN, "paper"),
+            measured("molhiv", "gradformer", moved(0.1), "tuned"),
+            measured("molhiv", "gcn", moved(0.2)),
+        ],
+        "zinc": [
+            measured("zinc", "gradformer", [0.06, 0.062, 0.058], "paper"),
+            measured("zinc", "gcn", [0.0602, 0.063, 0.058]),
+        ],
+    }
+    ours, theirs, paper = headlines(columns)
+    assert "best mean on 2 of 4 rows of the table below: nci1, zinc." in ours
+    assert ours.endswith("clearly worse on 1: nci1 (1).")
+    assert "best mean on 2: actor (gcn), molhiv (gcn)." in theirs
+    assert theirs.endswith("clearly worse on 1: molhiv.")
+    assert "better than ours by `paper` on 2 of 4" in paper, "actor 33.63 and zinc 0.069 are not"
+    assert paper.endswith("over our seeds on 2: nci1, molhiv.")
+    assert len(headlines({"nci1": columns["nci1"]})) == 2

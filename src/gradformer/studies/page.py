@@ -27,7 +27,14 @@ CAPTION = (
 )
 INTRODUCTION = (
     "# Results\n\nEvery number on this page is made from the records under `results/` "
-    "(`make tables`) or stands in the paper's tables. What is not measured is named. " + CAPTION
+    "(`make tables`) or stands in the paper's tables. What is not measured is named."
+)
+READING = f"## How to read the tables\n\n{CAPTION}"
+CONDITIONS = (
+    "## How it was measured\n\nThe test part is evaluated once a trial, with the weights of the "
+    "selected epoch, the first one with the best validation score. Trial k has seed k. ± is the "
+    "sample standard deviation (n − 1) over trials that ended well. Protocol, machine, versions "
+    "and commit of every cell are in `results/studies/NAME/README.md`, beside its records."
 )
 NOTHING = "Nothing is measured yet."
 
@@ -138,7 +145,8 @@ def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, M
 
     Figures are given by the path by which the page shows them.
     """
-    parts, figures, ranked = list[str](), dict[str, Markup](), list[Measured]()
+    parts, figures = list[str](), dict[str, Markup]()
+    ranked, everything = list[Measured](), list[Measured]()
     for study in studies:
         plan, kept = Plan(study.datasets, study.models), kept_plan(study, root)
         plan = plan if kept is None else plan.with_more(kept)
@@ -149,9 +157,12 @@ def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, M
             figures[path] = drawn
         if study.name in summary.STUDIES:
             ranked += measured
-        text = markdown(study, measured, _lists(plan, measured, {}), path, caption="")
+        everything += measured
+        text = markdown(study, measured, _lists(plan, measured, {})[:2], path, caption="")
         parts.append(f"## {study.title}\n\n{text}")
-    head = [f"{INTRODUCTION}\n", summary.summary(ranked)]
+    head = [f"{INTRODUCTION}\n", summary.summary(ranked), f"{READING}\n"]
+    if (rows := tables.conditions(everything))[1]:
+        parts.append(f"{CONDITIONS}\n\n{tables.markdown_table(rows)}\n")
     return "\n".join(part for part in (*head, *parts) if part), figures
 
 

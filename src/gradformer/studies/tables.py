@@ -127,6 +127,21 @@ def protocols(measured: Sequence[Measured]) -> list[str]:
     return [text for text in (_list(common), *rest) if text]
 
 
+def conditions(measured: Sequence[Measured]) -> Rows:
+    """A row for each dataset: its task, split, and selection; where cells differ, all of them."""
+    head = ["data", "task", "split", "selected by", "data exactness"]
+    ways: dict[str, list[dict[str, str]]] = {}
+    for one in measured:
+        if one.history is not None and one.history.header:
+            facts = dict(protocol(one.history))
+            facts["selected by"] = facts["selection"].removeprefix("first epoch with the best ")
+            ways.setdefault(facts["data"], []).append(facts)
+    return head, [
+        [" / ".join(dict.fromkeys(own.get(name, "–") for own in some)) for name in head]
+        for some in ways.values()
+    ]
+
+
 def _list(facts: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{name}: {text}" for name, text in facts)
 
