@@ -133,4 +133,9 @@ def test_headlines_count_where_each_side_is_best_and_how_clearly() -> None:
     assert theirs.endswith("clearly worse on 1: molhiv.")
     assert "better than ours by `paper` on 2 of 4" in paper, "actor 33.63 and zinc 0.069 are not"
     assert paper.endswith("over our seeds on 2: nci1, molhiv.")
+    tied = [
+        measured("nci1", model, EVEN, preset)
+        for model, preset in (("gradformer", "paper"), ("gcn", None))
+    ]
+    assert "below: nci1 (shared)." in headlines({"nci1": tied})[0]
     assert len(headlines({"nci1": columns["nci1"]})) == 2

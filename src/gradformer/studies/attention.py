@@ -8,7 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from gradformer.report.attention import Sketch, contrast, draw_graph, draw_matrix, focus
+from gradformer.report.attention import (
+    SEES,
+    Sketch,
+    contrast,
+    draw_graph,
+    draw_matrix,
+    focus,
+)
 from gradformer.report.history import History
 from gradformer.report.markup import Markup
 from gradformer.report.patterns import Array, example_attention
@@ -96,7 +103,8 @@ STUDY = Study(
     "encoding of the nodes, from a learned bias over distances, from the decay. One seed, no local "
     "module. The graphs are from the test part; those of the paper are not named. Drawing: the "
     "bluer a node, the more attention it receives; orange links get more than an even share. "
-    "Matrix: the weight of every pair, mean over layers and heads, a row for each node that looks.",
+    "Matrix: the weight of every pair, mean over layers and heads, a row for each node that looks. "
+    f"{SEES}",
     datasets=("molhiv",),
     models=("gradformer",),
     cells=cells,

@@ -80,9 +80,10 @@ def headlines(columns: dict[str, list[Measured]]) -> list[str]:
         for names, camp in ((ours, False), (theirs, True))
     )
     rivals = [f"{name} ({len(_camp(columns[name], False))})" for name in clear]
+    shared = [f"{name} (shared)" if _is_shared(columns[name]) else name for name in ours]
     found = [
         f"Gradformer, by one of its recipes, has the best mean on {len(ours)} of {len(columns)} "
-        f"rows of the table below: {_names(ours)}. All others that are measured there, which are "
+        f"rows of the table below: {_names(shared)}. All others that are measured there, which are "
         f"as many as is said in brackets, are clearly worse on {len(clear)}: {_names(rivals)}."
     ]
     if theirs:
@@ -207,6 +208,14 @@ def resampled(dataset: str) -> float:
 def _leader(some: Sequence[Measured]) -> Measured:
     """The best mean."""
     return max(some, key=lambda one: _sign(one) * _outcome(one)["test"]["mean"])
+
+
+def _is_shared(some: Sequence[Measured]) -> bool:
+    """Whether one of ours and one of the others have the best mean."""
+    most = _outcome(_leader(some))["test"]["mean"]
+    return (
+        len({one.cell.model == OURS for one in some if _outcome(one)["test"]["mean"] == most}) > 1
+    )
 
 
 def _camp(some: Sequence[Measured], ours: bool) -> list[Measured]:
