@@ -59,7 +59,7 @@ def test_a_model_is_a_column_of_the_results(
     (tmp_path / "studies" / "table1" / "plan.json").write_text(json.dumps(plan.to_dict()))
     head, _, row = tables.results_table(tmp_path).splitlines()
     assert head == "| data | the paper prints | gradformer (paper) | gcn |"
-    ours, gcn = "0.0800 ± 0.0010", "0.3000 ± 0.0010 (2 seeds)"
+    ours, gcn = "**0.0800 ± 0.0010**", "0.3000 ± 0.0010 (2 seeds)"
     cells = ["zinc, MAE ↓", "0.069 ± 0.002", ours, gcn]
     assert row == f"| {' | '.join(map(unbroken, cells))} |"
 
@@ -72,7 +72,7 @@ def test_records_become_rows(tmp_path: Path) -> None:
     record |= {"rows": [{"case": "zinc", "who": who, "ms": ms} for who, ms in steps]}
     (results / "benchmarks").mkdir(parents=True)
     (results / "benchmarks" / "training-zinc.json").write_text(json.dumps(record))
-    assert "| zinc | ours | 2.000 | 30.0 |" in tables.speed_table(results)
+    assert "| zinc | ours | 2.00 | 30.0 |" in tables.speed_table(results)
     record = {"device": "a GPU", "torch": "2", "cases": {"one": {"ours": {"eager": 3.0}}}}
     record["commits"] = {"one": "a1", "two": "b2"}
     record["cases"]["two"] = {
@@ -81,9 +81,9 @@ def test_records_become_rows(tmp_path: Path) -> None:
     }
     (results / "benchmarks" / "attention.json").write_text(json.dumps(record))
     text = tables.speed_table(results)
-    assert "| one | 3.000 (eager) | – |" in text
-    assert "`benchmarks/attention.py`, commit a1 and commit b2;" in text
-    assert "| two | 2.000 | fails |" in text
+    assert "| one | 3.00 (eager) | – |" in text
+    assert "`benchmarks/attention.py`, commit a1 and commit b2)" in text
+    assert "| two | 2.00 | fails |" in text
 
 
 def test_models_become_rows(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gradformer.report.markup import Markup
 from gradformer.report.plots import Axes, dot_plot
+from gradformer.report.scales import significant
 from gradformer.report.sheet import Panel
 from gradformer.studies.figures import by_column, epoch_seconds, in_rows, score_name
 from gradformer.studies.study import Cell, Measured, Rows, Study
@@ -45,7 +46,7 @@ def cost_table(measured: Sequence[Measured]) -> Rows:
     for one, seconds, gigabytes in costs(measured):
         assert one.history is not None
         device = one.history.header["environment"]["device_name"]
-        cost = [f"{spent:#.3g}" for spent in (seconds, gigabytes)]
+        cost = [significant(spent) for spent in (seconds, gigabytes)]
         row = [one.cell.dataset, one.cell.model, *cost, device]
         rows.append(row)
     return head, rows
