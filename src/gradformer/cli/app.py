@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from typer.core import TyperGroup
+from typer.core import TyperCommand, TyperGroup
 
 from gradformer.cli.data import data_app
 from gradformer.cli.doctor import doctor
@@ -38,6 +38,13 @@ ERROR = "[bold red]error:[/] "
 _UsageError: Any = typer.BadParameter.__base__  # it has no public name
 
 
+class Verb(TyperCommand):
+    """A command in whose help no value stands behind a flag, which takes none."""
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_values(super().get_params(ctx))
+
+
 class Program(TyperGroup):
     """Commands whose errors are one line; ``--debug``, wherever it stands, shows the traceback."""
 
@@ -50,6 +57,9 @@ class Program(TyperGroup):
                 command = error.ctx.command_path if error.ctx is not None else "gradformer"
                 _say(f"{_wrong(error)} (see: {command} --help)", ERROR)
         sys.exit(code if isinstance(code, int) else 0)
+
+    def get_params(self, ctx: Any) -> Any:
+        return _without_values(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--debug" in args:
@@ -129,8 +139,16 @@ for verb in (train, evaluate, predict, embed, explain, report, search, models, d
 app.command()(grouped(reproduce))
 app.add_typer(data_app, name="data")
 for command in [*app.registered_commands, *data_app.registered_commands]:
+    command.cls = Verb
     text = inspect.getdoc(command.callback) or ""  # whose lines are not those of a terminal
     command.help = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
+
+
+def _without_values(parameters: Any) -> Any:
+    for each in parameters:
+        if getattr(each, "is_flag", False):
+            each.metavar = ""
+    return parameters
 
 
 def _wrong(error: Any) -> str:

@@ -169,12 +169,14 @@ def verify(name: Name, data: Mirror = None) -> None:
 def pack(
     name: Name,
     data: Mirror = None,
-    rwse: Annotated[int, typer.Option(help="Steps of the random-walk encoding.")] = 0,
-    lap: Annotated[int, typer.Option(help="Laplacian eigenvectors.")] = 0,
+    rwse: Annotated[int, typer.Option(metavar="N", help="Steps of the random-walk encoding.")] = 0,
+    lap: Annotated[int, typer.Option(metavar="N", help="Laplacian eigenvectors.")] = 0,
     limit: Annotated[
         int | None,
         typer.Option(
-            min=1, help="Refuse a graph whose n² pairs take more bytes (default: 2³⁰, one GiB)."
+            metavar="BYTES",
+            min=1,
+            help="Refuse a graph whose n² pairs take more bytes (default: 2³⁰, one GiB).",
         ),
     ] = None,
 ) -> None:

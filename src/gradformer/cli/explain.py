@@ -26,9 +26,9 @@ def explain(
         Path | None,
         typer.Option("--out", "-o", help="HTML file to write (default: RUN/attention.html)."),
     ] = None,
-    most: Annotated[int, typer.Option(min=1, help="Graphs to show.")] = 5,
+    most: Annotated[int, typer.Option(metavar="N", min=1, help="Graphs to show.")] = 5,
     layer: Annotated[
-        int | None, typer.Option(min=1, help="One layer (default: the mean over all).")
+        int | None, typer.Option(metavar="N", min=1, help="One layer (default: the mean over all).")
     ] = None,
     trial: Trial = 0,
     read: NewFile,

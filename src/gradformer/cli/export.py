@@ -17,7 +17,8 @@ def export(
         typer.Option("--out", "-o", help="Folder to make (default: RUN-export)."),
     ] = None,
     trial: Annotated[
-        int | None, typer.Option(min=0, help="Which trial (default: the best by validation).")
+        int | None,
+        typer.Option(metavar="N", min=0, help="Which trial (default: the best by validation)."),
     ] = None,
     program: Annotated[
         bool,

@@ -30,14 +30,16 @@ Mirror = Annotated[
     typer.Option(
         "--data",
         envvar="GRADFORMER_DATA",
-        help="Folder with raw files of benchmarks.",
+        help="Folder with raw files of benchmarks (default: downloaded once).",
         rich_help_panel="Machine",
     ),
 ]
 Smiles = Annotated[
     str | None,
     typer.Option(
-        help="Column of the SMILES (default: found by its name).", rich_help_panel="Your own data"
+        metavar="COLUMN",
+        help="Column of the SMILES (default: found by its name).",
+        rich_help_panel="Your own data",
     ),
 ]
 SkipInvalid = Annotated[
@@ -51,8 +53,10 @@ SkipInvalid = Annotated[
 Split = Annotated[
     str | None,
     typer.Option(
+        metavar="WAY",
         help="random, stratified, scaffold, column or kfold (ten folds: --trials 10); of a "
-        "benchmark also fixed.",
+        "benchmark also fixed (default: the benchmark's; of your data column, stratified or "
+        "random, the first that fits).",
         autocompletion=choices("random", "stratified", "scaffold", "column", "kfold", "fixed"),
         rich_help_panel="Your own data",
     ),
@@ -62,7 +66,8 @@ Model = Annotated[
     typer.Option(
         "--model",
         "-m",
-        help="A model, as `gradformer models` lists them.",
+        metavar="NAME",
+        help="A model, as `gradformer models` lists them (default: the recipe's, gradformer).",
         autocompletion=model_names,
     ),
 ]
@@ -77,13 +82,15 @@ Settings = Annotated[
 ]
 Budget = Annotated[
     float | None,
-    typer.Option(min=0.0, metavar="MINUTES", help="Stop and save after so long."),
+    typer.Option(
+        min=0.0, metavar="MINUTES", help="Stop and save after so long; --resume continues."
+    ),
 ]
 RecipeFile = Annotated[
     Path | None,
     typer.Option("--recipe", help="YAML file to use in place of the package's recipe."),
 ]
-Trial = Annotated[int, typer.Option(min=0, help="Trial whose model is used.")]
+Trial = Annotated[int, typer.Option(metavar="N", min=0, help="Trial whose model is used.")]
 Quiet = Annotated[
     bool,
     typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel="Machine"),
@@ -99,7 +106,8 @@ class Machine:
         str,
         typer.Option(
             "--device",
-            help="auto, cpu, cuda or cuda:1.",
+            metavar="DEVICE",
+            help="auto (a GPU where there is one), cpu, cuda or cuda:1.",
             rich_help_panel="Machine",
             autocompletion=choices("auto", "cpu", "cuda"),
         ),
@@ -111,7 +119,10 @@ class Inference(Machine):
     """How a trained model is used."""
 
     batch_size: Annotated[
-        int, typer.Option("--batch-size", min=1, help="Graphs at once.", rich_help_panel="Machine")
+        int,
+        typer.Option(
+            "--batch-size", metavar="N", min=1, help="Graphs at once.", rich_help_panel="Machine"
+        ),
     ] = 64
 
 
@@ -137,6 +148,7 @@ class TrainingFile(_Reading):
     target: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="COLUMN",
             help="Column to learn; repeat it for several.",
             rich_help_panel="Your own data",
         ),
@@ -144,7 +156,9 @@ class TrainingFile(_Reading):
     task: Annotated[
         str | None,
         typer.Option(
-            help="regression, binary, multiclass, multilabel or classification (default: found).",
+            metavar="TASK",
+            help="regression, binary, multiclass, multilabel or classification (default: found "
+            "from the targets).",
             autocompletion=choices(
                 "regression", "binary", "multiclass", "multilabel", "classification"
             ),
@@ -154,7 +168,8 @@ class TrainingFile(_Reading):
     level: Annotated[
         str | None,
         typer.Option(
-            help="graph or node: what is predicted.",
+            metavar="LEVEL",
+            help="graph or node: what is predicted (default: graph).",
             rich_help_panel="Your own data",
             autocompletion=choices("graph", "node"),
         ),
@@ -162,6 +177,7 @@ class TrainingFile(_Reading):
     split_column: Annotated[
         str | None,
         typer.Option(
+            metavar="COLUMN",
             help="Column that says train, val or test; with --split column.",
             rich_help_panel="Your own data",
         ),

@@ -9,7 +9,9 @@ import typer
 
 
 def report(
-    folders: Annotated[list[Path], typer.Argument(metavar="RUN...", help="Folders of runs.")],
+    folders: Annotated[
+        list[Path], typer.Argument(metavar="RUN", help="Folders of runs, one or more.")
+    ],
     out: Annotated[
         Path | None,
         typer.Option(

@@ -40,7 +40,9 @@ def reproduce(
     *,
     trials: Annotated[
         int | None,
-        typer.Option("--trials", "-n", min=1, help="Seeds of each cell (default: the recipe's)."),
+        typer.Option(
+            "--trials", "-n", metavar="N", min=1, help="Seeds of each cell (default: the recipe's)."
+        ),
     ] = None,
     budget: Annotated[
         float | None,
@@ -56,7 +58,9 @@ def reproduce(
     dataset: Annotated[
         list[str] | None,
         typer.Option(
-            help="A recipe in place of the study's own; repeat it.", autocompletion=recipe_names
+            metavar="NAME",
+            help="A recipe in place of the study's own; repeat it.",
+            autocompletion=recipe_names,
         ),
     ] = None,
     model: Annotated[
@@ -64,13 +68,15 @@ def reproduce(
         typer.Option(
             "--model",
             "-m",
-            help="A model, majority or fingerprints, in place of the study's.",
+            metavar="NAME",
+            help="A model, majority or fingerprints, in place of the study's; repeat it.",
             autocompletion=model_names,
         ),
     ] = None,
     preset: Annotated[
         list[str] | None,
         typer.Option(
+            metavar="NAME",
             help="Train only cells of this preset; repeat it; none: cells without one.",
             autocompletion=preset_names,
         ),

@@ -52,13 +52,16 @@ def search(
         ),
     ] = None,
     *,
-    samples: Annotated[int, typer.Option(min=1, help="Candidates to begin with.")] = 9,
+    samples: Annotated[int, typer.Option(metavar="N", min=1, help="Candidates to begin with.")] = 9,
     method: Annotated[
         str,
-        typer.Option(help="halving or random.", autocompletion=choices("halving", "random")),
+        typer.Option(
+            help="halving, or random: all candidates in full.",
+            autocompletion=choices("halving", "random"),
+        ),
     ] = "halving",
     finalists: Annotated[
-        int, typer.Option(min=1, help="Candidates that halving trains in full.")
+        int, typer.Option(metavar="N", min=1, help="Candidates that halving trains in full.")
     ] = 1,
     ranges: Annotated[
         list[str] | None,
@@ -70,7 +73,8 @@ def search(
     ] = None,
     model: Model = None,
     trials: Annotated[
-        int | None, typer.Option("--trials", "-n", min=1, help="Seeds each (default: 1).")
+        int | None,
+        typer.Option("--trials", "-n", metavar="N", min=1, help="Seeds each (default: 1)."),
     ] = None,
     settings: Settings = None,
     recipe: RecipeFile = None,
@@ -82,7 +86,7 @@ def search(
         Path | None, typer.Option(metavar="FOLDER", help="Continue a search that was stopped.")
     ] = None,
     budget: Budget = None,
-    seed: Annotated[int, typer.Option(min=0, help="Seed of the draw.")] = 0,
+    seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the draw.")] = 0,
     split: Split = None,
     read: TrainingFile,
     machine: Machine,

@@ -49,17 +49,23 @@ def train(
     trials: Annotated[
         int | None,
         typer.Option(
-            "--trials", "-n", min=1, help="Seeds, trained side by side (default: the recipe's)."
+            "--trials",
+            "-n",
+            metavar="N",
+            min=1,
+            help="Seeds, trained side by side (default: the recipe's).",
         ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(min=0, help="First seed (default: the recipe's).")
+        int | None, typer.Option(metavar="N", min=0, help="First seed (default: the recipe's).")
     ] = None,
     settings: Settings = None,
     preset: Annotated[
         str | None,
         typer.Option(
-            help="A variant that the recipe names: paper, authors, tuned.",
+            metavar="NAME",
+            help="A variant that the recipe names: paper, authors or tuned (default: none, a "
+            "benchmark's recipe follows the paper).",
             autocompletion=preset_names,
         ),
     ] = None,
