@@ -143,6 +143,10 @@ def test_they_are_listed(program: Program) -> None:
     assert "MAE" in text
 
 
+def test_a_trained_model_shows_its_card(program: Program, weights: Path) -> None:
+    assert program("models", "mutag").stdout == (weights / "mutag" / "README.md").read_text()
+
+
 def test_what_is_published_is_small_and_whole() -> None:
     for name, folder in published().items():
         assert sum(file.stat().st_size for file in folder.rglob("*")) < LARGEST, name

@@ -507,7 +507,7 @@ def test_models_lists_all_with_parameters(program: Program) -> None:
     from gradformer.weights import published
 
     lines = program("models").stdout.splitlines()
-    models, trained = lines[1 : len(MODELS) + 1], lines[len(MODELS) + 1 :]
+    models, (_, *trained) = lines[1 : len(MODELS) + 1], lines[len(MODELS) + 1 :]
     assert {line.split()[0] for line in models} == MODELS.keys()
     assert all(re.match(r"\w+ +\d+,\d+ +\d+ +\d+  \S", line) for line in models)
     assert [line.split()[0] for line in trained] == ["trained", *published()]

@@ -18,7 +18,9 @@ def models(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="NAME", help="Show this model and its options.", autocompletion=model_names
+            metavar="NAME",
+            help="Show this model and its options, or the card of a trained one.",
+            autocompletion=model_names,
         ),
     ] = None,
 ) -> None:
@@ -29,9 +31,15 @@ def models(
     Example: [bold]gradformer models[/bold]
 
     Example: [bold]gradformer models gradformer[/bold]
+
+    Example: [bold]gradformer models molhiv[/bold]
     """
     from gradformer.model.base import all_models
+    from gradformer.weights import published
 
+    if name in published():
+        typer.echo((published()[name] / "README.md").read_text(encoding="utf-8"), nl=False)
+        return
     if name is not None:
         _show_options(name)
         return
@@ -50,13 +58,14 @@ def _show_trained() -> None:
     from gradformer.training.run import Run
     from gradformer.weights import published
 
-    table = plain_table("trained", "data", "model", "test", right=("test",))
+    table = plain_table("trained model", "data", "model", "test", right=("test",))
     for name in published():
         run = Run.load(name)
         test = run.results["test"]["mean"]
         score = f"{metric_label(run.results['metric'])} {test:.4f}"
         table.add_row(name, run.recipe.dataset, run.recipe.model.name, score)
     if table.row_count:
+        typer.echo()
         show(table)
 
 
@@ -69,6 +78,7 @@ def _show_options(name: str) -> None:
     facts.add_row("parameters", f"{_size(made):,} by default on ZINC")
     facts.add_row("proven against", made.reference)
     show(facts)
+    typer.echo()
     table = plain_table("--set model.…=", "default", "meaning")
     for entry in fields(made.config):
         value = str(getattr(made.config, entry.name))
