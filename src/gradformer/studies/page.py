@@ -117,6 +117,7 @@ def html(
     picture: Path | None,
 ) -> str:
     head, rows = tables.results(study, measured)
+    rows = [[*map(tables.unbroken, row[:3]), *row[3:]] for row in rows]
     result: list[Content] = [table(CAPTION, head, rows, names=3) if rows else note(NOTHING)]
     if study.more is not None and (more := study.more(measured))[1]:
         result.append(table("Cost", *more, names=2))
