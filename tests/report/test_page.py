@@ -87,7 +87,7 @@ def test_numbers_are_those_of_the_results(classes, tmp_path):
     # Equal parts: the pooled confusion matrix has the mean accuracy of the trials.
     assert f"{100 * test['mean']:.1f} % right" in page
     assert "2 trials together" in page
-    assert "<th scope=\"row\">accuracy ↑ ★</th>" in page
+    assert '<th scope="row">accuracy ↑ ★</th>' in page
 
 
 def _places(std: float) -> int:

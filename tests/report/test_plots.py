@@ -76,6 +76,12 @@ def test_band_and_legend():
     assert "c1 dash1" in picture, "the palette begins again, dashed"
 
 
+def test_dashed_curves_are_drawn_over_whole_ones():
+    lines = [Line(str(k), [0, 1], [0.5, 0.5], k, dash=k % 3) for k in range(4)]
+    drawn = re.findall(r'class="(line c\d)', line_plot("t", lines, AXES))
+    assert drawn == ["line c0", "line c3", "line c1", "line c2"]
+
+
 def test_legend_takes_the_lines_it_needs():
     def heights(count: int) -> tuple[float, set[float]]:
         lines = [Line(f"a name of {k}", [0, 1], [0.5, 0.5], k) for k in range(count)]

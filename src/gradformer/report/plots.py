@@ -86,7 +86,7 @@ def line_plot(title: str, lines: Sequence[Line], axes: Axes) -> Picture:
     log = axes.log_y and wants_logarithm(ys)
     y_scale = _scale(axes.y_range, ys, HEIGHT - BOTTOM, TOP, logarithmic=log)
     bands, behind, front = [], [], []
-    for line in lines:
+    for line in sorted(lines, key=_dash):  # through the gaps of a dashed one others are seen
         style = _style(line.colour)
         if len(line.low) == 1:
             ends = f"M{place(x_scale(line.x[0]))} {place(y_scale(line.low[0]))}"
@@ -278,9 +278,12 @@ def _style(colour: int) -> str:
     return f"c{colour % COLOURS}"
 
 
+def _dash(line: Line) -> int:
+    return min(line.colour // COLOURS, 2) if line.dash is None else line.dash
+
+
 def _stroke(line: Line) -> str:
-    dash = min(line.colour // COLOURS, 2) if line.dash is None else line.dash
-    return f"line {_style(line.colour)}" + (f" dash{dash}" if dash else "")
+    return f"line {_style(line.colour)}" + (f" dash{dash}" if (dash := _dash(line)) else "")
 
 
 def _path(points: Sequence[tuple[float, float]], x: Scale, y: Scale) -> str:
