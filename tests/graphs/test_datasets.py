@@ -262,13 +262,16 @@ def test_summary_stands_beside_card_and_paper(data_mirror: Path) -> None:
     assert row == (
         "Actor",
         "1",
-        "7,600.00",
-        "30,019.00",
+        "7,600",
+        "30,019",
         "5",
-        "3,648 / 2,432 / 1,520",
-        "1: 7,600, 30,019",
+        "same",
         "1: 7,600, 30,019",
     )
+    other = comparison_row(
+        replace(card, mean_nodes=2.5), summarise(card, open_card(card, data_mirror))
+    )
+    assert other[-2] == "1: 2.50, 30,019"
 
 
 def test_memory_estimate_grows_with_what_it_should() -> None:

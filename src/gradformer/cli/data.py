@@ -45,11 +45,13 @@ def list_datasets(
         from gradformer.graphs.datasets import open_card
         from gradformer.graphs.summary import COLUMNS, comparison_row, summarise
 
-        table = plain_table(*COLUMNS)
+        table = plain_table(*COLUMNS, right=COLUMNS[1:4])
+        for column in table.columns[:-1]:
+            column.no_wrap = True
         for name in card_names():
             card = find_card(name)
             table.add_row(*comparison_row(card, summarise(card, open_card(card, data))))
-        table.caption = "card and paper: graphs: mean nodes, mean edges"
+        table.caption = "paper: graphs: mean nodes, mean edges"
     else:
         from gradformer.training.metrics import metric_name
 

@@ -10,7 +10,7 @@ from gradformer.graphs.cards import Card
 from gradformer.graphs.datasets import split_of
 from gradformer.graphs.store import Store
 
-COLUMNS = ("dataset", "graphs", "nodes", "edges", "classes", "split", "card", "paper")
+COLUMNS = ("dataset", "graphs", "nodes", "edges", "classes", "card", "paper")
 
 
 @dataclass(frozen=True)
@@ -47,16 +47,14 @@ def comparison_row(card: Card, found: Summary) -> tuple[str, ...]:
     """One line of the table ``COLUMNS``: measured, then what card and paper say of n and e."""
     paper = card.paper
     said = f"{paper['graphs']:,}: {paper['nodes']:,}, {paper['edges']:,}" if paper else "–"
-    return (
-        card.title,
-        f"{found.graphs:,}",
-        f"{found.nodes:,.2f}",
-        f"{found.edges:,.2f}",
-        str(found.classes or card.task),
-        " / ".join(f"{size:,}" for size in found.sizes),
-        f"{card.graphs:,}: {card.mean_nodes:,}, {card.mean_edges:,}",
-        said,
-    )
+    measured = f"{found.graphs:,}", _mean(found.nodes), _mean(found.edges)
+    stated = f"{card.graphs:,}", _mean(card.mean_nodes), _mean(card.mean_edges)
+    same = "same" if stated == measured else "{}: {}, {}".format(*stated)
+    return card.title, *measured, str(found.classes or card.task), same, said
+
+
+def _mean(value: float) -> str:
+    return f"{value:,.2f}".removesuffix(".00")
 
 
 @dataclass(frozen=True)
