@@ -98,7 +98,7 @@ def markdown(
     rows = tables.results(study, measured)
     parts = [study.text, *([caption, tables.markdown_table(rows)] if rows[1] else [NOTHING])]
     if picture is not None:
-        parts.append(f"![{study.title}]({picture})")
+        parts.append(f"[![{study.title}]({picture})]({picture})")  # large where it is followed
     if study.more is not None and (more := study.more(measured))[1]:
         parts.append(tables.markdown_table(more))
     for title, lines in lists:
