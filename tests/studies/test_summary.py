@@ -131,7 +131,9 @@ def test_headlines_count_where_each_side_is_best_and_how_clearly() -> None:
     assert ours.endswith("clearly worse on 1: nci1 (1).")
     assert "best mean on 2: actor (gcn), molhiv (gcn)." in theirs
     assert theirs.endswith("clearly worse on 1: molhiv.")
-    assert "better than ours by `paper` on 2 of 4" in paper, "actor 33.63 and zinc 0.069 are not"
+    assert "by its recipe, `paper`, on 2 of 4 datasets" in paper, (
+        "actor 33.63 and zinc 0.069 are not"
+    )
     assert paper.endswith("over our seeds on 2: nci1, molhiv.")
     tied = [
         measured("nci1", model, EVEN, preset)
