@@ -101,7 +101,7 @@ def patterns_section(histories: Sequence[History]) -> Markup:
             silent.append(history.label)
     parts: list[Content] = []
     for (_, name), row in rows.items():
-        parts += [tag("h3", f"Graph {name} of the test set"), _side_by_side(row)]
+        parts += [tag("h3", f"Graph {name}, from the test part"), _side_by_side(row)]
     if rows:
         parts.append(
             note(
