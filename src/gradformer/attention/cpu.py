@@ -124,5 +124,4 @@ def cpu_attention(
 ) -> Tensor:
     """See :func:`gradformer.attention.operation.joint_attention`."""
     tables = (None if table is None else table.value for table in (mul, add))
-    out: Tensor = _Attention.apply(qkv, *tables, bias, layout, distance, scale, dropout, seed)
-    return out
+    return _Attention.apply(qkv, *tables, bias, layout, distance, scale, dropout, seed)

@@ -48,8 +48,7 @@ def once(what: str) -> Callable[[Callable[..., Gradients]], Callable[..., Gradie
             if not torch.is_grad_enabled():
                 return results
             depends = (*results, *grads, *ctx.saved_tensors)
-            refused: Gradients = _Refuse.apply(what, len(results), *depends)
-            return refused
+            return _Refuse.apply(what, len(results), *depends)
 
         return run
 

@@ -90,8 +90,7 @@ class Batch:
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
-        moved: Batch = _move(self, torch.device(device))
-        return moved
+        return _move(self, torch.device(device))
 
     @classmethod
     def from_pyg(cls, data: Any) -> Batch:

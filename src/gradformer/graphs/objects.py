@@ -52,8 +52,7 @@ def from_objects(
         if isinstance(items[0], kind):
             check_options(convert, options, "these graphs")
             options |= {"like": like, "labelled": labelled}
-            found: UserData = convert(items, **options)  # type: ignore[operator]
-            return found
+            return convert(items, **options)  # type: ignore[operator]
     raise InputError(
         f"data: got {type(items[0]).__name__}, expected PyG Data, NetworkX graphs or SMILES"
     )

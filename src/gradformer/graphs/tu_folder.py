@@ -5,9 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
-
 from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import GraphArrays
 from gradformer.graphs.assemble import Vocabulary, assemble
@@ -134,8 +131,7 @@ def _as_in_file(value: Column, read: Read, name: str, kind: str) -> Column:
     if value is None or value.dtype.kind == "f" or content is None or not len(value):
         return value
     smallest = integers(content, value.shape[1], f"{name}_{kind}.txt").min(axis=0)
-    labels: NDArray[np.int64] = value + smallest
-    return labels
+    return value + smallest
 
 
 def _graph(arrays: GraphArrays, g: int, y: list[str | None] | None) -> RawGraph:

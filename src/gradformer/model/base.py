@@ -132,13 +132,11 @@ class GraphModel(nn.Module):
 
     def embedding(self, states: Tensor, batch: Batch) -> Tensor:
         """What enters the last map: one row for each graph, or each node."""
-        y: Tensor = self.head.embed(states, batch)
-        return y
+        return self.head.embed(states, batch)
 
     def readout(self, states: Tensor, batch: Batch) -> Tensor:
         """Predictions (logits or values), [graphs or nodes, outputs]."""
-        y: Tensor = self.head(states, batch)
-        return y
+        return self.head(states, batch)
 
     def forward(self, data: Batch | Any) -> Tensor:
         """Predictions for a :class:`Batch` or a PyG ``Batch``, [graphs or nodes, outputs]."""

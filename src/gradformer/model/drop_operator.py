@@ -44,5 +44,4 @@ _drop.register_autograd(_gradient, setup_context=_setup)
 def drop_operator(x: Tensor, draw: Draw) -> Tensor:
     """``draw(x)``, [rows, c]."""
     rows = draw.rows
-    y: Tensor = _drop(x, rows.graph_id, rows.index, draw.seed, draw.p, draw.whole_graphs)
-    return y
+    return _drop(x, rows.graph_id, rows.index, draw.seed, draw.p, draw.whole_graphs)

@@ -112,10 +112,8 @@ class DegreeEncoder(nn.Module):
                 from gradformer.model.fused_encoding import embed
 
                 return embed(degree[:, None], [self.table.weight], batch.nodes.mask)
-            y: Tensor = self.table(degree)
-            return y
-        z: Tensor = self.table(in_degree(batch.edges, self.table.weight.dtype).log1p()[:, None])
-        return z
+            return self.table(degree)
+        return self.table(in_degree(batch.edges, self.table.weight.dtype).log1p()[:, None])
 
 
 class FeatureEncoder(nn.Module):
@@ -157,16 +155,13 @@ class FeatureEncoder(nn.Module):
 
     def forward(self, batch: Batch) -> Tensor:
         if isinstance(self.encoder, DegreeEncoder):
-            y: Tensor = self.encoder(batch)
-            return y
+            return self.encoder(batch)
         if batch.x is None:
             raise InputError("x: this model was built for graphs with node features")
         if isinstance(self.encoder, CategoryEncoder):
-            z: Tensor = self.encoder(batch.x, batch.nodes.mask)
-            return z
+            return self.encoder(batch.x, batch.nodes.mask)
         draw = None if self.dropout is None else self.dropout.draw(batch.nodes, batch.seeds)
-        z = self.encoder(batch.x, draw)
-        return z
+        return self.encoder(batch.x, draw)
 
 
 class EdgeEncoder(nn.Module):
@@ -193,10 +188,8 @@ class EdgeEncoder(nn.Module):
         if batch.edge_attr is None:
             raise InputError("edge_attr: this model was built for graphs with edge features")
         if isinstance(self.encoder, CategoryEncoder):
-            y: Tensor = self.encoder(batch.edge_attr, batch.edges.rows.mask)
-            return y
-        y = self.encoder(batch.edge_attr)
-        return y
+            return self.encoder(batch.edge_attr, batch.edges.rows.mask)
+        return self.encoder(batch.edge_attr)
 
 
 class SignFlip(Site):

@@ -42,5 +42,4 @@ class _Drop(torch.autograd.Function):
 
 def fused_drop(x: Tensor, draw: Draw) -> Tensor:
     """``draw(x)``, [rows, c]."""
-    y: Tensor = _Drop.apply(x, draw)
-    return y
+    return _Drop.apply(x, draw)

@@ -137,17 +137,14 @@ def _numbers(x: Tensor) -> dict[str, int]:
 
 def products(x: Tensor, y: Tensor, edges: Edges, heads: int) -> Tensor:
     """As :func:`.edge_attention.head_products`."""
-    found: Tensor = _Products.apply(x, y, edges, heads)
-    return found
+    return _Products.apply(x, y, edges, heads)
 
 
 def weighted(weight: Tensor, x: Tensor, edges: Edges) -> Tensor:
     """As :func:`.edge_attention.weighted_sum`."""
-    found: Tensor = _Weighted.apply(weight, x, edges, False)
-    return found
+    return _Weighted.apply(weight, x, edges, False)
 
 
 def softmax(score: Tensor, own: Tensor | None, edges: Edges) -> tuple[Tensor, Tensor | None]:
     """As :func:`.edge_attention.softmax_to_target`, and the weights of the nodes themselves."""
-    found: tuple[Tensor, Tensor | None] = _Softmax.apply(score, own, edges)
-    return found
+    return _Softmax.apply(score, own, edges)

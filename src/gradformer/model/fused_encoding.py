@@ -257,8 +257,7 @@ def embed(
     dtype = torch.get_autocast_dtype(kind) if cast else tables[0].dtype
     piece = max(LEAST_PIECE, -(-len(x) // (MOST_PIECES * ROWS)) * ROWS)
     room = claim(-(-len(x) // piece), *tables, weight, bias)
-    y: Tensor = _Embed.apply(x, mask, raw, weight, bias, first, dtype, piece, room, *tables)
-    return y
+    return _Embed.apply(x, mask, raw, weight, bias, first, dtype, piece, room, *tables)
 
 
 @triton.jit

@@ -267,10 +267,9 @@ def _apply(
     states, origin = (e.states, e.origin) if isinstance(e, Unmade) else (e, None)
     room = claim(GROUPS * _pairs(len(states)), layer.weight, layer.bias) if len(states) else None
     learned = (None, None) if update is None else (update.norms[0].weight, update.norms[0].bias)
-    found: tuple[Tensor, Tensor, Tensor, Origin | None] = _Gated.apply(
+    return _Gated.apply(
         terms, states, layer.weight, layer.bias, r, *learned, edges, room, update, origin
     )
-    return found
 
 
 def updates(layer: nn.Linear, edges: int) -> bool:

@@ -154,5 +154,4 @@ def fused_linear_pair(
     x: Tensor, first: nn.Linear, second: nn.Linear
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Both maps of x [rows, in], and x for two uses: see :func:`fused_linear`."""
-    found: tuple[Tensor, Tensor, Tensor, Tensor] = _apply(x, [first, second], False, None)
-    return found
+    return _apply(x, [first, second], False, None)

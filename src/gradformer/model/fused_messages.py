@@ -138,8 +138,7 @@ def gin(x: Tensor, eps: Tensor | None, edges: Edges) -> tuple[Tensor, Tensor]:
     What is done with the x that is given back sends its gradient through this operation's kernel,
     which adds it to its own.
     """
-    found: tuple[Tensor, Tensor] = _Gin.apply(x, eps, edges)
-    return found
+    return _Gin.apply(x, eps, edges)
 
 
 class _Gcn(torch.autograd.Function):
@@ -161,8 +160,7 @@ class _Gcn(torch.autograd.Function):
 
 def gcn(x: Tensor, edges: Edges) -> Tensor:
     """Σ_{s→t} x_s / √(d_s d_t) + x_t / d_t, d = 1 + in-degree; x [nodes, c]."""
-    y: Tensor = _Gcn.apply(x, edges, False)
-    return y
+    return _Gcn.apply(x, edges, False)
 
 
 # --- GINE -----------------------------------------------------------------------------------------
@@ -216,8 +214,7 @@ def gine(x: Tensor, e: Tensor, eps: Tensor | None, edges: Edges) -> tuple[Tensor
 
     x [nodes, c]; e [edges, c] or one row expanded.
     """
-    found: tuple[Tensor, Tensor, Tensor] = _Gine.apply(x, e, eps, edges)
-    return found
+    return _Gine.apply(x, e, eps, edges)
 
 
 # --- PNA ------------------------------------------------------------------------------------------
@@ -265,5 +262,4 @@ def sum_and_max(x: Tensor, y: Tensor, e: Tensor | None, edges: Edges) -> tuple[T
     All are [rows, c], the results of x's float type; equal messages share the gradient of the
     largest.
     """
-    found: tuple[Tensor, Tensor] = _SumAndMax.apply(x, y, e, edges)
-    return found
+    return _SumAndMax.apply(x, y, e, edges)

@@ -238,5 +238,4 @@ def fused_norms(
     parameters = [p for norm in around.norms for p in (norm.weight, norm.bias)]
     around = replace(around, room=claim(1, *parameters))
     second = xs[1] if around.pair else None
-    y: Tensor = _Norm.apply(around, xs[0], second, add, plus, *parameters)
-    return y
+    return _Norm.apply(around, xs[0], second, add, plus, *parameters)

@@ -105,5 +105,4 @@ class _Spread(torch.autograd.Function):
 
 def fused_pool(x: Tensor, node_ptr: Tensor, mean: bool) -> Tensor:
     """x [rows, c] → [graphs, c]; rows from ``node_ptr[-1]`` on take no part."""
-    y: Tensor = _Pool.apply(x, node_ptr, mean)
-    return y
+    return _Pool.apply(x, node_ptr, mean)

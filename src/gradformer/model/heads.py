@@ -37,5 +37,4 @@ class Head(nn.Module):
         return pool(states, batch.layout.node_ptr, self.pooling)
 
     def forward(self, states: Tensor, batch: Batch) -> Tensor:
-        y: Tensor = self.net(self.embed(states, batch))
-        return y
+        return self.net(self.embed(states, batch))

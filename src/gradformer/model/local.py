@@ -42,8 +42,7 @@ def passed_on(
     pass_on = getattr(module, "pass_on", None)
     if pass_on is None or hooked(module):
         return *module(x, e, batch, *more), x
-    found: PassedOn = pass_on(x, e, batch, *more)
-    return found
+    return pass_on(x, e, batch, *more)
 
 
 class GIN(nn.Module):

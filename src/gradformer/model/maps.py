@@ -110,5 +110,4 @@ class NormMLP(nn.Module):
         self.second = nn.Linear(inner, out or width)
 
     def forward(self, x: Tensor, rows: Rows) -> Tensor:
-        y: Tensor = self.second(self.norm(self.first(x), rows, relu=True))
-        return y
+        return self.second(self.norm(self.first(x), rows, relu=True))

@@ -234,5 +234,4 @@ def looped_norm(
     x: Tensor, add: Tensor | None, plus: Tensor | None, norm: BatchNorm, relu: bool
 ) -> Tensor:
     """plus + ReLU(norm(x + add)) by loops, in float32; in eval mode it has no derivative."""
-    y: Tensor = _Norm.apply(x, add, plus, norm.weight, norm.bias, norm, relu)
-    return y
+    return _Norm.apply(x, add, plus, norm.weight, norm.bias, norm, relu)

@@ -43,13 +43,11 @@ class _Total(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> Tensor:
-        summed: Tensor = _Total.apply(grad)
-        return summed
+        return _Total.apply(grad)
 
 
 def total(x: Tensor) -> Tensor:
     """The sum of ``x`` over all processes that share the batch; differentiable."""
     if not _sharing:
         return x
-    summed: Tensor = _Total.apply(x)
-    return summed
+    return _Total.apply(x)

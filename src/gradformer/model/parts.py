@@ -204,7 +204,6 @@ def norm_pair(
 
     def half(b: Branch, plus: Tensor | None) -> Tensor:
         own = add if b.residual else None
-        y: Tensor = b.norm(b.x, rows, seeds, before=b.before, add=own, plus=plus)
-        return y
+        return b.norm(b.x, rows, seeds, before=b.before, add=own, plus=plus)
 
     return half(second, half(first, None))

@@ -76,8 +76,7 @@ def kept_patterns(history: History) -> list[dict[str, Any]]:
         if not found:
             return []
         replace_file(path, json.dumps(plain(found, digits=4)) + "\n")
-    patterns: list[dict[str, Any]] = read_json(path)
-    return patterns
+    return read_json(path)
 
 
 def _read(graph: dict[str, Any]) -> tuple[Sketch, Array]:

@@ -13,8 +13,7 @@ from gradformer.yaml_text import parse_yaml
 def tables() -> dict[str, dict[str, Any]]:
     """Table → ``label`` (in the paper's source) and ``rows`` (row → column → what is printed)."""
     text = files("gradformer.studies").joinpath("paper.yaml").read_text(encoding="utf-8")
-    found: dict[str, dict[str, Any]] = parse_yaml(text)
-    return found
+    return parse_yaml(text)
 
 
 def printed(table: str, row: str, column: str) -> str | None:
@@ -24,5 +23,4 @@ def printed(table: str, row: str, column: str) -> str | None:
     '0.069 ± 0.002'
     """
     rows = tables().get(table, {}).get("rows", {})
-    value: str | None = rows.get(row, {}).get(column)
-    return value
+    return rows.get(row, {}).get(column)

@@ -43,13 +43,11 @@ class Predictions:
 
     @property
     def value(self) -> NDArray[np.float64]:
-        mean: NDArray[np.float64] = self.trials.mean(axis=0)
-        return mean
+        return self.trials.mean(axis=0)
 
     @property
     def spread(self) -> NDArray[np.float64]:
-        std: NDArray[np.float64] = self.trials.std(axis=0)
-        return std
+        return self.trials.std(axis=0)
 
 
 @dataclass(frozen=True)

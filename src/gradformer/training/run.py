@@ -89,8 +89,7 @@ class Run:
             raise InputError(
                 f"{self.folder}: not finished; continue: gradformer train --resume {self.folder}"
             )
-        found: dict[str, Any] = read_json(path)
-        return found
+        return read_json(path)
 
     @property
     def record(self) -> list[dict[str, Any]]:
@@ -146,8 +145,7 @@ class Run:
 
     def result(self, trial: int) -> dict[str, Any]:
         """What came out of a trial that has ended: its ``result.json``."""
-        found: dict[str, Any] = read_json(self.place(trial) / "result.json")
-        return found
+        return read_json(self.place(trial) / "result.json")
 
     def scale(self, trial: int) -> TargetScale | None:
         """The scale on which a trial learned its regression; None for none."""

@@ -108,8 +108,7 @@ class Trials:
     def results(self) -> list[dict[str, Any]]:
         """The result of every trial, all of which have ended."""
         written = [read_json(self._result_path(t)) for t in self.trials] if is_first() else []
-        results: list[dict[str, Any]] = from_first(written)
-        return results
+        return from_first(written)
 
     @property
     def _record_path(self) -> Path:

@@ -38,8 +38,7 @@ class Norm(nn.Module):
     def forward(self, x: Tensor, rows: Rows, add: Tensor) -> Tensor:
         """Of ``add`` + x."""
         if self.batch is not None and self.layer is None:
-            y: Tensor = self.batch(x, rows, add=add)
-            return y
+            return self.batch(x, rows, add=add)
         x = add + x
         if self.layer is not None:
             x = self.layer(x)
@@ -66,5 +65,4 @@ class Block(nn.Module):
         u = self.first_norm(mapped, rows, add=h)
         draw = self.inner_dropout.draw(rows, seeds)
         inner, u = linear(u, self.up, relu=True, draw=draw, pass_on=True)
-        y: Tensor = self.second_norm(linear(inner, self.down), rows, add=u)
-        return y
+        return self.second_norm(linear(inner, self.down), rows, add=u)

@@ -106,8 +106,7 @@ class DeepGraphLayer(nn.Module):
         x = self.attention_norm(self.alpha * x + y)
         inner, x = linear(x, self.first, pass_on=True)
         y = linear(self.inner_dropout(gelu(inner), *draw), self.second)
-        z: Tensor = self.norm(self.alpha * x + self.dropout(y, *draw))
-        return z
+        return self.norm(self.alpha * x + self.dropout(y, *draw))
 
 
 class ChooseSample(Site):
@@ -249,8 +248,7 @@ class DeepGraph(GraphModel):
             piece = piece * ~_first_of_smallest(batch, rows.members)[:, None]
         h = rows.pieces.pack(self.input(batch), piece)
         h = rows.tokens.pack(h, self.token.expand(batch.num_graphs, -1))
-        y: Tensor = self.input_dropout(self.input_norm(h), rows.batch.nodes, batch.seeds)
-        return y
+        return self.input_dropout(self.input_norm(h), rows.batch.nodes, batch.seeds)
 
     def bias(self, batch: Batch, rows: AllRows) -> Tensor | None:
         """The edge term of all pairs of rows, [pairs, heads]."""
@@ -275,12 +273,10 @@ class DeepGraph(GraphModel):
 
     def embedding(self, states: Tensor, batch: Batch) -> Tensor:
         read = rows_to_read(states, batch, self.schema.level, "cls")
-        y: Tensor = self.norm(gelu(self.hidden(read)))
-        return y
+        return self.norm(gelu(self.hidden(read)))
 
     def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        y: Tensor = self.head(self.embedding(states, batch)) + self.head_bias
-        return y
+        return self.head(self.embedding(states, batch)) + self.head_bias
 
 
 def _first_of_smallest(batch: Batch, members: Tensor) -> Tensor:

@@ -174,8 +174,7 @@ class Singular(nn.Module):
         if self.flip is not None:
             sign = self.flip(torch.ones_like(vectors[:, :, 0]), batch.nodes, batch.seeds)
             vectors = vectors * sign[:, :, None]
-        y: Tensor = self.linear(vectors.flatten(1))
-        return y
+        return self.linear(vectors.flatten(1))
 
 
 @register("egt")

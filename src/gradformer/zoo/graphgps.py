@@ -94,8 +94,7 @@ class NodeHead(nn.Module):
     def forward(self, x: Tensor, batch: Batch) -> Tensor:
         for layer in self.hidden:
             x = normalize(layer(x).relu(), dim=1, eps=1e-12)
-        y: Tensor = self.last(x)
-        return y
+        return self.last(x)
 
     def embed(self, states: Tensor, batch: Batch) -> Tensor:
         """Node states are what enters the head."""

@@ -173,8 +173,7 @@ class Graphormer(GraphModel):
         return rows_to_read(states, batch, self.schema.level, "cls")
 
     def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        y: Tensor = self.head(self.embedding(states, batch))
-        return y
+        return self.head(self.embedding(states, batch))
 
 
 def small_weights(model: nn.Module, spread: float) -> None:

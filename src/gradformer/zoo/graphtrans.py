@@ -198,15 +198,13 @@ class GraphTrans(GraphModel):
             x = self.norm_input(x)
         for layer in self.layers:
             x = layer(x, batch)
-        y: Tensor = self.norm(x)
-        return y
+        return self.norm(x)
 
     def embedding(self, states: Tensor, batch: Batch) -> Tensor:
         return rows_to_read(states, batch, self.schema.level, "cls")
 
     def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        y: Tensor = self.head(self.embedding(states, batch))
-        return y
+        return self.head(self.embedding(states, batch))
 
 
 def last_nodes(layout: Layout, most: int) -> tuple[Layout, Tensor | None]:

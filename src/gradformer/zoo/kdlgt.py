@@ -187,8 +187,7 @@ class KDLGTLayer(nn.Module):
         y = self.attention(x, z, position, anchors, batch, places)
         u = self.attention_norm(y, rows, seeds, before=self.dropout, add=x)
         change, dropout, u = self.feed_forward.pass_on(u, batch)
-        out: Tensor = self.norm(change, rows, seeds, before=dropout, add=u)
-        return out
+        return self.norm(change, rows, seeds, before=dropout, add=u)
 
 
 @register("kdlgt")

@@ -232,5 +232,4 @@ class LGIGT(GraphModel):
         return rows_to_read(states, batch, self.schema.level, self.config.pool)
 
     def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        y: Tensor = self.head(self.embedding(states, batch))
-        return y
+        return self.head(self.embedding(states, batch))

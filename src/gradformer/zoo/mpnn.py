@@ -63,8 +63,7 @@ class StackLayer(nn.Module):
         else:
             y = self.activation(y if self.norm is None else self.norm(y, batch.nodes))
             y = y if plus is None else plus + y
-        z: Tensor = self.dropout(y, batch.nodes, batch.seeds)
-        return z
+        return self.dropout(y, batch.nodes, batch.seeds)
 
 
 class ConvolutionStack(GraphModel):

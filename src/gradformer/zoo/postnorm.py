@@ -90,5 +90,4 @@ class PostNormLayer(nn.Module):
         y, x = self.attention.pass_on(x, PLAIN, batch)
         x = self.attention_norm(y, rows, seeds, before=self.dropout, add=x)
         y, dropout, x = self.feed_forward.pass_on(x, batch)
-        z: Tensor = self.norm(y, rows, seeds, before=dropout, add=x)
-        return z
+        return self.norm(y, rows, seeds, before=dropout, add=x)

@@ -96,8 +96,7 @@ class SpectrumLayer(nn.Module):
         mixed = (self.drop(0, weight, batch) @ v).transpose(1, 2).reshape(x.shape)
         x = self.first_norm(x + self.drop(1, self.out(mixed), batch))
         inner = self.drop(2, self.up(x).relu(), batch)
-        y: Tensor = self.second_norm(x + self.drop(3, self.down(inner), batch))
-        return y
+        return self.second_norm(x + self.drop(3, self.down(inner), batch))
 
 
 class SpectrumEncoder(nn.Module):
@@ -161,8 +160,7 @@ class SANLayer(nn.Module):
             more_sums, more_total = weighted_sums(weight, value, others.pairs)
             sums, total = sums + more_sums, total + more_total
         message = (sums / (total + 1e-6)).flatten(1)
-        y: Tensor = self.block(h, message, batch.nodes, batch.seeds)
-        return y
+        return self.block(h, message, batch.nodes, batch.seeds)
 
     def scores(self, query: Tensor, key: Tensor, e: Tensor, edges: Edges) -> Tensor:
         """Σ c of each head, [edges, heads]; e [edges, width] or one row for all edges."""

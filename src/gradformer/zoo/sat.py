@@ -191,8 +191,7 @@ class SATLayer(nn.Module):
         if self.pre_norm:
             return x + self.feed_forward(x, batch)
         y, dropout, x = self.feed_forward.pass_on(x, batch)
-        z: Tensor = self.norm(y, rows, batch.seeds, before=dropout, add=x)
-        return z
+        return self.norm(y, rows, batch.seeds, before=dropout, add=x)
 
 
 @register("sat")
@@ -262,8 +261,7 @@ class SAT(GraphModel):
         return rows_to_read(states, batch, self.schema.level, self.config.pool)
 
     def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        y: Tensor = self.head(self.embedding(states, batch))
-        return y
+        return self.head(self.embedding(states, batch))
 
 
 def with_tokens(edges: Edges, tokens: Tokens) -> Edges:
