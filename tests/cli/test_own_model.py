@@ -73,19 +73,18 @@ def test_the_model_of_the_documentation_is_trained_and_opened_again(
     assert "export GRADFORMER_MODELS=tiny.py" in (tmp_path / "given" / "README.md").read_text()
 
 
-def test_a_model_whose_draws_are_not_numbered_is_refused() -> None:
+def test_every_place_that_draws_has_a_number_of_its_own() -> None:
     @register("hasty")
     class Hasty(GraphModel):
         Config = ModelConfig
 
         def __init__(self, schema: Schema, config: ModelConfig | None = None) -> None:
             super().__init__(schema, config, {})
-            self.first = Dropout(0.5)
-            self.finish()
-            self.second = Dropout(0.5)
+            self.first, self.second = Dropout(0.5), Dropout(0.5)
 
-    with pytest.raises(ConfigError, match=r"finish\(\) has numbered 1 of its 2 random draws"):
-        create_model("hasty", Schema((5,), 0, "graph", "regression", 1))
+    made = create_model("hasty", Schema((5,), 0, "graph", "regression", 1))
+    assert made.sites == 2
+    assert [place.site for place in made.children()] == [0, 1]
 
 
 def test_words_of_gradformer_mean_nothing_in_a_users_model(
@@ -95,9 +94,8 @@ def test_words_of_gradformer_mean_nothing_in_a_users_model(
     page = (ROOT / "docs" / "adding-a-model.md").read_text(encoding="utf-8")
     text = page.split("```python\n")[1].split("```")[0]
     parts = "self.attention = nn.Linear(1, 1)\n        self.decay = nn.Linear(1, 1)"
-    text = text.replace(
-        "self.finish()", f"{parts}\n        self.decay.start = 0\n        self.finish()"
-    )
+    head = "self.head = "
+    text = text.replace(head, f"{parts}\n        self.decay.start = 0\n        {head}")
     text = text.replace("    residual:", '    decay: str = "slow"\n    residual:')
     (tmp_path / "words.py").write_text(text.replace('"tiny"', '"words"'))
     monkeypatch.setenv("GRADFORMER_SMOKE", "1")

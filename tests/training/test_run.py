@@ -263,7 +263,6 @@ def test_the_batches_that_a_norm_of_torch_has_seen_are_kept(
             self.norm = torch.nn.BatchNorm1d(8, momentum=None)
             self.register_buffer("is_new", torch.tensor(True))
             self.head = Head(8, schema.outputs, schema.level)
-            self.finish()
 
         def states(self, batch: Batch) -> torch.Tensor:
             self.is_new &= False

@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Literal, TypeVar, get_args, get_origin, get_ty
 import torch
 from torch import Tensor, nn
 
-from gradformer.attention.draws import Site, number_sites
+from gradformer.attention.draws import number_sites
 from gradformer.errors import ConfigError, suggest
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
@@ -75,13 +75,22 @@ def make_config(kind: type[Any], config: Any | None, options: dict[str, Any]) ->
     return replace(config, **options)
 
 
-class GraphModel(nn.Module):
+class _Numbered(type):
+    """Numbers the places of a model's random draws when its constructor has come to the end."""
+
+    def __call__(cls, *args: Any, **options: Any) -> Any:
+        model = super().__call__(*args, **options)
+        model.sites = number_sites(model)
+        return model
+
+
+class GraphModel(nn.Module, metaclass=_Numbered):
     """A model of packed graphs.
 
     A subclass gives ``Config`` (a :class:`ModelConfig`), ``reference`` (what it was proven
-    against), a constructor that ends with :meth:`finish`, and :meth:`states`. What it has under
-    ``head``, a :class:`gradformer.model.heads.Head` or alike, does the rest, unless it gives
-    :meth:`embedding` and :meth:`readout` too.
+    against), a constructor, and :meth:`states`. What it has under ``head``, a
+    :class:`gradformer.model.heads.Head` or alike, does the rest, unless it gives
+    :meth:`embedding` and :meth:`readout` too. ``sites`` is how many places draw at random.
     """
 
     Config: ClassVar[type[ModelConfig]]
@@ -89,16 +98,12 @@ class GraphModel(nn.Module):
     schema: Schema
     config: Any
     head: Any
-    sites: int = 0
+    sites: int
 
     def __init__(self, schema: Schema, config: ModelConfig | None, options: dict[str, Any]) -> None:
         super().__init__()
         self.schema = schema
         self.config = make_config(type(self).Config, config, options)
-
-    def finish(self) -> None:
-        """Number the sites of random draws; the last line of every constructor."""
-        self.sites = number_sites(self)
 
     def prepare(self, data: Batch | Any) -> Batch:
         """A :class:`Batch` from ours or PyG's, with seeds for this step when training.
@@ -198,11 +203,4 @@ def model_class(name: str) -> type[GraphModel]:
 def create_model(name: str, schema: Schema, **options: Any) -> GraphModel:
     """A model by name; options are the fields of its config."""
     make: Any = model_class(name)
-    made: GraphModel = make(schema, **options)
-    places = sum(isinstance(module, Site) for module in made.modules())
-    if made.sites != places:  # two would draw the same
-        raise ConfigError(
-            f"{name}: finish() has numbered {made.sites} of its {places} random draws; let "
-            "self.finish() be the last line of its constructor"
-        )
-    return made
+    return make(schema, **options)

@@ -154,7 +154,6 @@ class Gradformer(GraphModel):
             for layer in self.layers:
                 _copy_projection(layer.attention)  # type: ignore[arg-type]
         self.head = Head(c.width, schema.outputs, schema.level, c.head, c.pool)
-        self.finish()
 
     def _decay(self, codebook: Codebook | Tensor) -> Decay:
         c = self.config

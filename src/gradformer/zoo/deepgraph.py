@@ -171,7 +171,6 @@ class DeepGraph(GraphModel):
         small_weights(self, 0.02)
         if c.deepnorm:
             self._shrink((8 * c.layers) ** -0.25)
-        self.finish()
 
     @torch.no_grad()
     def _shrink(self, factor: float) -> None:

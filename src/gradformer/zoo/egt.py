@@ -211,7 +211,6 @@ class EGT(GraphModel):
         inputs = c.width * (c.virtual_nodes if c.virtual_nodes and schema.level == "graph" else 1)
         widths = [inputs, *(round(ratio * c.width) for ratio in c.head), schema.outputs]
         self.head = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
-        self.finish()
 
     def prepare(self, data: Batch | Any) -> Batch:
         batch, count = super().prepare(data), self.config.svd

@@ -78,7 +78,6 @@ class GatedGCN(GraphModel):
         )
         self.layers.append(GatedLayer(c.width, out, c.dropout, last=True))
         self.head = Head(out, schema.outputs, schema.level, "mlp", c.pool)
-        self.finish()
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """What enters the first layer: h [nodes, width], e [edges, width]."""

@@ -149,7 +149,6 @@ class GraphGPS(GraphModel):
             self.head = NodeHead(c.width, schema.outputs, c.node_head_layers)
         else:
             self.head = Head(c.width, schema.outputs, schema.level, "mlp", c.pool)
-        self.finish()
 
     def prepare(self, data: Batch | Any) -> Batch:
         batch, count = super().prepare(data), self.config.pe_steps

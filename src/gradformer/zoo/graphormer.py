@@ -142,7 +142,6 @@ class Graphormer(GraphModel):
         self.norm = nn.LayerNorm(c.width)
         self.head = nn.Linear(c.width, schema.outputs)
         small_weights(self, 0.02 / math.sqrt(c.layers))
-        self.finish()
 
     def wide(self, batch: Batch) -> tuple[Tokens, Batch]:
         """The token rows, and the batch with them: layout and distance bytes."""

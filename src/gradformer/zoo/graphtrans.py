@@ -172,7 +172,6 @@ class GraphTrans(GraphModel):
         )
         self.norm = nn.LayerNorm(c.width)
         self.head = nn.Linear(c.width, schema.outputs)
-        self.finish()
 
     def states(self, batch: Batch) -> Tensor:
         """Final states of the nodes, [nodes, width]; in graph tasks then of the tokens.

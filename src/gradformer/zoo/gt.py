@@ -113,7 +113,6 @@ class GT(GraphModel):
             self.edge = EdgeEncoder(() if c.full_graph else schema.edge, c.width)
         self.layers = nn.ModuleList(GTLayer(c, last=i == c.layers - 1) for i in range(c.layers))
         self.head = Head(c.width, schema.outputs, schema.level, "mlp", c.pool)
-        self.finish()
 
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """What enters the first layer: h [nodes, width], e [edges, width]."""

@@ -207,7 +207,6 @@ class KDLGT(GraphModel):
         self.edge = EdgeEncoder(schema.edge, c.width) if c.hops else None
         self.layers = nn.ModuleList(KDLGTLayer(c) for _ in range(c.layers))
         self.head = Head(c.width, schema.outputs, schema.level, "mlp", c.pool)
-        self.finish()
 
     def prepare(self, data: Batch | Any) -> Batch:
         batch, c = super().prepare(data), self.config

@@ -211,7 +211,6 @@ class LGIGT(GraphModel):
         self.blocks = nn.ModuleList(Block(c) for _ in range(c.layers))
         inner = [c.head_inner * c.width] * (c.head_layers - 1)
         self.head = MLP(c.width, *inner, schema.outputs)
-        self.finish()
 
     def states(self, batch: Batch) -> Tensor:
         """Final states of the nodes, [nodes, width], followed by those of the tokens if any."""

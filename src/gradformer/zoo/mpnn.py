@@ -88,7 +88,6 @@ class ConvolutionStack(GraphModel):
             for number, (a, b) in enumerate(pairwise(widths))
         )
         self.head = Head(widths[-1], schema.outputs, schema.level, c.head, c.pool)
-        self.finish()
 
     def convolution(self, width: int, out: int, last: bool) -> nn.Module:
         """The convolution of one layer, ``(h, e, batch) -> (h', e)``."""

@@ -200,7 +200,6 @@ class SAN(GraphModel):
         self.other = nn.Parameter(torch.randn(c.width)) if c.full_graph else None
         self.layers = nn.ModuleList(SANLayer(c) for _ in range(c.layers))
         self.head = Head(c.width, schema.outputs, schema.level, "mlp", c.pool)
-        self.finish()
 
     def prepare(self, data: Batch | Any) -> Batch:
         return NORMALISED.attach(super().prepare(data), count=self.config.eigenpairs)

@@ -225,7 +225,6 @@ class SAT(GraphModel):
         self.edge = EdgeEncoder(schema.edge, c.edge_width, bias=False) if used else None
         self.token = nn.Parameter(torch.randn(1, c.width)) if c.pool == "cls" else None
         self.head = MLP(c.width, c.width, schema.outputs)
-        self.finish()
 
     def states(self, batch: Batch) -> Tensor:
         """Final states of the nodes, [nodes, width], followed by those of the tokens if any."""
