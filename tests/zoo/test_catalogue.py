@@ -110,8 +110,25 @@ def test_paths_are_stored_where_edges_have_features(name, edges):
         ("san", {"gamma": -1.0}, "gamma: got -1.0, expected a weight of at least 0"),
         ("san", {"lpe_heads": 3}, "heads: 3 does not divide the width 16"),
         ("lgi_gt", {"conv": "eela", "conv_attention_dropout": 1.5}, "dropout: got 1.5, expected"),
+        ("lgi_gt", {"pe_width": 64}, "pe_width: 64 leaves no room"),
+        ("graphgps", {"pe_width": 64}, "pe_width: 64 leaves no room"),
+        ("graphormer", {"hops": 300}, "hops: got 300"),
+        *((name, {"heads": 7}, "heads: 7 does not divide") for name in ("gat", "gt", "egt")),
     ],
 )
 def test_an_option_that_cannot_be_is_named(name, options, message):
     with pytest.raises(ConfigError, match=message):
         create_model(name, SCHEMAS["zinc"], **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "message"),
+    [
+        ("sat", {"pool": "cls"}, "targets are on nodes"),
+        ("lgi_gt", {"pool": "cls"}, "targets are on nodes"),
+        ("sat", {"gnn": "gine"}, "gine needs edge features"),
+    ],
+)
+def test_an_option_that_does_not_go_with_the_data_is_named(name, options, message):
+    with pytest.raises(ConfigError, match=message):
+        create_model(name, SCHEMAS["pattern"], **options)

@@ -1,4 +1,4 @@
-"""Graphormer: its promises, and the edge term along shortest paths."""
+"""Graphormer: the edge term along shortest paths, and nodes that are too far."""
 
 from __future__ import annotations
 
@@ -6,54 +6,12 @@ import pytest
 import torch
 
 from gradformer.attention import use_engine
-from gradformer.errors import ConfigError
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.store import pack
 from gradformer.graphs.structures import Structure
-from gradformer.model.base import create_model
 from gradformer.zoo.all_pairs import Pairs
 from gradformer.zoo.path_bias import PathBias
 from tests.zoo import toys
-
-SMALL = {"layers": 2, "width": 16, "heads": 2, "inner": 24, "hops": 3, "reach": 0}
-CASES = [
-    ("graph", True, {}),
-    ("graph", True, {"edge_term": "adjacent", "reach": 3}),
-    ("node", True, {"hops": 0}),
-    ("node", False, {}),
-]
-
-
-def make(level="graph", edges=True, **options):
-    torch.manual_seed(0)
-    return create_model("graphormer", toys.toy_schema(level, edges), **SMALL | options)
-
-
-def make_lively(*args, **options):
-    return toys.lively(make(*args, **options))
-
-
-@pytest.mark.parametrize(("level", "edges", "options"), CASES)
-def test_promises(level, edges, options):
-    toys.check_batch_mates(make_lively(level, edges, **options))
-    toys.check_padding(lambda: make_lively(level, edges, **options))
-
-
-@pytest.mark.parametrize("options", [{"hops": 0}, {"edge_term": "adjacent"}])
-def test_order_of_nodes_does_not_matter(options):
-    # Along paths it may: a numbering decides between equally short ones.
-    toys.check_relabelling(make_lively(**options))
-
-
-@pytest.mark.parametrize(("level", "edges", "options"), CASES)
-def test_trains(level, edges, options):
-    toys.check_training(make(level, edges, dropout=0.0, **options))
-
-
-def test_quirks_tie_a_graph_to_its_batch():
-    # What the option reproduces is real, and the default is free of it.
-    with pytest.raises(AssertionError, match="not close"):
-        toys.check_batch_mates(make_lively(reference_quirks=True))
 
 
 def test_edge_term_follows_one_shortest_path():
@@ -115,19 +73,14 @@ def test_paths_of_the_store_and_of_the_batch_agree():
     stored = Collator(store)(toys.IDS.flip(0))
     computed = toys.collator(arrays)(toys.IDS.flip(0))
     assert "first_edge" in stored.extras
-    model = make_lively().eval()
+    model = toys.lively(toys.make("graphormer")).eval()
     torch.testing.assert_close(model(stored), model(computed))
 
 
 def test_far_nodes_do_not_attend():
-    model = make(reach=2).eval()
+    model = toys.make("graphormer", reach=2).eval()
     table = model.distance().add.value
     assert torch.isfinite(table[:, :2]).all()
     assert torch.isinf(table[:, 2:254]).all()
     assert torch.isfinite(table[:, 254]).all()
     assert torch.isinf(table[:, 255]).all()
-
-
-def test_refuses_impossible_hops():
-    with pytest.raises(ConfigError, match="hops: got 300"):
-        make(hops=300)

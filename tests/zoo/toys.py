@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,10 +14,31 @@ from gradformer.graphs.batch import Batch
 from gradformer.graphs.collate import Capacity, Collator
 from gradformer.graphs.store import pack
 from gradformer.graphs.structures import Structure
-from gradformer.model.base import GraphModel
+from gradformer.model.base import GraphModel, create_model
 from gradformer.training.data import structure_for
 
 STEPS = 5
+DEEP = {"layers": 3, "width": 32}
+NARROW = {"layers": 2, "width": 16, "heads": 2}
+BIASED = NARROW | {"inner": 24, "hops": 3}
+SPECTRUM = {"eigenpairs": 4, "lpe_width": 6, "lpe_heads": 2, "lpe_layers": 1, "lpe_inner": 12}
+SMALL = {
+    "gcn": DEEP,
+    "gat": DEEP | {"heads": 2},
+    "gin": DEEP,
+    "gatedgcn": DEEP | {"lap": 0},
+    "graphgps": NARROW | {"width": 32, "pe_steps": STEPS, "pe_width": 8},
+    "gt": NARROW | {"lap": 0},
+    "san": NARROW | SPECTRUM,
+    "kdlgt": NARROW | {"width": 32, "features": 16, "rwse": STEPS, "anchors": 3},
+    "sat": NARROW | {"inner": 24, "hops": 2, "pe_steps": STEPS},
+    "graphtrans": NARROW | {"inner": 24, "gnn_layers": 2, "gnn_width": 12},
+    "lgi_gt": NARROW | {"head_inner": 1, "pe_steps": STEPS, "pe_width": 6},
+    "egt": NARROW | {"pair_width": 8, "hops": 3, "svd": 0},
+    "graphormer": BIASED | {"reach": 0},
+    "deepgraph": BIASED | {"members": 9},
+}
+"""Options of each baseline that make it small."""
 SIZES = (6, 1, 9, 4, 7, 3)
 CAPACITIES = (
     Capacity(graphs=8, nodes=40, edges=160, largest=11),
@@ -30,6 +52,12 @@ PADDED_IDS = torch.tensor([0, 1, 2, -1, 3, 4, 5, -1])
 
 def toy_schema(level: Level = "graph", edges: bool = True) -> Schema:
     return Schema((7,), (4,) if edges else (), level, "regression", 2)
+
+
+def make(name: str, level: Level = "graph", edges: bool = True, **options: Any) -> Any:
+    """A small baseline, always with the same weights."""
+    torch.manual_seed(0)
+    return create_model(name, toy_schema(level, edges), **SMALL[name] | options)
 
 
 def toy_graphs(schema: Schema, seed: int = 0) -> GraphArrays:
@@ -173,7 +201,7 @@ def _step(
     return loss, model
 
 
-def check_training(model: GraphModel, steps: int = 30, rate: float = 3e-3) -> None:
+def check_training(model: GraphModel, steps: int = 40, rate: float = 1e-2) -> None:
     """Every parameter takes part, and the loss falls."""
     batch = toy_batch(model.schema)
     optimizer = torch.optim.Adam(model.parameters(), lr=rate)
