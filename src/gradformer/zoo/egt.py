@@ -31,19 +31,18 @@ from torch import Tensor, nn
 from torch.nn.functional import elu
 
 from gradformer.attention.arguments import check_heads
-from gradformer.attention.layout import Layout
 from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.edge_attention import head_products, softmax_to_target, weighted_sum
-from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, SignFlip
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder
 from gradformer.model.maps import linear
 from gradformer.model.parts import Dropout
 from gradformer.model.segments import sum_to_target
 from gradformer.zoo.all_pairs import Pairs
 from gradformer.zoo.postnorm import rows_to_read
-from gradformer.zoo.singular import SINGULAR
+from gradformer.zoo.singular import SINGULAR, SingularEncoder
 from gradformer.zoo.tokens import Tokens, add_tokens
 
 
@@ -84,12 +83,14 @@ class EGTConfig(ModelConfig):
 class Room:
     """Where attention happens: the nodes, virtual nodes, and all their pairs as edges.
 
-    Shapes: virtual [rows, 1] bool; blocked [pairs, 1] bool, pairs without attention (None: none).
+    ``tokens`` are the rows with virtual nodes, ``filler`` the rows before with the reference's
+    padding. Shape: blocked [pairs, 1] bool, pairs without attention (None: none).
     """
 
     batch: Batch
     pairs: Edges
-    virtual: Tensor | None = None
+    tokens: Tokens | None = None
+    filler: Tokens | None = None
     blocked: Tensor | None = None
 
 
@@ -135,8 +136,8 @@ class EGTLayer(nn.Module):
         y = weighted_sum(weight, linear(normed, self.value), pairs)
         if self.scale_degree:
             degree = sum_to_target(gate, pairs).log1p()
-            if room.virtual is not None:
-                degree = torch.where(room.virtual, 1.0, degree)
+            if room.tokens is not None:
+                degree = torch.where(room.tokens.is_token, 1.0, degree)
             y = y * degree.repeat_interleave(y.shape[1] // self.heads, dim=1)
         h = h + self.out_dropout(linear(y, self.out), rows, seeds)
         h = self.block(h, rows, seeds)
@@ -161,22 +162,6 @@ class Block(nn.Module):
         return x + change
 
 
-class Singular(nn.Module):
-    """Singular vectors [rows, count, 2] → [rows, width]; the signs of pairs are drawn anew."""
-
-    def __init__(self, count: int, width: int, flip_signs: bool) -> None:
-        super().__init__()
-        self.flip = SignFlip() if flip_signs else None
-        self.linear = nn.Linear(2 * count, width)
-
-    def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
-        vectors = vectors.to(self.linear.weight.dtype)
-        if self.flip is not None:
-            sign = self.flip(torch.ones_like(vectors[:, :, 0]), batch.nodes, batch.seeds)
-            vectors = vectors * sign[:, :, None]
-        return self.linear(vectors.flatten(1))
-
-
 @register("egt")
 class EGT(GraphModel):
     """A transformer with states for pairs as well as nodes; see the module's text.
@@ -196,7 +181,7 @@ class EGT(GraphModel):
                 f"clip_low: got {c.clip_low}, expected less than clip_high, {c.clip_high}"
             )
         self.node = FeatureEncoder(schema.node, c.width)
-        self.position = Singular(c.svd, c.width, c.flip_signs) if c.svd else None
+        self.position = SingularEncoder(c.svd, c.width, c.flip_signs) if c.svd else None
         self.distance = nn.Embedding(c.hops + 2, c.pair_width)
         self.edge = EdgeEncoder(schema.edge, c.pair_width) if schema.edge else None
         self.virtual: nn.Parameter | None = None
@@ -244,33 +229,31 @@ class EGT(GraphModel):
         h, e = self.nodes(batch), self.node_pairs(batch, pairs)
         if self.virtual is None or self.virtual_pair is None:
             return h, e, Room(batch, pairs.as_edges(batch.layout))
-        layout, empty = batch.layout, None
+        layout, filler, blocked = batch.layout, None, None
         if self.config.reference_quirks:
-            filler = _fill(layout)
-            layout, empty = filler.layout, _flags(filler)
-            empty_node = h.new_zeros(h.shape[1])
-            if self.position is not None:
-                empty_node = self.position.linear.bias
-            h = filler.pack(h, empty_node.expand(len(filler.token_row), -1))
+            counts = layout.largest - layout.node_ptr.diff()
+            filler = add_tokens(layout, layout.largest, counts=counts, first=False)
+            blank = h.new_zeros(h.shape[1]) if self.position is None else self.position.linear.bias
+            h = filler.pack(h, blank.expand(len(filler.token_row), -1))
             e = filler.pack_pairs(e, pairs, self.distance.weight[0])
-            pairs = filler.pairs
+            layout, pairs = filler.layout, filler.pairs
         tokens = add_tokens(layout, len(self.virtual), first=True)
-        virtual = _flags(tokens)
-        room = Room(
-            replace(batch, layout=tokens.layout), tokens.pairs.as_edges(tokens.layout), virtual
-        )
-        if empty is not None:
-            empty = tokens.pack(empty, empty.new_zeros(len(tokens.token_row), 1)) > 0
-            room = replace(room, blocked=_either(empty, tokens) & ~_either(virtual, tokens))
+        if filler is not None:
+            empty = tokens.pack(
+                filler.is_token, filler.is_token.new_zeros(len(tokens.token_row), 1)
+            )
+            blocked = _either(empty > 0, tokens) & ~_either(tokens.is_token, tokens)
+        wide = replace(batch, layout=tokens.layout)
+        room = Room(wide, tokens.pairs.as_edges(tokens.layout), tokens, filler, blocked)
         h = tokens.pack(h, self.virtual.repeat(layout.num_graphs, 1))
-        return h, tokens.pack_pairs(e, pairs, self._virtual_pairs(tokens, virtual)), room
+        return h, tokens.pack_pairs(e, pairs, self._virtual_pairs(tokens)), room
 
-    def _virtual_pairs(self, tokens: Tokens, virtual: Tensor) -> Tensor:
+    def _virtual_pairs(self, tokens: Tokens) -> Tensor:
         """Pairs with virtual nodes: the mean of what its virtual ends have learned, [pairs, De]."""
         assert self.virtual_pair is not None
         nodes = self.virtual_pair.new_zeros(tokens.nodes.capacity, self.virtual_pair.shape[1])
         learned = tokens.pack(nodes, self.virtual_pair.repeat(tokens.nodes.num_graphs, 1))
-        query, key = tokens.pairs.query, tokens.pairs.key
+        (query, key), virtual = (tokens.pairs.query, tokens.pairs.key), tokens.is_token
         ends = virtual[query].int() + virtual[key].int()
         return (learned[query] + learned[key]) / ends.clamp(min=1)
 
@@ -279,19 +262,16 @@ class EGT(GraphModel):
         h, e, room = self.enter(batch)
         for layer in self.layers:
             h, e = layer(h, e, room)
-        return self.unpack(self.norm(h), batch.layout)
+        return self.unpack(self.norm(h), room)
 
-    def unpack(self, rows: Tensor, layout: Layout) -> Tensor:
+    def unpack(self, rows: Tensor, room: Room) -> Tensor:
         """States from the rows of the layers: in each graph virtual nodes, then nodes."""
-        if self.virtual is None:
+        if room.tokens is None:
             return rows
-        filler = _fill(layout) if self.config.reference_quirks else None
-        inner = layout if filler is None else filler.layout
-        tokens = add_tokens(inner, len(self.virtual), first=True)
-        nodes = tokens.of_nodes(rows)
-        nodes = nodes if filler is None else filler.of_nodes(nodes)
+        nodes = room.tokens.of_nodes(rows)
+        nodes = nodes if room.filler is None else room.filler.of_nodes(nodes)
         level = self.schema.level
-        return nodes if level == "node" else torch.cat([nodes, tokens.of_tokens(rows)])
+        return nodes if level == "node" else torch.cat([nodes, room.tokens.of_tokens(rows)])
 
     def embedding(self, states: Tensor, batch: Batch) -> Tensor:
         how = "mean" if self.virtual is None else "cls"
@@ -303,17 +283,6 @@ class EGT(GraphModel):
         for layer in self.head[1:]:
             y = layer(elu(y))
         return y
-
-
-def _fill(layout: Layout) -> Tokens:
-    """Empty nodes at the end of each graph, up to the largest."""
-    counts = layout.largest - layout.node_ptr.diff()
-    return add_tokens(layout, layout.largest, counts=counts, first=False)
-
-
-def _flags(tokens: Tokens) -> Tensor:
-    """Which rows are tokens, [rows, 1] bool."""
-    return (tokens.source >= tokens.nodes.capacity)[:, None]
 
 
 def _either(flags: Tensor, tokens: Tokens) -> Tensor:

@@ -5,8 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor, nn
 
+from gradformer.graphs.batch import Batch
+from gradformer.model.encoders import SignFlip
 from gradformer.structure.adjacency import neighbours
 from gradformer.structure.encodings import fix_signs
 from gradformer.structure.parallel import Progress, over_slices
@@ -48,3 +52,19 @@ def singular_vectors(
 
 
 SINGULAR = Precomputed("singular", singular_vectors, "node")
+
+
+class SingularEncoder(nn.Module):
+    """Singular vectors [rows, count, 2] → [rows, width]; the signs of pairs are drawn anew."""
+
+    def __init__(self, count: int, width: int, flip_signs: bool) -> None:
+        super().__init__()
+        self.flip = SignFlip() if flip_signs else None
+        self.linear = nn.Linear(2 * count, width)
+
+    def forward(self, vectors: Tensor, batch: Batch) -> Tensor:
+        vectors = vectors.to(self.linear.weight.dtype)
+        if self.flip is not None:
+            sign = self.flip(torch.ones_like(vectors[:, :, 0]), batch.nodes, batch.seeds)
+            vectors = vectors * sign[:, :, None]
+        return self.linear(vectors.flatten(1))

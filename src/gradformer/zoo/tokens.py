@@ -55,6 +55,11 @@ class Tokens:
         return torch.cat([self.of_nodes(rows), self.of_tokens(rows)])
 
     @cached_property
+    def is_token(self) -> Tensor:
+        """Which rows are tokens, [rows, 1] bool."""
+        return (self.source >= self.nodes.capacity)[:, None]
+
+    @cached_property
     def pairs(self) -> Pairs:
         """All pairs of the larger layout."""
         return Pairs.of(self.layout)

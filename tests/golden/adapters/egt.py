@@ -68,7 +68,7 @@ def subjects(case: Case) -> list[Subject]:
             h, e = layer(h, e, room)
             found |= {f"attn/{i}": weight[:pairs], f"gate/{i}": gate[:pairs]}
             found |= {f"hidden/{i}": h[:rows], f"hidden_edge/{i}": e[:pairs]}
-        found["hidden/readout"] = model.embedding(model.unpack(model.norm(h), batch.layout), batch)
+        found["hidden/readout"] = model.embedding(model.unpack(model.norm(h), room), batch)
         found["out"] = model(batch)
         if "out_single" in case:
             alone = EGT(schema, **options).double().eval()
