@@ -14,8 +14,8 @@ from gradformer.studies.tables import markdown_table, shown, value
 from gradformer.training.attempts import load_attempts
 from gradformer.training.files import read_json
 from gradformer.training.metrics import LOWER_IS_BETTER, metric_label
+from gradformer.training.plan import Plan, load_plan
 from gradformer.training.recipe import Recipe, load_recipe, presets
-from gradformer.training.search import Plan, load_plan
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results.md"

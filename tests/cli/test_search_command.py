@@ -16,8 +16,9 @@ from rich.console import Console
 from gradformer.cli.search import _tell
 from gradformer.report.levers import levers
 from gradformer.training.attempts import Attempt, load_attempts
+from gradformer.training.plan import Plan, load_plan
 from gradformer.training.recipe import load_recipe
-from gradformer.training.search import Plan, load_plan, search
+from gradformer.training.search import search
 from gradformer.training.trial import Trial
 from tests.cli.conftest import Program
 

@@ -14,9 +14,9 @@ from gradformer.studies import STUDIES
 from gradformer.studies.page import results_page
 from gradformer.studies.study import Cell, Measured
 from gradformer.studies.tables import missing, results, unbroken
+from gradformer.training.plan import load_plan
 from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.run import Run
-from gradformer.training.search import load_plan
 from tests.conftest import ROOT
 from tests.studies.conftest import Reproduce
 

@@ -36,7 +36,7 @@ from gradformer.errors import ConfigError
 
 if TYPE_CHECKING:
     from gradformer.training.attempts import Attempt
-    from gradformer.training.search import Plan
+    from gradformer.training.plan import Plan
 
 AS_IT_IS = "the recipe as it is"
 
@@ -104,7 +104,7 @@ def search(
 
     Example: [bold]gradformer train mutag --recipe runs/search-mutag/best.yaml --trials 10[/bold]
     """
-    from gradformer.training.search import load_plan
+    from gradformer.training.plan import load_plan
     from gradformer.training.search import search as carry_out
 
     until = end_of(budget)
@@ -178,8 +178,8 @@ def _plan(
     **options: Any,
 ) -> Plan:
     from gradformer.training.origins import recipe_name
+    from gradformer.training.plan import Plan
     from gradformer.training.recipe import load_recipe, search_space
-    from gradformer.training.search import Plan
 
     name = str(recipe) if recipe is not None else recipe_name(data)
     space: dict[str, Any] = dict([_range(text) for text in ranges or ()])

@@ -1,10 +1,7 @@
-"""Search over the ranges that a recipe states: random, or with successive halving.
+"""Carrying out the plan of a search: rung after rung, stopped at any time, continued where it was.
 
-Halving begins with many candidates and few epochs; the best third by validation goes on with three
-times as many, until one (or ``finalists``) has been trained in full. There the recipe as it is
-joins them: what it is not worse than does not win. On a GPU the candidates of a rung are trained
-side by side. The test part stays closed: to a candidate it is replaced by the
-validation part, so that no file of a search knows a test score.
+On a GPU the candidates of a rung are trained side by side. The test part stays closed: to a
+candidate it is replaced by the validation part, so that no file of a search knows a test score.
 
 ``<folder>/plan.json`` what is searched · ``record.jsonl`` where, and a line for each attempt ·
 ``attempts/<rung>-<candidate>/`` its run · ``best.yaml`` the winner, for ``train --recipe``.
@@ -15,121 +12,30 @@ from __future__ import annotations
 import json
 import math
 import os
-import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from gradformer.errors import ConfigError, InputError, choice
+from gradformer.errors import InputError
 from gradformer.graphs.splits import Split
 from gradformer.training.attempts import Attempt, Record
 from gradformer.training.data import TrainingData, structure_for
 from gradformer.training.distributed import find_device
-from gradformer.training.files import read_json, replace_file, replace_json, writing
+from gradformer.training.files import replace_file, replace_json, writing
 from gradformer.training.fit import Job, fit_together
 from gradformer.training.loop import StoppedError
 from gradformer.training.metrics import LOWER_IS_BETTER
 from gradformer.training.origins import prepare
+from gradformer.training.plan import PLAN, Plan, load_plan
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import environment
 from gradformer.training.run import Run
-from gradformer.training.sections import at_least
 from gradformer.training.trial import Trial
 
-PLAN = "plan.json"
-METHODS = ("halving", "random")
-REDUCTION = 3
-"""Of the candidates of a rung one in so many goes on, with so many times the epochs."""
 SIDE_BY_SIDE = 32
 """Most trials that share a GPU."""
-ALIKE = ("dataset", "data.split", "trials", "seed", "train.epochs")
-"""Settings that all candidates share: scores compare on the same validation parts, and the epochs
-are those of the rung."""
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything that decides a search; ``data`` is a name or a path, read with ``reading``.
-
-    ``against_recipe``: the recipe as it is takes part in the last rung.
-    """
-
-    data: str
-    recipe: Recipe
-    space: Mapping[str, Sequence[Any]]
-    method: str = "halving"
-    samples: int = 9
-    finalists: int = 1
-    seed: int = 0
-    reading: Mapping[str, Any] | None = None
-    against_recipe: bool = True
-
-    def __post_init__(self) -> None:
-        choice("method", self.method, METHODS)
-        if not self.space:
-            raise ConfigError(
-                "space: the recipe states no ranges to search; give some, as in "
-                "--range model.decay=0.4,0.6,0.8"
-            )
-        for name, values in self.space.items():
-            if name in ALIKE:
-                raise ConfigError(
-                    f"{name}: cannot be searched, all candidates share it so that their scores "
-                    f"compare; state it once, as in --set {name}={next(iter(values), 'VALUE')}"
-                )
-            if not values:
-                raise ConfigError(f"{name}: the range holds no value")
-            for value in values:  # an impossible value is said before anything is trained
-                self.recipe.change(f"{name}={value}")
-        for name in ("samples", "finalists"):
-            at_least(name, getattr(self, name), 1)
-
-    def candidates(self) -> list[tuple[str, ...]]:
-        """Different settings, drawn from ``seed``; all there are if they are no more than asked."""
-        names, lists = list(self.space), list(self.space.values())
-        total = math.prod(len(values) for values in lists)
-        drawn = random.Random(self.seed).sample(range(total), min(self.samples, total))
-        found = []
-        for number in drawn:
-            settings = []
-            for name, values in zip(names, lists):
-                number, place = divmod(number, len(values))
-                settings.append(f"{name}={values[place]}")
-            found.append(tuple(settings))
-        return found
-
-    def rungs(self) -> list[tuple[int, int]]:
-        """(drawn candidates, epochs) of each rung.
-
-        >>> from gradformer.training.recipe import load_recipe
-        >>> Plan("own", load_recipe("own"), {"model.width": [32, 48, 64]}).rungs()
-        [(3, 20), (1, 60)]
-        """
-        count, epochs = len(self.candidates()), self.recipe.train.epochs
-        if self.method == "random":
-            return [(count, epochs)]
-        counts = [count]
-        while counts[-1] > self.finalists:
-            counts.append(max(counts[-1] // REDUCTION, self.finalists))
-        last = len(counts) - 1
-        return [
-            (number, max(round(epochs / REDUCTION ** (last - rung)), 1))
-            for rung, number in enumerate(counts)
-        ]
-
-    def to_dict(self) -> dict[str, Any]:
-        return vars(self) | {
-            "recipe": self.recipe.to_dict(),
-            "space": {name: list(values) for name, values in self.space.items()},
-            "reading": dict(self.reading or {}),
-        }
-
-    @classmethod
-    def from_dict(cls, values: Mapping[str, Any]) -> Plan:
-        first = {"against_recipe": False}  # as of before there was the option
-        return cls(**{**first, **values, "recipe": Recipe.from_dict(values["recipe"])})
 
 
 @dataclass(frozen=True)
@@ -183,14 +89,6 @@ def search(
     best = plan.recipe.change(*winner.settings)
     replace_file(folder / "best.yaml", best.to_yaml())
     return Found(folder, best, winner.settings, record.attempts)
-
-
-def load_plan(folder: str | Path) -> Plan:
-    """The plan of a search that was begun."""
-    path = Path(folder) / PLAN
-    if not os.path.isfile(path):
-        raise InputError(f"{folder}: not a search (there is no plan.json)")
-    return Plan.from_dict(read_json(path))
 
 
 def _is_begun(plan: Plan, folder: Path) -> bool:

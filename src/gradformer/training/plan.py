@@ -1,0 +1,120 @@
+"""What a search is: ranges of a recipe, drawn at random, or with successive halving.
+
+Halving begins with many candidates and few epochs; the best third by validation goes on with three
+times as many, until one (or ``finalists``) has been trained in full. There the recipe as it is
+joins them: what it is not worse than does not win.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gradformer.errors import ConfigError, InputError, choice
+from gradformer.training.files import read_json
+from gradformer.training.recipe import Recipe
+from gradformer.training.sections import at_least
+
+PLAN = "plan.json"
+METHODS = ("halving", "random")
+REDUCTION = 3
+"""Of the candidates of a rung one in so many goes on, with so many times the epochs."""
+ALIKE = ("dataset", "data.split", "trials", "seed", "train.epochs")
+"""Settings that all candidates share: scores compare on the same validation parts, and the epochs
+are those of the rung."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that decides a search; ``data`` is a name or a path, read with ``reading``.
+
+    ``against_recipe``: the recipe as it is takes part in the last rung.
+    """
+
+    data: str
+    recipe: Recipe
+    space: Mapping[str, Sequence[Any]]
+    method: str = "halving"
+    samples: int = 9
+    finalists: int = 1
+    seed: int = 0
+    reading: Mapping[str, Any] | None = None
+    against_recipe: bool = True
+
+    def __post_init__(self) -> None:
+        choice("method", self.method, METHODS)
+        if not self.space:
+            raise ConfigError(
+                "space: the recipe states no ranges to search; give some, as in "
+                "--range model.decay=0.4,0.6,0.8"
+            )
+        for name, values in self.space.items():
+            if name in ALIKE:
+                raise ConfigError(
+                    f"{name}: cannot be searched, all candidates share it so that their scores "
+                    f"compare; state it once, as in --set {name}={next(iter(values), 'VALUE')}"
+                )
+            if not values:
+                raise ConfigError(f"{name}: the range holds no value")
+            for value in values:  # an impossible value is said before anything is trained
+                self.recipe.change(f"{name}={value}")
+        for name in ("samples", "finalists"):
+            at_least(name, getattr(self, name), 1)
+
+    def candidates(self) -> list[tuple[str, ...]]:
+        """Different settings, drawn from ``seed``; all there are if they are no more than asked."""
+        names, lists = list(self.space), list(self.space.values())
+        total = math.prod(len(values) for values in lists)
+        drawn = random.Random(self.seed).sample(range(total), min(self.samples, total))
+        found = []
+        for number in drawn:
+            settings = []
+            for name, values in zip(names, lists):
+                number, place = divmod(number, len(values))
+                settings.append(f"{name}={values[place]}")
+            found.append(tuple(settings))
+        return found
+
+    def rungs(self) -> list[tuple[int, int]]:
+        """(drawn candidates, epochs) of each rung.
+
+        >>> from gradformer.training.recipe import load_recipe
+        >>> Plan("own", load_recipe("own"), {"model.width": [32, 48, 64]}).rungs()
+        [(3, 20), (1, 60)]
+        """
+        count, epochs = len(self.candidates()), self.recipe.train.epochs
+        if self.method == "random":
+            return [(count, epochs)]
+        counts = [count]
+        while counts[-1] > self.finalists:
+            counts.append(max(counts[-1] // REDUCTION, self.finalists))
+        last = len(counts) - 1
+        return [
+            (number, max(round(epochs / REDUCTION ** (last - rung)), 1))
+            for rung, number in enumerate(counts)
+        ]
+
+    def to_dict(self) -> dict[str, Any]:
+        return vars(self) | {
+            "recipe": self.recipe.to_dict(),
+            "space": {name: list(values) for name, values in self.space.items()},
+            "reading": dict(self.reading or {}),
+        }
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any]) -> Plan:
+        first = {"against_recipe": False}  # as of before there was the option
+        return cls(**{**first, **values, "recipe": Recipe.from_dict(values["recipe"])})
+
+
+def load_plan(folder: str | Path) -> Plan:
+    """The plan of a search that was begun."""
+    path = Path(folder) / PLAN
+    if not os.path.isfile(path):
+        raise InputError(f"{folder}: not a search (there is no plan.json)")
+    return Plan.from_dict(read_json(path))
