@@ -159,7 +159,7 @@ class Collator:
         self, ids: Tensor, capacity: Capacity, padded: bool
     ) -> tuple[Layout, Edges, dict[str, Tensor]]:
         """The same, in one kernel."""
-        from gradformer.graphs.gather_kernels import Copied, Index, gather
+        from gradformer.graphs.fused_gather import Copied, Index, gather
 
         index = Index(*(self.data[name] for name in Index._fields))
         sizes = len(ids), capacity.nodes, capacity.edges
