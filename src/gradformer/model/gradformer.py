@@ -74,6 +74,24 @@ class GradformerConfig(ModelConfig):
             lap=self.pe_steps if self.pe == "lap" else 0,
         )
 
+    def make_decay(self, codebook: Codebook | Tensor) -> Decay:
+        """The decay of all layers as it begins."""
+        return Decay(
+            self.heads,
+            decay=self.decay,
+            start=self.start,
+            spread=self.spread,
+            sets=self.layers if self.per_layer else 1,
+            shape=self.decay_shape,
+            on=self.decay_on,
+            slope=self.slope,
+            unreachable=self.unreachable,
+            learn_decay=self.learn_decay,
+            profile=self.profile,
+            end=self.decay_end,
+            codebook=codebook,
+        )
+
 
 @dataclass(frozen=True)
 class LayerAttention:
@@ -134,7 +152,7 @@ class Gradformer(GraphModel):
         )
         if c.position_gate and (self.position is None or c.local != "gatedgcn"):
             raise ConfigError("position_gate: needs local=gatedgcn and a positional encoding")
-        self.decay = self._decay(FIXED[c.index] if codebook is None else codebook)
+        self.decay = c.make_decay(FIXED[c.index] if codebook is None else codebook)
         locals_ = [self._local(number) for number in range(c.layers)]
         uses_edges = any(getattr(module, "uses_edges", False) for module in locals_)
         self.edge = EdgeEncoder(schema.edge, c.width) if uses_edges else None
@@ -154,24 +172,6 @@ class Gradformer(GraphModel):
             for layer in self.layers:
                 _copy_projection(layer.attention)  # type: ignore[arg-type]
         self.head = Head(c.width, schema.outputs, schema.level, c.head, c.pool)
-
-    def _decay(self, codebook: Codebook | Tensor) -> Decay:
-        c = self.config
-        return Decay(
-            c.heads,
-            decay=c.decay,
-            start=c.start,
-            spread=c.spread,
-            sets=c.layers if c.per_layer else 1,
-            shape=c.decay_shape,
-            on=c.decay_on,
-            slope=c.slope,
-            unreachable=c.unreachable,
-            learn_decay=c.learn_decay,
-            profile=c.profile,
-            end=c.decay_end,
-            codebook=codebook,
-        )
 
     def _local(self, number: int) -> nn.Module | None:
         c = self.config

@@ -125,15 +125,7 @@ def recorded_decay(history: History, trial: int) -> Decay | None:
         return None
     if config.decay_shape != "exponential" or config.learn_decay or config.profile:
         return None
-    decay = Decay(
-        config.heads,
-        decay=config.decay,
-        sets=len(starts),
-        on=config.decay_on,
-        slope=config.slope,
-        unreachable=config.unreachable,
-        codebook=history.run.codebook,
-    )
+    decay = config.make_decay(history.run.codebook)
     assert decay.start is not None
     with torch.no_grad():
         decay.start.copy_(torch.tensor(starts))
