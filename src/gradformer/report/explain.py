@@ -127,25 +127,15 @@ def _heads(found: PairAttention, graph: Sketch, layer: int | None) -> Markup:
     for head in range(len(weight)):
         name = f"head {head + 1}"
         low, high = float(score[head].min()), float(score[head].max())
-        pictures = [
-            figure(
-                draw_graph(f"Attention of {name} on the graph", graph, weight[head], full),
-                focus(weight[head], graph.hops),
-            ),
-            figure(
-                draw_matrix(f"Score of {name}", score[head], low, max(high, low + 1e-9)),
-                f"score from {number(low, 3)} to {number(high, 3)}",
-            ),
-            figure(
-                draw_matrix(f"Decay of {name}", decay[head], 0.0, max(1.0, float(decay.max()))),
-                f"decay from {number(float(decay[head].min()), 2)} to "
-                f"{number(float(decay[head].max()), 2)}",
-            ),
-            figure(
-                draw_matrix(f"Weight of {name}", weight[head], faint, full),
-                f"weight from {number(float(weight[head].min()), 2)} to "
-                f"{number(float(weight[head].max()), 2)}",
-            ),
-        ]
+        drawing = draw_graph(f"Attention of {name} on the graph", graph, weight[head], full)
+        pictures = [figure(drawing, focus(weight[head], graph.hops))]
+        for what, values, blank, dark, digits in (
+            ("score", score[head], low, max(high, low + 1e-9), 3),
+            ("decay", decay[head], 0.0, max(1.0, float(decay.max())), 2),
+            ("weight", weight[head], faint, full, 2),
+        ):
+            ends = " to ".join(number(float(v), digits) for v in (values.min(), values.max()))
+            matrix = draw_matrix(f"{what.capitalize()} of {name}", values, blank, dark)
+            pictures.append(figure(matrix, f"{what} from {ends}"))
         rows += [tag("h3", name.capitalize()), tag("div", *pictures, class_="patterns")]
     return join(rows)
