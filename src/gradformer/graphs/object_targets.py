@@ -1,8 +1,9 @@
-"""Targets of graphs that are Python objects: lists, arrays, tensors, pandas columns."""
+"""What readers of Python objects share: targets from lists, arrays, tensors and pandas columns, and
+the checks of each graph."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,36 @@ import torch
 from numpy.typing import NDArray
 
 from gradformer.errors import InputError
+from gradformer.graphs.assemble import assemble
 from gradformer.graphs.labels import MISSING
+from gradformer.graphs.raw_graphs import RawGraph
+from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData
 
 Targets = Sequence[Any] | NDArray[Any] | pd.Series | pd.DataFrame
+
+
+def collect(
+    objects: Sequence[Any],
+    targets: list[Any],
+    convert: Callable[[int, Any], RawGraph],
+    kind: Kind,
+    skip_invalid: bool,
+    *,
+    task: str | None,
+    like: Reading | None,
+    **options: Any,
+) -> UserData:
+    """Convert each object under the checks that all readers share; rows count from 0.
+
+    Where the task is not stated it is a regression if some target is a float other than 0 and 1.
+    Integers, words and these two are what :func:`~gradformer.graphs.labels.find_labels` takes them
+    for: Python's numbers have a type, which those of a table have not.
+    """
+    rows = RowChecks("the list", "position", skip_invalid)
+    graphs = list(rows.graphs(list(enumerate(objects)), convert))
+    if task is None and like is None and any(has_quantities(targets[g.row]) for g in graphs):
+        task = "regression"
+    return assemble(graphs, rows, kind=kind, task=task, like=like, **options)
 
 
 def target_rows(y: Targets, count: int, what: str) -> list[Any]:

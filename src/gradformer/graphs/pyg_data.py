@@ -1,0 +1,125 @@
+"""Graphs that are PyG ``Data``: features, targets and masks as they stand there."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from itertools import chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from gradformer.errors import InputError, choice
+from gradformer.graphs.arrays import Level
+from gradformer.graphs.object_targets import collect, dense, target_texts
+from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
+from gradformer.graphs.user_data import Reading, UserData
+from gradformer.graphs.user_splits import PARTS
+
+if TYPE_CHECKING:
+    from torch_geometric.data import Data
+
+
+def from_pyg(
+    graphs: Iterable[Data],
+    level: Level | None = None,
+    task: str | None = None,
+    skip_invalid: bool = False,
+    like: Reading | None = None,
+    labelled: bool = True,
+) -> UserData:
+    """Take PyG ``Data``: edge_index as it stands (an undirected edge twice), x, edge_attr, y.
+
+    Features that are integers are categories, floats are quantities. y has shape [] or [1] (one
+    target), [1, targets], or with level "node" [nodes]; the level is seen from these shapes if not
+    stated.
+    A single graph with labelled nodes may bring train_mask, val_mask and test_mask. A ``Batch`` is
+    the graphs that it was made of.
+    """
+    from torch_geometric.data import Batch, Data  # importing PyG takes seconds
+
+    try:
+        lists = [data.to_data_list() if isinstance(data, Batch) else [data] for data in graphs]
+    except (AttributeError, RuntimeError):  # it is not from Batch.from_data_list
+        raise InputError("a Batch does not know the graphs it was made of; give these") from None
+    graphs = list(chain.from_iterable(lists))
+    if level is None:
+        level = like.level if like is not None else _level_of_pyg(graphs)
+    choice("level", level, ("graph", "node"))
+    with_masks = level == "node" and len(graphs) == 1
+
+    def convert(row: int, data: Data) -> RawGraph:
+        if not isinstance(data, Data):
+            raise InputError(f"expected torch_geometric.data.Data, found {type(data).__name__}")
+        if data.edge_index is None:
+            raise InputError("has no edge_index; without edges, give one of shape [2, 0]")
+        edge_index = dense(data.edge_index, "edge_index")
+        if edge_index.ndim != 2 or len(edge_index) != 2 or edge_index.dtype.kind not in "iu":
+            raise InputError(
+                f"edge_index must be whole numbers [2, edges], found {edge_index.shape} "
+                f"{edge_index.dtype}"
+            )
+        pairs = edge_index.T
+        nodes = node_count(data.num_nodes)
+        x = None if data.x is None else feature_matrix(dense(data.x, "x"), "x", nodes)
+        edge_attr = None
+        if data.edge_attr is not None:
+            values = dense(data.edge_attr, "edge_attr")
+            edge_attr = feature_matrix(values, "edge_attr", len(pairs))
+        index, edge_attr = edge_list(pairs, nodes, edge_attr, directed=True)
+        y = _pyg_targets(data, level) if labelled else None
+        split = _pyg_masks(data) if with_masks else None
+        return RawGraph(row, nodes, index, x, edge_attr, y, split)
+
+    targets = [getattr(data, "y", None) for data in graphs]
+    data = collect(
+        graphs, targets, convert, "graphs", skip_invalid, level=level, task=task, like=like
+    )
+    known = {"x", "edge_index", "edge_attr", "y", "num_nodes"}
+    known |= {f"{part}_mask" for part in PARTS} if with_masks else set()
+    found = {name for row in data.rows.tolist() for name, _ in graphs[row]}
+    return replace(data, unused=tuple(sorted(found - known)))
+
+
+def _level_of_pyg(graphs: list[Data]) -> Level:
+    """ "node" if every y has one row for each node and some graph has more nodes than one."""
+    from torch_geometric.data import Data
+
+    shapes = [
+        (data.y.shape[0] if data.y.dim() else 1, data.num_nodes)
+        for data in graphs
+        if isinstance(data, Data) and isinstance(data.y, torch.Tensor)
+    ]
+    if shapes and all(rows == nodes for rows, nodes in shapes) and any(n > 1 for _, n in shapes):
+        return "node"
+    return "graph"
+
+
+def _pyg_targets(data: Data, level: Level) -> list[str | None] | None:
+    if not isinstance(data.y, torch.Tensor):
+        return target_texts(data.y)
+    expected = data.num_nodes if level == "node" else 1
+    rows = data.y.shape[0] if data.y.dim() else 1
+    if rows != expected or data.y.dim() > 2 or (level == "node" and data.y.numel() != rows):
+        shapes = "[nodes]" if level == "node" else "[1] or [1, targets]"
+        raise InputError(f"y has shape {tuple(data.y.shape)}, expected {shapes}")
+    return target_texts(data.y)
+
+
+def _pyg_masks(data: Data) -> list[int] | None:
+    """The part of each node that the masks name, -1 for none; None without masks."""
+    masks = [getattr(data, f"{part}_mask", None) for part in PARTS]
+    if all(mask is None for mask in masks):
+        return None
+    parts = np.full(data.num_nodes, -1)
+    for part, (name, mask) in enumerate(zip(PARTS, masks)):
+        if mask is None:
+            continue
+        chosen = dense(mask, f"{name}_mask")
+        if chosen.shape != parts.shape or chosen.dtype != np.bool_:
+            raise InputError(f"{name}_mask must be booleans [nodes], found {chosen.shape}")
+        if (parts[chosen] >= 0).any():
+            raise InputError(f"{name}_mask holds nodes that another mask holds too")
+        parts[chosen] = part
+    return [int(part) for part in parts]
