@@ -73,19 +73,6 @@ def test_san_reads_the_spectrum_of_pyg_graphs():
     assert model(graph).shape == (1, 2)
 
 
-def test_signs_are_drawn_for_each_graph_in_training_only():
-    from gradformer.model.encoders import SignFlip
-
-    batch = toys.toy_batch(toys.toy_schema()).with_seed(torch.tensor([1, 2]), 1)
-    flip, vectors = SignFlip(), torch.ones(batch.num_nodes, 32)
-    signs = flip(vectors, batch.nodes, batch.seeds)
-    assert set(signs.unique().tolist()) == {-1.0, 1.0}
-    for graph in range(batch.num_graphs):
-        assert len(signs[batch.layout.graph == graph].unique(dim=0)) == 1
-    assert len(signs.unique(dim=0)) == batch.num_graphs
-    assert torch.equal(flip.eval()(vectors, batch.nodes, None), vectors)
-
-
 @pytest.mark.parametrize("name", ["gradformer", "gt", "gatedgcn", "sat", "lgi_gt"])
 def test_no_model_relies_on_the_sign_of_an_eigenvector(name):
     """Without dropout two steps differ by the signs alone; SAT and LGI-GT drew none."""
