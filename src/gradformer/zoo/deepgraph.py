@@ -30,7 +30,7 @@ from gradformer.attention.draws import Site, row_keys
 from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
-from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
+from gradformer.model.base import ModelConfig, Needs, option, register
 from gradformer.model.layer import Attention
 from gradformer.model.maps import MLP, linear
 from gradformer.model.parts import Dropout
@@ -38,7 +38,7 @@ from gradformer.structure.codebook import UNREACHABLE
 from gradformer.zoo.all_pairs import Pairs
 from gradformer.zoo.graphormer import NodeInput, small_weights
 from gradformer.zoo.path_bias import FIRST_EDGE, DistanceBias, PathBias
-from gradformer.zoo.postnorm import rows_to_read
+from gradformer.zoo.postnorm import RowReader
 from gradformer.zoo.substructures import KINDS, SUBSTRUCTURES
 from gradformer.zoo.tokens import Tokens, add_tokens
 
@@ -133,7 +133,7 @@ class AllRows:
 
 
 @register("deepgraph")
-class DeepGraph(GraphModel):
+class DeepGraph(RowReader):
     """A deep transformer over nodes and sampled substructures; see the module's text.
 
     With ``reference_quirks`` three errors of the reference are reproduced: the first substructure
@@ -271,11 +271,10 @@ class DeepGraph(GraphModel):
         return torch.cat([nodes, rows.tokens.of_tokens(h)])
 
     def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        read = rows_to_read(states, batch, self.schema.level, "cls")
-        return self.norm(gelu(self.hidden(read)))
+        return self.norm(gelu(self.hidden(super().embedding(states, batch))))
 
     def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        return self.head(self.embedding(states, batch)) + self.head_bias
+        return super().readout(states, batch) + self.head_bias
 
 
 def _first_of_smallest(batch: Batch, members: Tensor) -> Tensor:

@@ -34,14 +34,14 @@ from gradformer.attention.arguments import check_heads
 from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
-from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
+from gradformer.model.base import ModelConfig, Needs, option, register
 from gradformer.model.edge_attention import head_products, softmax_to_target, weighted_sum
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder
 from gradformer.model.maps import linear
 from gradformer.model.parts import Dropout
 from gradformer.model.segments import sum_to_target
 from gradformer.zoo.all_pairs import Pairs
-from gradformer.zoo.postnorm import rows_to_read
+from gradformer.zoo.postnorm import RowReader
 from gradformer.zoo.singular import SINGULAR, SingularEncoder
 from gradformer.zoo.tokens import Tokens, add_tokens
 
@@ -163,7 +163,7 @@ class Block(nn.Module):
 
 
 @register("egt")
-class EGT(GraphModel):
+class EGT(RowReader):
     """A transformer with states for pairs as well as nodes; see the module's text.
 
     The reference pads all graphs of a batch to one size, and its virtual nodes attend to the
@@ -184,6 +184,7 @@ class EGT(GraphModel):
         self.position = SingularEncoder(c.svd, c.width, c.flip_signs) if c.svd else None
         self.distance = nn.Embedding(c.hops + 2, c.pair_width)
         self.edge = EdgeEncoder(schema.edge, c.pair_width) if schema.edge else None
+        self.reads = "cls" if c.virtual_nodes else "mean"
         self.virtual: nn.Parameter | None = None
         self.virtual_pair: nn.Parameter | None = None
         if c.virtual_nodes:
@@ -274,8 +275,7 @@ class EGT(GraphModel):
         return nodes if level == "node" else torch.cat([nodes, room.tokens.of_tokens(rows)])
 
     def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        how = "mean" if self.virtual is None else "cls"
-        read = rows_to_read(states, batch, self.schema.level, how)
+        read = super().embedding(states, batch)
         return read if self.schema.level == "node" else read.view(batch.num_graphs, -1)
 
     def readout(self, states: Tensor, batch: Batch) -> Tensor:

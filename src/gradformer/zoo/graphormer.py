@@ -26,7 +26,7 @@ from gradformer.attention import Tables
 from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
-from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
+from gradformer.model.base import ModelConfig, Needs, option, register
 from gradformer.model.encoders import FeatureEncoder
 from gradformer.model.layer import Attention
 from gradformer.model.maps import linear
@@ -34,7 +34,7 @@ from gradformer.model.parts import Dropout
 from gradformer.model.segments import in_degree, out_degree
 from gradformer.zoo.all_pairs import Pairs
 from gradformer.zoo.path_bias import FIRST_EDGE, DistanceBias, PathBias
-from gradformer.zoo.postnorm import rows_to_read
+from gradformer.zoo.postnorm import RowReader
 from gradformer.zoo.tokens import TOKEN, Tokens, add_tokens
 
 
@@ -103,7 +103,7 @@ class GraphormerLayer(nn.Module):
 
 
 @register("graphormer")
-class Graphormer(GraphModel):
+class Graphormer(RowReader):
     """Attention biased by distances and by the edges between; see the module's text.
 
     With ``reference_quirks`` three errors of the reference are reproduced: empty places of paths
@@ -167,12 +167,6 @@ class Graphormer(GraphModel):
             h = layer(h, tables, wide, bias)
         h = self.norm(h)
         return tokens.unpack(h) if self.schema.level == "graph" else tokens.of_nodes(h)
-
-    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        return rows_to_read(states, batch, self.schema.level, "cls")
-
-    def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        return self.head(self.embedding(states, batch))
 
 
 def small_weights(model: nn.Module, spread: float) -> None:

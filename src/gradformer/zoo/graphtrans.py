@@ -12,14 +12,14 @@ from gradformer.attention import Layout
 from gradformer.errors import choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
-from gradformer.model.base import GraphModel, ModelConfig, option, register
+from gradformer.model.base import ModelConfig, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder
 from gradformer.model.local import Local
 from gradformer.model.maps import NormMLP
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import from_source, pool, spread, sum_to_target
 from gradformer.zoo.convs import EdgeGCN
-from gradformer.zoo.postnorm import PostNormLayer, attend_over, rows_to_read
+from gradformer.zoo.postnorm import PostNormLayer, RowReader, attend_over
 from gradformer.zoo.tokens import add_tokens
 
 GNNS = ("gcn", "gin")
@@ -137,7 +137,7 @@ class GNN(nn.Module):
 
 
 @register("graphtrans")
-class GraphTrans(GraphModel):
+class GraphTrans(RowReader):
     """Convolutions for what is near, a transformer for what is far.
 
     A learned token joins the attention of each graph and is its embedding. Node tasks, which the
@@ -198,12 +198,6 @@ class GraphTrans(GraphModel):
         for layer in self.layers:
             x = layer(x, batch)
         return self.norm(x)
-
-    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        return rows_to_read(states, batch, self.schema.level, "cls")
-
-    def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        return self.head(self.embedding(states, batch))
 
 
 def last_nodes(layout: Layout, most: int) -> tuple[Layout, Tensor | None]:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from gradformer.errors import ConfigError, choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
-from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
+from gradformer.model.base import ModelConfig, Needs, option, register
 from gradformer.model.edge_attention import softmax_to_target, sum_heads
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
 from gradformer.model.local import GINE, Local
@@ -19,7 +19,7 @@ from gradformer.model.maps import MLP
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import from_source, from_target, sum_to_target
 from gradformer.zoo.convs import EdgeGCN
-from gradformer.zoo.postnorm import PostNormLayer, attend_over, rows_to_read
+from gradformer.zoo.postnorm import PostNormLayer, RowReader, attend_over
 from gradformer.zoo.tokens import Tokens, add_tokens
 
 CONVS = ("gin", "gcn", "eela")
@@ -183,7 +183,7 @@ class Block(nn.Module):
 
 
 @register("lgi_gt")
-class LGIGT(GraphModel):
+class LGIGT(RowReader):
     """Local convolution and global attention, interleaved.
 
     With ``pool="cls"`` a learned token joins the attention of each graph, and nothing else.
@@ -198,7 +198,8 @@ class LGIGT(GraphModel):
         c = self.config
         for name, known in (("conv", CONVS), ("middle", MIDDLES), ("skip", SKIPS), ("pool", POOLS)):
             choice(name, getattr(c, name), known)
-        if c.pool == "cls" and schema.level == "node":
+        self.reads = c.pool
+        if self.reads == "cls" and schema.level == "node":
             raise ConfigError("pool: cls gives one row for each graph, but targets are on nodes")
         self.position = None
         pe_width = 0
@@ -226,9 +227,3 @@ class LGIGT(GraphModel):
         for block in self.blocks:
             state = block(state, e, batch, rows)
         return state.total if state.token is None else torch.cat([state.total, state.token])
-
-    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        return rows_to_read(states, batch, self.schema.level, self.config.pool)
-
-    def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        return self.head(self.embedding(states, batch))

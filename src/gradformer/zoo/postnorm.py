@@ -1,4 +1,5 @@
-"""The plain transformer layer of LGI-GT and GraphTrans, and what SAT's layer shares with it."""
+"""The plain transformer layer of LGI-GT and GraphTrans, what SAT's layer shares with it, and how
+models with tokens are read."""
 
 from __future__ import annotations
 
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from gradformer.attention import Layout, Rows, Tables
 from gradformer.errors import choice
 from gradformer.graphs.batch import Batch
+from gradformer.model.base import GraphModel
 from gradformer.model.layer import Attention, FeedForward
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import pool
@@ -49,14 +51,24 @@ def attend_over(batch: Batch, layout: Layout) -> Batch:
     return replace(batch, layout=layout, distance=distance)
 
 
-def rows_to_read(states: Tensor, batch: Batch, level: str, how: str) -> Tensor:
-    """What a head reads of states [nodes, c], or [nodes + tokens, c] with the tokens at the end:
-    the nodes, the tokens (``how`` is cls), or the nodes of each graph pooled."""
-    if level == "node":
-        return states
-    if how == "cls":
-        return states[batch.num_nodes :]
-    return pool(states, batch.layout.node_ptr, how)
+class RowReader(GraphModel):
+    """A model whose head is a map of rows.
+
+    It reads states [nodes, c], or [nodes + tokens, c] with the tokens at the end: the nodes, the
+    tokens (``reads`` is cls), or the nodes of each graph pooled.
+    """
+
+    reads: str = "cls"
+
+    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
+        if self.schema.level == "node":
+            return states
+        if self.reads == "cls":
+            return states[batch.num_nodes :]
+        return pool(states, batch.layout.node_ptr, self.reads)
+
+    def readout(self, states: Tensor, batch: Batch) -> Tensor:
+        return self.head(self.embedding(states, batch))
 
 
 class PostNormLayer(nn.Module):

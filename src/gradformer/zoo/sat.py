@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
-from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
+from gradformer.model.base import ModelConfig, Needs, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
 from gradformer.model.layer import Attention, FeedForward
 from gradformer.model.local import GCN, GIN, GINE
@@ -20,7 +20,7 @@ from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import from_source, in_degree, out_degree, sum_to_target
 from gradformer.structure.codebook import UNREACHABLE
 from gradformer.zoo.convs import PNA, EdgeGCN, GraphConv
-from gradformer.zoo.postnorm import PLAIN, attend_over, make_norm, rows_to_read
+from gradformer.zoo.postnorm import PLAIN, RowReader, attend_over, make_norm
 from gradformer.zoo.subgraphs import Subgraphs, neighbourhoods
 from gradformer.zoo.tokens import Tokens, add_tokens
 
@@ -195,7 +195,7 @@ class SATLayer(nn.Module):
 
 
 @register("sat")
-class SAT(GraphModel):
+class SAT(RowReader):
     """Structure-aware transformer.
 
     With ``pool="cls"`` a learned token joins the attention of each graph; it has no edges and is
@@ -210,7 +210,8 @@ class SAT(GraphModel):
         super().__init__(schema, config, options)
         c = self.config
         choice("extractor", c.extractor, EXTRACTORS)
-        if choice("pool", c.pool, POOLS) == "cls" and schema.level == "node":
+        self.reads = choice("pool", c.pool, POOLS)
+        if self.reads == "cls" and schema.level == "node":
             raise ConfigError("pool: cls gives one row for each graph, but targets are on nodes")
         self.node = FeatureEncoder(schema.node, c.width, bias=False)
         self.position = None
@@ -255,12 +256,6 @@ class SAT(GraphModel):
         if tokens is not None:
             layout, distance = tokens.layout, tokens.distance(distance, token=UNREACHABLE)
         return neighbourhoods(layout, edges, distance, self.config.hops)
-
-    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        return rows_to_read(states, batch, self.schema.level, self.config.pool)
-
-    def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        return self.head(self.embedding(states, batch))
 
 
 def with_tokens(edges: Edges, tokens: Tokens) -> Edges:
