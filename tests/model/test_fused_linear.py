@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from gradformer.attention import Layout, use_engine
 from gradformer.errors import ConfigError
-from gradformer.model.maps import linear, linear_pair
+from gradformer.model.maps import linear, linear_and_input, linear_pair
 from gradformer.model.parts import Draw
 
 pytest.importorskip("triton")
@@ -36,7 +36,7 @@ def _run(
     x = _random(rows, width, seed=2).to(device, kind).requires_grad_()
     g, later = (_random(rows, n, seed=n).to(device, kind) for n in (out, width))
     with use_engine(engine):
-        y, again = linear(x, layer, relu, draw=_draw(rows, p, device), pass_on=True)
+        y, again = linear_and_input(x, layer, relu, draw=_draw(rows, p, device))
         total = (y * g).sum() + (again * later).sum()
     return [y.detach(), *torch.autograd.grad(total, [x, *layer.parameters()])]
 
@@ -124,7 +124,7 @@ def test_three_products_of_tf32_are_as_good_as_float32():
 def test_only_the_input_that_was_passed_on(device):
     layer, x = nn.Linear(4, 3).to(device), torch.ones(5, 4, device=device, requires_grad=True)
     with use_engine("fused"):
-        _, again = linear(x, layer, pass_on=True)
+        _, again = linear_and_input(x, layer)
     assert torch.equal(torch.autograd.grad(again.sum(), x)[0], torch.ones_like(x))
 
 

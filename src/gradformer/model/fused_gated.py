@@ -34,7 +34,7 @@ from gradformer.model.fused_edge_norm import (
 )
 from gradformer.model.fused_messages import edge_rows
 from gradformer.model.fused_norm import Norms
-from gradformer.model.maps import linear
+from gradformer.model.maps import linear_and_input
 from gradformer.model.pieces import Claim, claim, open_map, sum_map
 
 PAIRS = 60  # of programs, at most, that make gradients of the map and of the edge states
@@ -239,7 +239,7 @@ def gated(
         kernel, which adds it to its own.
     """
     if max(layer.weight.shape) > MOST:
-        mapped, e = linear(made(e), layer, pass_on=True)
+        mapped, e = linear_and_input(made(e), layer)
         u, h, *_ = _Gated.apply(terms, mapped, None, None, r, None, None, edges, None, None, None)
         return u, h, e
     u, h, e, _ = _apply(terms, e, layer, r, edges, None)

@@ -4,7 +4,7 @@ For a map of a few hundred rows cuBLAS takes three or four launches backward (tw
 over split rows, the bias), which cost more than the work in them. Here one launch makes them all:
 some programs own tiles of dx, the others tiles of dW with its share of db, each over some rows; the
 pieces are added later: see :mod:`gradformer.model.pieces`. The plain version beside it is
-:func:`gradformer.model.maps.linear` of the reference engine.
+:func:`gradformer.model.maps.linear_and_input` of the reference engine.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.fused_edge_norm import Unmade, made
 from gradformer.model.fused_gated import gated, updated, updates
 from gradformer.model.fused_norm import Norms
-from gradformer.model.maps import MLP, is_plain, linear
+from gradformer.model.maps import MLP, is_plain, linear_and_input
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import from_source, from_target, sum_to_target
 
@@ -76,7 +76,7 @@ class GatedGCN(nn.Module):
         self, x: Tensor, e: Tensor | None, batch: Batch, position: Tensor | None = None
     ) -> PassedOn:
         assert e is not None
-        terms, x = linear(x, self.ADBE, pass_on=True)
+        terms, x = linear_and_input(x, self.ADBE)
         y, new = self.spread(terms, x, e, batch, position)
         return y, made(new), x
 

@@ -12,7 +12,7 @@ from gradformer.graphs.batch import Batch
 from gradformer.model.fused_edge_norm import Unmade, made
 from gradformer.model.gated import GatedGCN
 from gradformer.model.local import passed_on
-from gradformer.model.maps import hooked, linear, linear_pair
+from gradformer.model.maps import hooked, linear, linear_and_input, linear_pair
 from gradformer.model.parts import BatchNorm, Branch, Dropout, DropPath, norm_pair
 
 
@@ -40,10 +40,10 @@ class Attention(Site):
         return self.attend(self.joint(x), tables, batch, bias)
 
     def pass_on(self, x: Tensor, tables: Tables, batch: Batch) -> tuple[Tensor, Tensor]:
-        """The result, and x: see :func:`linear`; a hook sees the module called."""
+        """The result, and x: see :func:`linear_and_input`; a hook sees the module called."""
         if hooked(self):
             return self(x, tables, batch), x
-        joint, x = linear(x, self.qkv, pass_on=True)
+        joint, x = linear_and_input(x, self.qkv)
         return self.attend(joint, tables, batch), x
 
     def _heads(self, joint: Tensor) -> Tensor:
@@ -84,8 +84,8 @@ class FeedForward(nn.Module):
         return self.dropout(self._maps(x, batch)[0], batch.nodes, batch.seeds)
 
     def pass_on(self, x: Tensor, batch: Batch) -> tuple[Tensor, Dropout | None, Tensor]:
-        """What enters the last dropout, that dropout, and x: see :func:`linear`; a hook sees the
-        module called, and then no dropout is left."""
+        """What enters the last dropout, that dropout, and x: see :func:`linear_and_input`; a
+        hook sees the module called, and then no dropout is left."""
         if hooked(self):
             return self(x, batch), None, x
         y, x = self._maps(x, batch)
@@ -93,7 +93,7 @@ class FeedForward(nn.Module):
 
     def _maps(self, x: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         draw = self.inner_dropout.draw(batch.nodes, batch.seeds)
-        y, x = linear(x, self.first, relu=True, draw=draw, pass_on=True)
+        y, x = linear_and_input(x, self.first, relu=True, draw=draw)
         return linear(y, self.second), x
 
 

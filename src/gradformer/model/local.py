@@ -4,7 +4,7 @@ Every module has ``forward(x, e, batch) -> (x', e')`` over node states x [nodes,
 states e [edges, width] (None where the module has no use for them) and a :class:`Batch`.
 ``residual`` says whether x' already contains x. Some also have ``pass_on(x, e, batch)``, which
 gives x back as a third value: what is done with that x sends its gradient through the module's own
-kernels, which add it up (see :func:`gradformer.model.maps.linear`).
+kernels, which add it up (see :func:`gradformer.model.maps.linear_and_input`).
 """
 
 from __future__ import annotations

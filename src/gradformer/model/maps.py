@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Literal, overload
 
 import torch
 from torch import Tensor, nn
@@ -16,51 +15,32 @@ MOST_LINEAR_ROWS = 8192
 """Rows up to which the fused backward pass of a linear map pays."""
 
 
-@overload
-def linear(
-    x: Tensor, layer: nn.Linear, relu: bool = False, *, draw: Draw | None = None
-) -> Tensor: ...
+def linear(x: Tensor, layer: nn.Linear, relu: bool = False) -> Tensor:
+    """[ReLU of] a linear map of x [rows, in]; one kernel each way on a GPU."""
+    return linear_and_input(x, layer, relu)[0]
 
 
-@overload
-def linear(
-    x: Tensor,
-    layer: nn.Linear,
-    relu: bool = False,
-    *,
-    draw: Draw | None = None,
-    pass_on: Literal[True],
-) -> tuple[Tensor, Tensor]: ...
+def linear_and_input(
+    x: Tensor, layer: nn.Linear, relu: bool = False, draw: Draw | None = None
+) -> tuple[Tensor, Tensor]:
+    """[ReLU and dropout] of a linear map of x [rows, in], and x itself.
 
-
-def linear(
-    x: Tensor,
-    layer: nn.Linear,
-    relu: bool = False,
-    *,
-    draw: Draw | None = None,
-    pass_on: bool = False,
-) -> Tensor | tuple[Tensor, Tensor]:
-    """[ReLU and dropout] of a linear map of x [rows, in]; one kernel each way on a GPU.
-
-    With ``pass_on`` also x itself: what is done with it later sends its gradient through this
-    map's kernel, which adds it to its own. Dropout, of single entries, comes after a ReLU only.
+    What is done with that x later sends its gradient through this map's kernel, which adds it to
+    its own. Dropout, of single entries, comes after a ReLU only.
     """
     assert draw is None or (relu and not draw.whole_graphs)
     if maps_by_kernels(x, layer):
         from gradformer.model.fused_linear import fused_linear
 
-        y, x = fused_linear(x, layer, relu, draw)
-    else:
-        y = layer(x).relu() if relu else layer(x)
-        y = y if draw is None else draw(y)
-    return (y, x) if pass_on else y
+        return fused_linear(x, layer, relu, draw)
+    y = layer(x).relu() if relu else layer(x)
+    return (y if draw is None else draw(y)), x
 
 
 def linear_pair(
     x: Tensor, first: nn.Linear, second: nn.Linear
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Two linear maps of x [rows, in], and x for two later uses: see :func:`linear`."""
+    """Two linear maps of x [rows, in], and x for two later uses: see :func:`linear_and_input`."""
     if maps_by_kernels(x, first) and maps_by_kernels(x, second):
         from gradformer.model.fused_linear import fused_linear_pair
 

@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from gradformer.attention.layout import Rows
 from gradformer.graphs.batch import Edges
 from gradformer.model.edge_attention import weighted_sum
-from gradformer.model.maps import linear
+from gradformer.model.maps import linear, linear_and_input
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import sum_to_target
 
@@ -64,5 +64,5 @@ class Block(nn.Module):
         mapped = linear(self.message_dropout(message, rows, seeds), self.out)
         u = self.first_norm(mapped, rows, add=h)
         draw = self.inner_dropout.draw(rows, seeds)
-        inner, u = linear(u, self.up, relu=True, draw=draw, pass_on=True)
+        inner, u = linear_and_input(u, self.up, relu=True, draw=draw)
         return self.second_norm(linear(inner, self.down), rows, add=u)

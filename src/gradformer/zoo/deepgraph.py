@@ -32,7 +32,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.base import ModelConfig, Needs, option, register
 from gradformer.model.layer import Attention
-from gradformer.model.maps import MLP, linear
+from gradformer.model.maps import MLP, linear, linear_and_input
 from gradformer.model.parts import Dropout
 from gradformer.structure.codebook import UNREACHABLE
 from gradformer.zoo.all_pairs import Pairs
@@ -104,7 +104,7 @@ class DeepGraphLayer(nn.Module):
         draw = batch.nodes, batch.seeds
         y = self.attention_out_dropout(self.attention(x, tables, batch, bias), *draw)
         x = self.attention_norm(self.alpha * x + y)
-        inner, x = linear(x, self.first, pass_on=True)
+        inner, x = linear_and_input(x, self.first)
         y = linear(self.inner_dropout(gelu(inner), *draw), self.second)
         return self.norm(self.alpha * x + self.dropout(y, *draw))
 

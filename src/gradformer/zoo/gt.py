@@ -29,7 +29,7 @@ from gradformer.model.base import GraphModel, ModelConfig, Needs, option, regist
 from gradformer.model.edge_attention import head_products, sum_heads
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
 from gradformer.model.heads import Head
-from gradformer.model.maps import linear
+from gradformer.model.maps import linear_and_input
 from gradformer.model.segments import from_source, from_target
 from gradformer.zoo.clamped import Block, clamped_weights, weighted_sums
 from gradformer.zoo.complete_graph import complete_edges
@@ -74,15 +74,15 @@ class GTLayer(nn.Module):
 
     def forward(self, h: Tensor, e: Tensor | None, batch: Batch) -> tuple[Tensor, Tensor | None]:
         edges, seeds = batch.edges, batch.seeds
-        query, h = linear(h, self.query, pass_on=True)
-        key, h = linear(h, self.key, pass_on=True)
-        value, h = linear(h, self.value, pass_on=True)
+        query, h = linear_and_input(h, self.query)
+        key, h = linear_and_input(h, self.key)
+        value, h = linear_and_input(h, self.value)
         query = query * self.scale
         if self.edge is None:
             score = head_products(query, key, edges, self.heads)
         else:
             assert e is not None
-            factor, e = linear(e, self.edge, pass_on=True)
+            factor, e = linear_and_input(e, self.edge)
             products = from_source(key, edges) * from_target(query, edges) * factor
             score = sum_heads(products, self.heads)
             if self.edge_block is not None:

@@ -38,7 +38,7 @@ from gradformer.model.base import GraphModel, ModelConfig, Needs, option, regist
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
 from gradformer.model.heads import Head
 from gradformer.model.layer import FeedForward
-from gradformer.model.maps import linear
+from gradformer.model.maps import linear, linear_and_input
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.structure.codebook import UNREACHABLE
 from gradformer.zoo.anchors import ANCHORS
@@ -130,7 +130,7 @@ class LinearAttention(nn.Module):
         """Features of queries and keys whose products are the weights, [rows, heads, f] each."""
         size = (len(z), self.heads, -1)
         scale = (z.shape[1] // self.heads) ** -0.25
-        query, z = linear(z, self.query, pass_on=True)
+        query, z = linear_and_input(z, self.query)
         x, y = query.view(size) * scale, linear(z, self.key).view(size) * scale
         if self.product is not None:
             left, right = self.product(position)

@@ -39,7 +39,7 @@ from gradformer.model.base import GraphModel, ModelConfig, Needs, option, regist
 from gradformer.model.edge_attention import head_products, sum_heads
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, SignFlip
 from gradformer.model.heads import Head
-from gradformer.model.maps import linear
+from gradformer.model.maps import linear, linear_and_input
 from gradformer.model.parts import Dropout
 from gradformer.model.segments import from_source, from_target
 from gradformer.zoo.clamped import Block, clamped_weights, weighted_sums
@@ -146,15 +146,15 @@ class SANLayer(nn.Module):
     def forward(
         self, h: Tensor, e: Tensor, f: Tensor | None, batch: Batch, others: Others | None
     ) -> Tensor:
-        value, h = linear(h, self.value, pass_on=True)
-        query, h = linear(h, self.query, pass_on=True)
-        key, h = linear(h, self.key, pass_on=True)
+        value, h = linear_and_input(h, self.value)
+        query, h = linear_and_input(h, self.query)
+        key, h = linear_and_input(h, self.key)
         score = self.scores(query, key, linear(e, self.edge), batch.edges)
         weight = clamped_weights(score) * self.real_share
         sums, total = weighted_sums(weight, value, batch.edges)
         if others is not None:
-            query, h = linear(h, self.other_query, pass_on=True)
-            key, h = linear(h, self.other_key, pass_on=True)
+            query, h = linear_and_input(h, self.other_query)
+            key, h = linear_and_input(h, self.other_key)
             score = self.scores(query, key, self.other_edge(f)[None], others.pairs)
             weight = clamped_weights(score) * others.share
             more_sums, more_total = weighted_sums(weight, value, others.pairs)

@@ -15,7 +15,7 @@ from gradformer.model.base import ModelConfig, Needs, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
 from gradformer.model.layer import Attention, FeedForward
 from gradformer.model.local import GCN, GIN, GINE
-from gradformer.model.maps import MLP, linear
+from gradformer.model.maps import MLP, linear, linear_and_input
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import from_source, in_degree, out_degree, sum_to_target
 from gradformer.structure.codebook import UNREACHABLE
@@ -130,7 +130,7 @@ class Extractor(nn.Module):
             if e is not None and self.edge_maps:
                 edge_map = self.edge_maps[number]
                 assert isinstance(edge_map, nn.Linear)
-                term, e = linear(e, edge_map, pass_on=True)
+                term, e = linear_and_input(e, edge_map)
                 term = term.expand(batch.edges.num_edges, -1)
             x = conv(x, term, batch)[0].relu()
             found.append(x)
@@ -147,7 +147,7 @@ class StructureAttention(Attention):
 
     def joint(self, x: Tensor) -> Tensor:
         structure, states = x.chunk(2, dim=1)
-        query, structure = linear(structure, self.query, pass_on=True)
+        query, structure = linear_and_input(structure, self.query)
         key, value = linear(structure, self.key), linear(states, self.value)
         return torch.cat([query, key, value], dim=1)
 
