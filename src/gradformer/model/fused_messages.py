@@ -58,17 +58,8 @@ def segment_sum(values: Tensor, ptr: Tensor, order: Tensor | None) -> Tensor:
     return out
 
 
-def gather_real(x: Tensor, index: Tensor, ptr: Tensor) -> Tensor:
-    """x[index] [rows, …], zero in rows from ``ptr[-1]`` on."""
-    return _gathered(x, index, ptr)
-
-
-def gather_known(x: Tensor, index: Tensor) -> Tensor:
-    """x[index] [rows, …], zero where the index is negative."""
-    return _gathered(x, index, None)
-
-
-def _gathered(x: Tensor, index: Tensor, ptr: Tensor | None) -> Tensor:
+def gather(x: Tensor, index: Tensor, ptr: Tensor | None = None) -> Tensor:
+    """x[index] [rows, …], zero where the index is negative and from row ``ptr[-1]`` on."""
     from gradformer.model.message_kernels import gather_kernel
 
     x = x.contiguous()

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gradformer.attention.availability import exporting, runs_kernels
 from gradformer.graphs.batch import Edges
-from gradformer.model.fused_messages import gather_known, gather_real, gcn, gin, segment_sum
+from gradformer.model.fused_messages import gather, gcn, gin, segment_sum
 
 
 class _Gather(torch.autograd.Function):
@@ -61,7 +61,7 @@ class _Spread(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, index: Tensor, ptr: Tensor, order: Tensor | None) -> Tensor:
         ctx.indices = index, ptr, order
         if runs_kernels(x):
-            return gather_real(x, index, ptr)
+            return gather(x, index, ptr)
         gathered = x.index_select(0, index)
         if x.device.type == "cpu" and int(ptr[-1]) == len(index):
             return gathered
@@ -81,7 +81,7 @@ class _Move(torch.autograd.Function):
     def forward(ctx: Any, x: Tensor, there: Tensor, back: Tensor) -> Tensor:
         ctx.ways = there, back
         if runs_kernels(x):
-            return gather_known(x, there)
+            return gather(x, there)
         known = (there >= 0).view(-1, *(1,) * (x.dim() - 1))
         return torch.where(known, x.index_select(0, there.clamp(min=0)), 0.0)
 
