@@ -122,8 +122,13 @@ def lively(model: GraphModel) -> GraphModel:
     """The model with weights large enough that a wrong row would show in the output."""
     generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        for value in [*model.parameters(), *model.buffers()]:
+        for value in model.parameters():
             value.normal_(std=0.3, generator=generator)
+        for name, value in model.named_buffers():  # of norms
+            if name.endswith("running_mean"):
+                value.normal_(generator=generator)
+            elif name.endswith("running_var"):
+                value.uniform_(0.5, 2.0, generator=generator)
     return model
 
 
