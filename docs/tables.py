@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
+from collections.abc import Callable
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,11 @@ COLUMNS = (
 """Of the attention benchmark; its record has more."""
 LONGEST = 6
 """Kernels of a step that are named; its record has 25."""
+STEP = ("layers", "parameters", "ms")
+"""Of each model and dataset."""
+
+Record = dict[str, Any]
+"""Of a benchmark, or a row of it."""
 
 
 def results_table(folder: Path = RESULTS) -> str:
@@ -85,136 +91,115 @@ def speed_table(folder: Path = RESULTS) -> str:
     return "\n\n".join(parts) if parts else ABSENT
 
 
-def _training(record: dict[str, Any]) -> str:
-    by_case = defaultdict(list)
+def _training(record: Record) -> str:
+    peers = {row["case"]: row["ms"] for row in record["rows"] if row["who"] == "authors' way"}
+    rows = []
     for row in record["rows"]:
-        by_case[row["case"]].append(row)
-    lines = [
+        case, ms = row["case"], row["ms"]
+        who = row["who"].replace(", 1 trials", "").replace(" trials", " trials side by side")
+        ratio = significant(peers[case] / ms) if case in peers else "–"
+        rows.append([case, who, significant(ms), ratio])
+    return _table(
+        ["case", "who", "ms:", "times as fast:"],
+        rows,
         f"Milliseconds of one training step of one model ({_source(record, 'training')}; the "
-        "authors' way is re-created in its essentials: PyG batches, dense padded attention):\n",
-        "| case | who | ms | times as fast |",
-        "|---|---|---:|---:|",
-    ]
-    for case, rows in by_case.items():
-        peer = next((row["ms"] for row in rows if row["who"] == "authors' way"), None)
-        for row in rows:
-            ratio = "–" if peer is None else significant(peer / row["ms"])
-            who = row["who"].replace(", 1 trials", "").replace(" trials", " trials side by side")
-            lines.append(f"| {case} | {who} | {significant(row['ms'])} | {ratio} |")
-    return "\n".join(lines)
+        "authors' way is re-created in its essentials: PyG batches, dense padded attention):",
+    )
 
 
-def _attention(record: dict[str, Any]) -> str:
+def _attention(record: Record) -> str:
     known = {who for rows in record["cases"].values() for who in rows}
     columns = [who for who in COLUMNS if who in known]
-    lines = [
+    return _table(
+        ["case", *(f"{who}:" for who in columns)],
+        [[case, *(_time(rows.get(who)) for who in columns)]
+         for case, rows in record["cases"].items()],
         "Milliseconds of the attention alone, forward and backward, replayed as a CUDA graph "
         f"({_source(record, 'attention')}): N nodes, H heads of d channels. Ours + λ, sp: with "
-        "gradients of λ and start points; SDPA without a mask is another, simpler function.\n",
-        f"| case | {' | '.join(columns)} |",
-        f"|---|{'---:|' * len(columns)}",
-    ]
-    for case, rows in record["cases"].items():
-        cells = [_time(rows.get(who)) for who in columns]
-        lines.append(f"| {case} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        "gradients of λ and start points; SDPA without a mask is another, simpler function.",
+    )  # fmt: skip
 
 
-def steps_table(folder: Path = RESULTS) -> str:
+def _of_record(name: str) -> Callable[[Callable[[Record], str]], Callable[[Path], str]]:
+    """A table of one benchmark's record, by the folder that has it or has none."""
+
+    def mark(make: Callable[[Record], str]) -> Callable[[Path], str]:
+        def table(folder: Path = RESULTS) -> str:
+            path = folder / "benchmarks" / f"{name}.json"
+            return make(json.loads(path.read_text("utf-8"))) if path.is_file() else ABSENT
+
+        return table
+
+    return mark
+
+
+@_of_record("training")
+def steps_table(record: Record) -> str:
     """What one trial's captured step is made of: kernels, how long the GPU works, on what."""
-    record = _record(folder, "training")
-    if record is None:
-        return ABSENT
-    lines = [
-        "| case | kernels | GPU busy | GiB | of the busy time |",
-        "|---|---:|---:|---:|---|",
-    ]
+    rows = []
     for row in record["rows"]:
-        if "profile" not in row:
-            continue
-        busy = 1e3 * row["ms"] * row["busy"]
-        parts = [f"`{one['kernel']}` {one['us'] / busy:.0%}" for one in row["profile"][:LONGEST]]
-        lines.append(
-            f"| {row['case']} | {row['kernels']:,} | {row['busy']:.0%} | {row['memory_gib']:.2f} "
-            f"| {', '.join(parts)} |"
-        )
-    return "\n".join(lines)
+        if "profile" in row:
+            busy = 1e3 * row["ms"] * row["busy"]
+            longest = row["profile"][:LONGEST]
+            parts = [f"`{one['kernel']}` {one['us'] / busy:.0%}" for one in longest]
+            cells = [f"{row['kernels']:,}", f"{row['busy']:.0%}", f"{row['memory_gib']:.2f}"]
+            rows.append([row["case"], *cells, ", ".join(parts)])
+    return _table(["case", "kernels:", "GPU busy:", "GiB:", "of the busy time"], rows)
 
 
-def start_table(folder: Path = RESULTS) -> str:
+@_of_record("cold_start")
+def start_table(record: Record) -> str:
     """Seconds until trials are ready in a process that has to compile every kernel."""
-    record = _record(folder, "cold_start")
-    if record is None:
-        return ABSENT
-    cores, source = record["cores"], _source(record, "training")
-    lines = [
+    return _table(
+        ["case", "trials:", "seconds:"],
+        [[r["case"], str(r["trials"]), f"{r['seconds']:.1f}"] for r in record["rows"]],
         "Seconds from the start of a process with no kernel compiled until the training steps of "
-        f"its trials are recorded ({source}, {cores} cores):\n",
-        "| case | trials | seconds |",
-        "|---|---:|---:|",
-    ]
-    lines += [f"| {r['case']} | {r['trials']} | {r['seconds']:.1f} |" for r in record["rows"]]
-    return "\n".join(lines)
+        f"its trials are recorded ({_source(record, 'training')}, {record['cores']} cores):",
+    )
 
 
-def padding_table(folder: Path = RESULTS) -> str:
+@_of_record("padding")
+def padding_table(record: Record) -> str:
     """A step with the capacity of all its epoch's batches, and with each batch's own."""
-    record = _record(folder, "padding")
-    if record is None:
-        return ABSENT
-    lines = [
-        f"Milliseconds of a step ({_source(record, 'padding')}):\n",
-        "| data | nodes: capacity / mean | edges: capacity / mean | ms | own capacities: ms |",
-        "|---|---:|---:|---:|---:|",
-    ]
-    for row in record["rows"]:
-        cells = (row["nodes"], row["edges"], row["ms"], row["ms_own_capacity"])
-        lines.append(f"| {row['data']} | {' | '.join(f'{cell:.2f}' for cell in cells)} |")
-    return "\n".join(lines)
+    head = ["nodes: capacity / mean:", "edges: capacity / mean:", "ms:", "own capacities: ms:"]
+    names = ("nodes", "edges", "ms", "ms_own_capacity")
+    rows = [[row["data"], *(f"{row[name]:.2f}" for name in names)] for row in record["rows"]]
+    return _table(["data", *head], rows, f"Milliseconds of a step ({_source(record, 'padding')}):")
 
 
-def cpu_table(folder: Path = RESULTS) -> str:
+@_of_record("cpu")
+def cpu_table(record: Record) -> str:
     """A step on a CPU beside PyG's GPSConv."""
-    record = _record(folder, "cpu")
-    if record is None:
-        return ABSENT
-    lines = [
-        f"Milliseconds of a training step on {record['threads']} threads, medians of steps that "
-        f"alternate ({_source(record, 'cpu')}; load of the machine {record['load']:.1f}):\n",
-        "| data | layers | convolution | GPSConv of PyG with | PyG | ours | times as fast |",
-        "|---|---:|---|---|---:|---:|---:|",
-    ]
+    head = ["data", "layers:", "convolution", "GPSConv of PyG with", "PyG:", "ours:"]
+    rows = []
     for row in record["rows"]:
-        data = row["case"].split("-")[0]
-        lines.append(
-            f"| {data} | {row['layers']} | {row['local']} | {row['pyg_conv']} "
-            f"| {row['pyg_ms']:.0f} | {row['ours_ms']:.0f} | {significant(row['ratio'])} |"
-        )
-    return "\n".join(lines)
+        names = [row["case"].split("-")[0], str(row["layers"]), row["local"], row["pyg_conv"]]
+        times = [f"{row['pyg_ms']:.0f}", f"{row['ours_ms']:.0f}", significant(row["ratio"])]
+        rows.append([*names, *times])
+    return _table(
+        [*head, "times as fast:"],
+        rows,
+        f"Milliseconds of a training step on {record['threads']} threads, medians of steps that "
+        f"alternate ({_source(record, 'cpu')}; load of the machine {record['load']:.1f}):",
+    )
 
 
-def models_table(folder: Path = RESULTS) -> str:
+@_of_record("models")
+def models_table(record: Record) -> str:
     """A training step of every model, a group of columns for each dataset."""
-    record = _record(folder, "models")
-    if record is None:
-        return ABSENT
     found = {(row["model"], row["dataset"]): row for row in record["rows"]}
     models, datasets = (dict.fromkeys(key[place] for key in found) for place in (0, 1))
-    head = [f"{dataset}: {name}" for dataset in datasets for name in ("layers", "parameters", "ms")]
-    lines = [
+    return _table(
+        ["model", *(f"{data}: {name}:" for data in datasets for name in STEP)],
+        [[model, *(cell for data in datasets for cell in _step(found.get((model, data))))]
+         for model in models],
         f"Milliseconds of one training step ({_source(record, 'models')}). Every model has the "
-        "options of its recipe, and all have the batch size of Gradformer's:\n",
-        f"| model | {' | '.join(head)} |",
-        f"|---|{'---:|' * len(head)}",
-    ]
-    for model in models:
-        cells = [cell for dataset in datasets for cell in _step(found.get((model, dataset)))]
-        lines.append(f"| {model} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        "options of its recipe, and all have the batch size of Gradformer's:",
+    )  # fmt: skip
 
 
-def _step(row: dict[str, Any] | None) -> tuple[str, str, str]:
-    """Layers, parameters and time of a model's row, and what the others are not: eager, older."""
+def _step(row: Record | None) -> tuple[str, str, str]:
+    """What :data:`STEP` names of a model's row, and what the others are not: eager, older."""
     if row is None:
         return "–", "–", "–"
     time = "fails" if row["ms"] is None else significant(row["ms"])
@@ -223,7 +208,7 @@ def _step(row: dict[str, Any] | None) -> tuple[str, str, str]:
     return str(row["layers"]), f"{row['parameters']:,}", time + how + older
 
 
-def _time(row: dict[str, Any] | None) -> str:
+def _time(row: Record | None) -> str:
     if row is None:
         return "–"
     if "failed" in row:
@@ -231,13 +216,7 @@ def _time(row: dict[str, Any] | None) -> str:
     return significant(row["graph"]) if "graph" in row else f"{significant(row['eager'])} (eager)"
 
 
-def _record(folder: Path, name: str) -> dict[str, Any] | None:
-    path = folder / "benchmarks" / f"{name}.json"
-    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
-    return found or None
-
-
-def _source(record: dict[str, Any], name: str) -> str:
+def _source(record: Record, name: str) -> str:
     device = record.get("device_name", record["device"])
     version = record["versions"]["torch"] if "versions" in record else record["torch"]
     commits = dict.fromkeys(record.get("commits", {"": record.get("commit")}).values())
@@ -245,33 +224,40 @@ def _source(record: dict[str, Any], name: str) -> str:
     return f"{device}, torch {version}, `benchmarks/{name}.py`{made and f', {made}'}"
 
 
+def _table(columns: list[str], rows: list[list[str]], above: str = "") -> str:
+    """A table under a sentence; names of columns that end in a colon have numbers below them."""
+    marks = "|".join("---:" if name.endswith(":") else "---" for name in columns)
+    lines = [[name.removesuffix(":") for name in columns], *rows]
+    head, *body = (f"| {' | '.join(line)} |" for line in lines)
+    return "\n".join([*([f"{above}\n"] if above else []), head, f"|{marks}|", *body])
+
+
 def options_table() -> str:
     """Options of data and training with their defaults."""
-    lines = ["| option | default | meaning |", "|---|---|---|"]
-    for section, kind in (("data", DataOptions), ("train", TrainOptions)):
-        for each in fields(kind):
-            default = str(each.default).lower()
-            text = each.metadata["help"]
-            lines.append(f"| `{section}.{each.name}` | `{default}` | {text} |")
-    return "\n".join(lines)
+    rows = [
+        [f"`{section}.{each.name}`", f"`{str(each.default).lower()}`", each.metadata["help"]]
+        for section, kind in (("data", DataOptions), ("train", TrainOptions))
+        for each in fields(kind)
+    ]
+    return _table(["option", "default", "meaning"], rows)
 
 
 def fill(text: str, folder: Path = RESULTS) -> str:
     """``text`` with its marked blocks made anew."""
     makers = {
-        "results": lambda: results_table(folder),
-        "speed": lambda: speed_table(folder),
-        "steps": lambda: steps_table(folder),
-        "models": lambda: models_table(folder),
-        "start": lambda: start_table(folder),
-        "padding": lambda: padding_table(folder),
-        "cpu": lambda: cpu_table(folder),
-        "options": options_table,
+        "results": results_table,
+        "speed": speed_table,
+        "steps": steps_table,
+        "models": models_table,
+        "start": start_table,
+        "padding": padding_table,
+        "cpu": cpu_table,
+        "options": lambda _: options_table(),
     }
 
     def make(found: re.Match[str]) -> str:
         name = found[1]
-        return f"<!-- {name} -->\n{makers[name]()}\n<!-- /{name} -->"
+        return f"<!-- {name} -->\n{makers[name](folder)}\n<!-- /{name} -->"
 
     return re.sub(r"<!-- (\w+) -->\n.*?<!-- /\1 -->", make, text, flags=re.DOTALL)
 
