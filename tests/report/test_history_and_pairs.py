@@ -94,6 +94,17 @@ def test_only_equal_seeds_are_paired():
     assert paired_difference(history(results([1])).outcome, late.outcome) is None
 
 
+def test_a_seed_without_a_score_is_not_paired():
+    """As where an answer on the test part was not finite: in a file its score is null."""
+    one, two = results([1.0, 2.0, 3.0]), results([2.0, 4.0, 6.0])
+    two[1]["test"] = {"mae": None}
+    first, other = history(one), history(two)
+    found = paired_difference(first.outcome, other.outcome)
+    assert found is not None
+    assert (found.seeds, found.mean) == (2, 2.0)
+    assert unequal([first, other])
+
+
 def test_other_data_split_or_metric_is_not_compared():
     one = history(results([1.0]))
     assert comparable(one, history(results([2.0])))

@@ -70,5 +70,7 @@ def equal_seeds(first: History, other: History) -> bool:
 
 
 def _test_by_seed(outcome: Mapping[str, Any]) -> dict[int, float]:
+    """The values that the mean is over: of trials that ended with a score, by seed."""
     good = (trial for trial in outcome["trials"] if trial["test"] is not None)
-    return {trial["seed"]: trial["test"][outcome["metric"]] for trial in good}
+    found = {trial["seed"]: trial["test"][outcome["metric"]] for trial in good}
+    return {seed: value for seed, value in found.items() if value is not None}
