@@ -113,3 +113,26 @@ def test_resume_takes_no_other_options(
     assert "cannot go with --resume" in refused.stderr
     refused = program("train", "--resume", molecule_run, "--trials", "1", code=1)
     assert "molecule-run has 2: seeds can only be added" in refused.stderr
+
+
+def test_a_model_that_cannot_be_scored_is_told_of_and_exported(
+    program: Program, tmp_path: Path
+) -> None:
+    """A feature of a test graph is so large that the answer is not finite."""
+    lines = [
+        {"num_nodes": 2, "edges": [[0, 1]], "x": [[0.5], [k / 8]], "y": 0.5 + k, "split": part}
+        for part in ("train", "val", "test")
+        for k in range(4)
+    ]
+    lines[-1]["x"] = [[3e38], [-3e38]]
+    file = tmp_path / "graphs.jsonl"
+    file.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    out = tmp_path / "run"
+    told = program(
+        *("train", file, "-o", out, "-q", "--set", "model.layers=1", "--set", "train.epochs=1"),
+        *("--no-report", "--no-tensorboard"),
+    )
+    assert json.loads((out / "results.json").read_text())["trials"][0]["test"]["mae"] is None
+    assert "trial 0 has no test score and counts nowhere" in " ".join(told.stderr.split())
+    program("export", out, "--out", tmp_path / "model")
+    assert ", test – |" in (tmp_path / "model" / "README.md").read_text()

@@ -63,12 +63,11 @@ def _data(run: Run, dataset: str) -> list[tuple[str, str]]:
 def _scores(run: Run, trial: int) -> list[tuple[str, str]]:
     result = run.result(trial)
     metric, name = result["metric"], metric_name(result["metric"])
+    score = result["test"][metric]  # None where an answer was not finite
+    both = f"{result['val'][metric]:.4f}, test {'–' if score is None else f'{score:.4f}'}"
     found = [
         ("parameters", f"{result['parameters']:,}"),
-        (
-            f"this model, seed {result['seed']}",
-            f"validation {name} {result['val'][metric]:.4f}, test {result['test'][metric]:.4f}",
-        ),
+        (f"this model, seed {result['seed']}", f"validation {name} {both}"),
     ]
     test = run.results["test"]
     if test["std"] is not None:
