@@ -10,6 +10,7 @@ import pytest
 import torch
 from torch import nn
 
+from gradformer.attention.availability import use_engine
 from gradformer.attention.draws import drop, site_seeds
 from gradformer.attention.layout import Layout, Rows
 from gradformer.errors import ConfigError, InputError
@@ -139,6 +140,23 @@ def test_batch_norm_sees_the_real_rows_only() -> None:
     torch.testing.assert_close(masked.running_mean, plain.running_mean)
     torch.testing.assert_close(masked.running_var, plain.running_var)
     torch.testing.assert_close(masked.eval()(padded, rows)[:7], plain.eval()(x[:7]))
+
+
+@pytest.mark.parametrize("engine", ["auto", "reference", "fused"])
+@pytest.mark.parametrize("padded", [False, True])
+def test_without_a_momentum_all_batches_count_alike(
+    engine: str, padded: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ``torch.optim.swa_utils.update_bn`` sets it, for the statistics of averaged weights."""
+    monkeypatch.setattr("gradformer.model.parts.LEAST_LOOPED", 0)  # loops too, where they can
+    plain, ours = (kind(4, momentum=None) for kind in (nn.BatchNorm1d, BatchNorm))
+    place = torch.arange(6, dtype=torch.int32)
+    rows = Rows(place, place, place < 6 if padded else None)
+    with use_engine(engine):
+        for seed in range(3):
+            x = torch.randn(6, 4, generator=torch.Generator().manual_seed(seed)) + seed
+            torch.testing.assert_close(ours(x, rows), plain(x))
+    torch.testing.assert_close(dict(ours.named_buffers()), dict(plain.named_buffers()))
 
 
 def test_a_single_row_is_normalised_by_the_running_statistics() -> None:

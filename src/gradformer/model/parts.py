@@ -62,7 +62,8 @@ class BatchNorm(nn.BatchNorm1d):
 
     def runs_kernels(self, x: Tensor) -> bool:
         """Whether kernels take ``x``; their places in it are 32-bit numbers."""
-        alone = not (self.training and is_shared()) and x.numel() < 1 << 31
+        alone = not (self.training and (is_shared() or self.momentum is None))
+        alone = alone and x.numel() < 1 << 31
         return alone and runs_kernels(x) and self.weight.dtype == torch.float32
 
     def _runs_loops(self, x: Tensor, add: Tensor | None, plus: Tensor | None, rows: Rows) -> bool:
@@ -75,7 +76,8 @@ class BatchNorm(nn.BatchNorm1d):
         if not exact or not alike or rows.mask is not None:
             return False
         derived = torch.is_grad_enabled() and any(t.requires_grad for t in given)
-        return not is_shared() if self.training else not derived
+        alone = not is_shared() and self.momentum is not None
+        return alone if self.training else not derived
 
     def _plain(self, x: Tensor, rows: Rows) -> Tensor:
         if self.training and (rows.mask is not None or is_shared()):
@@ -91,11 +93,20 @@ class BatchNorm(nn.BatchNorm1d):
             self.running_mean,
             self.running_var,
             batch_statistics,
-            self.momentum or 0.0,
+            self._batch_weight() if batch_statistics else 0.0,
             self.eps,
             torch.backends.cudnn.enabled,
         )
         return rows.zero_padding(y)
+
+    def _batch_weight(self) -> float:
+        """What this batch counts in the running statistics; without a momentum all batches count
+        alike, as ``torch.optim.swa_utils.update_bn`` wants it."""
+        if self.momentum is not None:
+            return self.momentum
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        return 1.0 / float(self.num_batches_tracked)
 
     def _masked(self, x: Tensor, mask: Tensor) -> Tensor:
         assert self.running_mean is not None
@@ -108,7 +119,7 @@ class BatchNorm(nn.BatchNorm1d):
         square = total(centred.square().sum(0))
         variance = torch.where(several, square / count.clamp(min=1), self.running_var)
         with torch.no_grad():
-            momentum = several * (self.momentum or 0.0)
+            momentum = several * self._batch_weight()
             unbiased = square / (count - 1).clamp(min=1)
             self.running_mean += momentum * (mean - self.running_mean)
             self.running_var += momentum * (unbiased - self.running_var)
