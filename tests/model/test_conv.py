@@ -184,9 +184,29 @@ def test_a_convolution_that_returns_something_else_is_named(conv: nn.Module) -> 
 
 
 def test_norms_are_not_torchs() -> None:
-    layer = nn.SyncBatchNorm.convert_sync_batchnorm(make())
-    with pytest.raises(ConfigError, match=r"^norm3: was replaced by SyncBatchNorm; .*shared_batch"):
+    layer = nn.SyncBatchNorm.convert_sync_batchnorm(make(GCNConv(8, 8)))
+    with pytest.raises(ConfigError, match=r"^norm1: was replaced by SyncBatchNorm; .*shared_batch"):
         layer(torch.zeros(7, 8), EDGES, VECTOR)
+    layer = make()
+    layer.norm2 = nn.LayerNorm(8)  # type: ignore[assignment]
+    with pytest.raises(ConfigError, match=r"^norm2: was replaced by LayerNorm; keep the layer"):
+        layer(torch.zeros(7, 8), EDGES, VECTOR)
+
+
+def test_dropout_alone_in_training_is_refused_with_the_remedy() -> None:
+    """As one puts it for the spread of predictions; norms in eval do not mind the rest."""
+    layer = make(GCNConv(8, 8), dropout=0.5).eval()
+    layer.dropout1.train()
+    x = torch.randn(7, 8)
+    with pytest.raises(ConfigError, match=r"^dropout: is in training, and the model around it is"):
+        layer(x, EDGES, VECTOR)
+    layer.train()
+    for norm in (layer.norm1, layer.norm2, layer.norm3):
+        assert norm is not None
+        norm.eval()
+    before = layer.norm3.running_mean.clone()
+    assert not torch.equal(layer(x, EDGES, VECTOR), layer(x, EDGES, VECTOR))
+    assert torch.equal(layer.norm3.running_mean, before)
 
 
 def test_bad_options_are_named() -> None:

@@ -152,11 +152,12 @@ class GradformerConv(nn.Module):
         _check(self.channels, x, edge_index, batch)
         if kwargs and self.conv is None:
             raise InputError(f"{next(iter(kwargs))}: there is no convolution that would take it")
-        if not isinstance(self.norm3, BatchNorm):
-            raise ConfigError(
-                f"norm3: was replaced by {type(self.norm3).__name__}; keep the layer as it is, and "
-                "share statistics inside gradformer.model.parallel.shared_batch()"
-            )
+        for name in ("norm1", "norm2", "norm3"):
+            if not isinstance(norm := getattr(self, name), BatchNorm | None):
+                raise ConfigError(
+                    f"{name}: was replaced by {type(norm).__name__}; keep the layer as it is, and "
+                    "share statistics inside gradformer.model.parallel.shared_batch()"
+                )
         batch = edge_index.new_zeros(len(x), dtype=torch.long) if batch is None else batch
         packed = _batch_of(edge_index, batch, distance)
         if self.training:
