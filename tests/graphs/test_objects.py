@@ -12,7 +12,12 @@ import torch
 from torch_geometric.data import Batch, Data
 
 from gradformer.errors import InputError
-from gradformer.graphs.objects import from_networkx, from_pyg, from_smiles_list
+from gradformer.graphs.objects import (
+    from_networkx,
+    from_objects,
+    from_pyg,
+    from_smiles_list,
+)
 
 EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 
@@ -41,6 +46,18 @@ def test_the_level_of_pyg_graphs_is_seen_from_y() -> None:
     graphs = from_pyg([path(y=labels), path(y=1 - labels), path(y=torch.tensor([[0.0, 0, 1]]))])
     assert (graphs.reading.level, graphs.reading.labels.task) == ("graph", "multilabel")
     np.testing.assert_array_equal(graphs.arrays.y[0], np.float32([1, 0, np.nan]))
+
+
+def test_targets_of_pyg_graphs_may_stand_apart() -> None:
+    """``fit(graphs, y=targets)``, as for all Python objects; what the graphs call y is left out."""
+    graphs = [path(y=torch.zeros(3)), path(), path()]
+    data = from_objects(graphs, y=np.array([0.5, np.nan, 1.5]))
+    assert (data.reading.level, data.reading.labels.task) == ("graph", "regression")
+    np.testing.assert_array_equal(data.arrays.y, np.float32([[0.5], [np.nan], [1.5]]))
+    nodes = from_objects(graphs[:1], y=[["a", "b", "a"]], level="node")
+    assert nodes.arrays.y.reshape(-1).tolist() == [0, 1, 0]
+    with pytest.raises(InputError, match=r"^y has 2 entries for 3 graphs"):
+        from_objects(graphs, y=[1, 2])
 
 
 def networkx_task(y: torch.Tensor) -> str:

@@ -12,7 +12,7 @@ import torch
 
 from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import Level
-from gradformer.graphs.object_targets import collect, dense, target_texts
+from gradformer.graphs.object_targets import Targets, collect, dense, target_rows, target_texts
 from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
 from gradformer.graphs.user_data import Reading, UserData
 from gradformer.graphs.user_splits import PARTS
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 def from_pyg(
     graphs: Iterable[Data],
+    y: Targets | None = None,
     level: Level | None = None,
     task: str | None = None,
     skip_invalid: bool = False,
@@ -33,7 +34,7 @@ def from_pyg(
 
     Features that are integers are categories, floats are quantities. y has shape [] or [1] (one
     target), [1, targets], or with level "node" [nodes]; the level is seen from these shapes if not
-    stated.
+    stated. Targets may be given apart instead, as in :func:`from_networkx`.
     A single graph with labelled nodes may bring train_mask, val_mask and test_mask. A ``Batch`` is
     the graphs that it was made of.
     """
@@ -44,8 +45,10 @@ def from_pyg(
     except (AttributeError, RuntimeError):  # it is not from Batch.from_data_list
         raise InputError("a Batch does not know the graphs it was made of; give these") from None
     graphs = list(chain.from_iterable(lists))
+    apart = None if y is None else target_rows(y, len(graphs), "graphs")
     if level is None:
-        level = like.level if like is not None else _level_of_pyg(graphs)
+        seen: Level = "graph" if apart is not None else _level_of_pyg(graphs)
+        level = like.level if like is not None else seen
     choice("level", level, ("graph", "node"))
     with_masks = level == "node" and len(graphs) == 1
 
@@ -68,11 +71,13 @@ def from_pyg(
             values = dense(data.edge_attr, "edge_attr")
             edge_attr = feature_matrix(values, "edge_attr", len(pairs))
         index, edge_attr = edge_list(pairs, nodes, edge_attr, directed=True)
-        y = _pyg_targets(data, level) if labelled else None
+        y = None
+        if labelled:
+            y = _pyg_targets(data, level) if apart is None else target_texts(apart[row])
         split = _pyg_masks(data) if with_masks else None
         return RawGraph(row, nodes, index, x, edge_attr, y, split)
 
-    targets = [getattr(data, "y", None) for data in graphs]
+    targets = [getattr(data, "y", None) for data in graphs] if apart is None else apart
     data = collect(
         graphs, targets, convert, "graphs", skip_invalid, level=level, task=task, like=like
     )
