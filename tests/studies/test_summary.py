@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from gradformer.studies.differences import resampled, verdict
 from gradformer.studies.study import Cell, Measured
-from gradformer.studies.summary import beside, best, headlines, resampled, summary, verdict
-from gradformer.studies.tables import paired
+from gradformer.studies.summary import beside, best, headlines, summary
+from gradformer.studies.tables import apart
 from gradformer.training.metrics import LOWER_IS_BETTER
 
 METRICS = {"nci1": "accuracy", "molhiv": "auroc", "zinc": "mae", "actor": "accuracy"}
@@ -50,10 +51,8 @@ def test_on_a_fixed_split_all_seeds_count() -> None:
     """The first four of ten seeds are lucky ones, and the other model has but four."""
     lucky = [0.60, 0.61, 0.59, 0.60, 0.45, 0.44, 0.43, 0.45, 0.44, 0.43]
     first, other = measured("molhiv", "gcn", lucky), measured("molhiv", "gin", EVEN[:4])
-    found = paired(first, other)
-    assert found is not None
-    assert found.high is not None
-    assert found.high < 0.0
+    assert apart(first, other) == "−0.15 (−6.25 … +5.95)"  # as scipy's ttest_ind has it
+    assert apart(measured("molhiv", "gcn", [0.5]), other) == "+0.25"
     assert verdict(first, other) == verdict(other, first) == 0
     assert verdict(first, measured("molhiv", "gin", [0.9, 0.91])) == 1
 

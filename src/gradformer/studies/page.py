@@ -22,8 +22,9 @@ from gradformer.training.files import replace_file
 
 CAPTION = (
     "Ours: test at the first epoch of the best validation value, mean ± sample standard deviation "
-    "over seeds. Difference: paired over the seeds that both models have, with equal splits, to "
-    "the row that says so."
+    "over seeds. Difference: to the row that says so; paired over the seeds that both models have "
+    "where each seed draws a split; where the split is fixed, equal seeds have nothing in common, "
+    "and it is that of the means over all seeds (Welch's interval)."
 )
 INTRODUCTION = (
     "# Results\n\nEvery number on this page is made from the records under `results/` "

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import sqrt
 from typing import Any
 
-import numpy as np
-from scipy import stats
-
 from gradformer.graphs.cards import find_card
+from gradformer.studies.differences import dataset, verdict
 from gradformer.studies.paper import printed
 from gradformer.studies.rivals import RIVALS
 from gradformer.studies.study import Measured, Rows
-from gradformer.studies.tables import markdown_table, paired, shown, value
+from gradformer.studies.tables import markdown_table, shown, value
 from gradformer.training.metrics import metric_label
 
 RECIPES = (
@@ -22,10 +19,10 @@ RECIPES = (
     "*clear* if its 95 % interval does not hold 0."
 )
 INTERVALS = (
-    "Where each seed draws a split, the interval is paired over the seeds that both models have. "
-    "It is wider than Student's, which the other tables have, because the splits overlap: by "
-    "Nadeau and Bengio's √(1 + seeds · test/train), 1.5 for ten seeds of 8:1:1. Where the split is "
-    "fixed, it is Welch's, over all seeds of both, and covers other seeds, not other test data."
+    "Where each seed draws a split, the interval is wider here than Student's, which the other "
+    "tables have, because the splits overlap: by Nadeau and Bengio's √(1 + seeds · test/train), "
+    "1.5 for ten seeds of 8:1:1. Where the split is fixed, it covers other seeds, not other test "
+    "data."
 )
 CHANCE = (
     "Of the many pairs that are compared here, about one in twenty of those that do not differ is "
@@ -141,7 +138,7 @@ def best(columns: dict[str, list[Measured]]) -> Rows:
                 _names(worse.get(False, [])),
                 _names(worse.get(True, [])),
                 str(seeds),
-                find_card(_data(first)).about,
+                find_card(dataset(first)).about,
             ]
         )
     return head, rows
@@ -163,50 +160,6 @@ def beside(columns: dict[str, list[Measured]]) -> Rows:
     return head, [[*key, *(_names(signs.get(s, [])) for s in (1, 0, -1))] for key, signs in ranked]
 
 
-def verdict(first: Measured, other: Measured) -> int:
-    """Whether ``other`` is clearly better (1) or worse (−1) than ``first`` on the same data, or
-    neither (0)."""
-    found = paired(first, other)
-    if found is None or found.low is None or found.high is None:
-        return 0
-    if share := resampled(_data(first)):
-        mean, reach = found.mean, (found.high - found.low) / 2 * sqrt(1 + found.seeds * share)
-    else:
-        mean, reach = welch(_values(first), _values(other))
-    if abs(mean) <= reach:
-        return 0
-    return _sign(first) if mean > 0 else -_sign(first)
-
-
-def welch(first: Sequence[float], other: Sequence[float]) -> tuple[float, float]:
-    """Mean of ``other`` − mean of ``first``, two numbers or more each, and half the width of its
-    95 % interval; the variances may differ.
-
-    >>> mean, reach = welch([1.0, 2.0, 3.0], [5.0, 7.0, 9.0])
-    >>> f"{mean:.2f} ± {reach:.2f}"  # 2.94 degrees of freedom
-    '5.00 ± 4.16'
-    """
-    mean = float(np.mean(other) - np.mean(first))
-    parts = [float(np.var(values, ddof=1)) / len(values) for values in (first, other)]
-    if not (total := sum(parts)):
-        return mean, 0.0
-    spread = sum(p**2 / (len(v) - 1) for p, v in zip(parts, (first, other)))
-    return mean, float(stats.t.ppf(0.975, total**2 / spread)) * sqrt(total)
-
-
-def resampled(dataset: str) -> float:
-    """Size of the test part over that of the training part where each seed has its own split.
-
-    >>> resampled("nci1"), resampled("molhiv")
-    (0.125, 0.0)
-    """
-    card = find_card(dataset)
-    if card.split == "fixed" and card.ways == 1:
-        return 0.0
-    train, _, test = card.sizes
-    return test / train
-
-
 def _leader(some: Sequence[Measured]) -> Measured:
     """The best mean."""
     return max(some, key=lambda one: _sign(one) * _outcome(one)["test"]["mean"])
@@ -222,10 +175,6 @@ def _is_shared(some: Sequence[Measured]) -> bool:
 
 def _camp(some: Sequence[Measured], ours: bool) -> list[Measured]:
     return [one for one in some if (one.cell.model == OURS) == ours]
-
-
-def _data(one: Measured) -> str:
-    return one.cell.recipe().dataset
 
 
 def _outcome(one: Measured) -> dict[str, Any]:

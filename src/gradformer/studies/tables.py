@@ -11,8 +11,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gradformer.report.outcome import protocol
-from gradformer.report.pairs import PairedDifference, comparable, paired_difference
 from gradformer.report.settings import machine
+from gradformer.studies.differences import difference
 from gradformer.studies.paper import printed
 from gradformer.studies.study import Cell, Measured, Rows, Study
 from gradformer.training.metrics import metric_label
@@ -58,38 +58,29 @@ def results(study: Study, measured: Sequence[Measured]) -> Rows:
                 value(outcome),
                 printed(study.name, cell.printed or "", cell.column) or "–",
                 str(len(outcome["test"]["values"])),
-                "–" if first is None else difference(first, one),
+                "–" if first is None else apart(first, one),
             ]
         )
     kept = [k for k in range(len(head)) if any(row[k] != "–" for row in rows)]
     return [head[k] for k in kept], [[row[k] for k in kept] for row in rows]
 
 
-def paired(first: Measured, other: Measured) -> PairedDifference | None:
-    """Other − first over equal seeds and splits; None where there are none."""
-    runs = [one.history for one in (first, other) if one.history is not None]
-    if len(runs) == 2 and not comparable(*runs):
-        return None
-    assert first.outcome is not None
-    assert other.outcome is not None
-    return paired_difference(first.outcome, other.outcome)
-
-
-def difference(first: Measured, other: Measured) -> str:
+def apart(first: Measured, other: Measured) -> str:
     """Other − first as text, with its confidence interval."""
     if other is first:
         return "others − this"
     runs = [one.history.run.folder for one in (first, other) if one.history is not None]
     if len(runs) == 2 and runs[0] == runs[1]:
         return "the same run"
-    found = paired(first, other)
+    found = difference(first, other)
     if found is None:
         return "–"
     assert other.outcome is not None
     factor, places = shown(other.outcome)
     text = f"{factor * found.mean:+.{places}f}"
-    if found.low is not None and found.high is not None:
-        text += f" ({factor * found.low:+.{places}f} … {factor * found.high:+.{places}f})"
+    if found.reach is not None:
+        ends = (factor * (found.mean + sign * found.reach) for sign in (-1, 1))
+        text += " ({} … {})".format(*(f"{end:+.{places}f}" for end in ends))
     return text.replace("-", "−")
 
 
