@@ -169,9 +169,23 @@ def test_pyg_batches_give_the_same(local: str) -> None:
     expected = model(toys.toy_batch(model.schema))
     data = PyGBatch.from_data_list(pyg_graphs())
     torch.testing.assert_close(model(data), expected, atol=1e-5, rtol=1e-5)
-    assert data.distance.dtype == torch.uint8
     alone = torch.cat([model(graph) for graph in pyg_graphs()])
     torch.testing.assert_close(alone, expected, atol=1e-5, rtol=1e-5)
+
+
+def test_distances_of_pyg_graphs_follow_their_edges() -> None:
+    """They are kept for the next call, and not where an edge was changed or taken away."""
+    model = make(pe="none").eval()
+    data, fresh = (max(pyg_graphs(), key=lambda graph: graph.num_edges) for _ in range(2))
+    before = model(data)
+    assert "distance" not in data, "it is the user's"
+    data.edge_index, data.edge_attr = data.edge_index[:, 2:], data.edge_attr[2:]
+    fresh.edge_index, fresh.edge_attr = data.edge_index.clone(), data.edge_attr
+    assert torch.equal(model(data), model(fresh))
+    assert not torch.equal(model(data), before)
+    data.edge_index[:, -1] = torch.tensor([0, 0])
+    fresh.edge_index = data.edge_index.clone()
+    assert torch.equal(model(data), model(fresh))
 
 
 def test_training_outside_the_engine_draws_from_torchs_generator() -> None:

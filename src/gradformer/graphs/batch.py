@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from gradformer.attention.layout import Layout, Rows
 from gradformer.errors import InputError
@@ -96,8 +97,9 @@ class Batch:
     def from_pyg(cls, data: Any) -> Batch:
         """From PyG's ``Data`` or ``Batch``.
 
-        ``data.distance`` (flat uint8, see the transforms) is computed, and kept on ``data``, when
-        absent. Every other float tensor with one row for each node becomes an encoding.
+        Where there is no ``data.distance`` (flat uint8, see the transforms) hops are computed, and
+        kept as long as ``data.edge_index`` is. Every other float tensor with one row for each node
+        becomes an encoding.
         """
         if not hasattr(data, "edge_index"):
             raise InputError(f"data: expected a Batch, or PyG's Data or Batch, got {type(data)}")
@@ -108,9 +110,10 @@ class Batch:
             vector = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device)
         layout = Layout.from_batch(vector, getattr(data, "num_graphs", None))
         edges, order = sort_edges(data.edge_index, layout)
-        if getattr(data, "distance", None) is None:
-            data.distance = batch_distances(data.edge_index, layout)
-        check_distance(data.distance, layout)
+        distance = getattr(data, "distance", None)
+        if distance is None:
+            distance = kept_distances(data.edge_index, layout)
+        check_distance(distance, layout)
         x = None if data.x is None else check_features("x", data.x, layout.capacity)
         edge_attr = data.edge_attr
         if edge_attr is not None:
@@ -125,7 +128,24 @@ class Batch:
             and value.dim() >= 2
             and len(value) == data.num_nodes
         }
-        return cls(layout, edges, x, edge_attr, data.distance, encodings, y=data.y)
+        return cls(layout, edges, x, edge_attr, distance, encodings, y=data.y)
+
+
+_kept: Any = WeakTensorKeyDictionary()  # edge_index → (its version, node_ptr, distances)
+
+
+def kept_distances(edge_index: Tensor, layout: Layout) -> Tensor:
+    """:func:`batch_distances`, kept while ``edge_index`` lives and is not written to."""
+    if edge_index.is_inference():  # such tensors do not tell when they are changed
+        return batch_distances(edge_index, layout)
+    known = _kept.get(edge_index)
+    if known is not None and known[0] == edge_index._version:
+        node_ptr, distance = known[1:]
+        if torch.equal(node_ptr, layout.node_ptr):
+            return cast(Tensor, distance)
+    distance = batch_distances(edge_index, layout)
+    _kept[edge_index] = (edge_index._version, layout.node_ptr, distance)
+    return distance
 
 
 def batch_distances(edge_index: Tensor, layout: Layout) -> Tensor:
