@@ -14,6 +14,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.model.base import create_model
 from gradformer.model.gradformer import Gradformer, GradformerConfig
 from gradformer.structure import AddDistance
+from gradformer.structure.codebook import Codebook
 from tests.zoo import toys
 
 CATEGORIES = Schema(node=(7, 3), edge=(4,), level="graph", task="regression", outputs=1)
@@ -142,6 +143,10 @@ def test_another_index_than_hops_comes_with_its_distances_and_unit() -> None:
     transform = AddDistance("curvature")
     assert model(transform(graph(FLOATS))).shape == (1, 1)
     assert model.decay.psi.tolist() == pytest.approx(transform.codebook.values.tolist())
+    of_a_run = Codebook.uniform("curvature", 7.0)  # of its data, whose bytes are others
+    model = Gradformer(FLOATS, **SMALL, index="curvature", codebook=of_a_run)
+    with pytest.raises(InputError, match=r"AddDistance\('curvature', codebook=run.codebook\)$"):
+        model(graph(FLOATS))
 
 
 @pytest.mark.parametrize("width", [1, 2, 3])

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
@@ -191,7 +192,9 @@ class Gradformer(GraphModel):
             return super().prepare(data)
         index, pe = self.config.index, self.config.pe
         if index != "hops" and getattr(data, "distance", None) is None:
-            raise InputError(f"distance: absent; add it with the transform AddDistance({index!r})")
+            usual = np.array_equal(self.decay.psi.cpu(), np.float32(FIXED[index].values))
+            how = repr(index) if usual else f"{index!r}, codebook=run.codebook"
+            raise InputError(f"distance: absent; add it with the transform AddDistance({how})")
         batch = super().prepare(data)
         if pe in batch.encodings:
             check_features(pe, batch.encodings[pe], batch.num_nodes)
