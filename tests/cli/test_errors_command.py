@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -107,6 +109,17 @@ def test_a_bug_of_ours_is_called_one(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def _pipe_that_closes(*_: object) -> None:
     raise BrokenPipeError(errno.EPIPE, "nobody reads on")
+
+
+@pytest.mark.parametrize("words", [("--version",), ("--help",), ("models",)])
+def test_a_full_standard_output_is_one_line(words: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "gradformer", *words], stdout=full, stderr=subprocess.PIPE
+        )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith(b"error: standard output: cannot be written (No space left")
+    assert ended.stderr.count(b"\n") == 1
 
 
 def test_every_option_is_documented_and_every_verb_has_an_example() -> None:

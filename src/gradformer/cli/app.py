@@ -8,8 +8,8 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from typing import Annotated, Any
 
 import typer
@@ -34,6 +34,7 @@ from gradformer.errors import GradformerError, GradformerWarning, InputError
 from gradformer.model.own import VARIABLE
 
 TO_MEND, WRONG_USAGE, BUG = 1, 2, 70
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 ERROR = "[bold red]error:[/] "
 _UsageError: Any = typer.BadParameter.__base__  # it has no public name
 
@@ -64,38 +65,46 @@ class Program(TyperGroup):
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--debug" in args:
             args = ["--debug", *(word for word in args if word != "--debug")]
-        return super().parse_args(ctx, args)
+        with _in_one_line(ctx):  # --version, --help and the completion write here
+            return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
-        try:
+        with _in_one_line(ctx):
             return super().invoke(ctx)
-        except (typer.Exit, typer.Abort, BrokenPipeError, _UsageError):
-            raise
-        except KeyboardInterrupt:
-            resumable = ctx.invoked_subcommand in ("train", "search", "reproduce")
-            _say("stopped" + "; if its folder is there, --resume continues it" * resumable)
-            raise typer.Exit(128 + signal.SIGINT) from None
-        except Exception as error:
-            asked = getattr(error, "signal", None)
-            if asked is not None:  # to stop, and all is saved; counted as a shell counts
-                from gradformer.training.distributed import is_first
 
-                if is_first():
-                    _say(str(error))
-                raise typer.Exit(128 + int(asked)) from None
-            if ctx.params["debug"]:
-                raise
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                where = error.filename or "standard output"
-                error = InputError(f"{where}: cannot be written ({error.strerror}); make room")
-            if isinstance(error, GradformerError):
-                _say(str(error), ERROR)
-                raise typer.Exit(TO_MEND) from None
-            why = "a bug of gradformer: --debug shows where, please report it"
-            if os.environ.get(VARIABLE):
-                why = f"a bug of gradformer or of {VARIABLE}: --debug shows where"
-            _say(f"{type(error).__name__}: {error} ({why})", ERROR)
-            raise typer.Exit(BUG) from None
+
+@contextmanager
+def _in_one_line(ctx: Any) -> Iterator[None]:
+    """Inside, what goes wrong is said in one line, and the program ends with its exit code."""
+    try:
+        yield
+    except (typer.Exit, typer.Abort, BrokenPipeError, _UsageError):
+        raise
+    except KeyboardInterrupt:
+        resumable = ctx.invoked_subcommand in ("train", "search", "reproduce")
+        _say("stopped" + "; if its folder is there, --resume continues it" * resumable)
+        raise typer.Exit(128 + signal.SIGINT) from None
+    except Exception as error:
+        asked = getattr(error, "signal", None)
+        if asked is not None:  # to stop, and all is saved; counted as a shell counts
+            from gradformer.training.distributed import is_first
+
+            if is_first():
+                _say(str(error))
+            raise typer.Exit(128 + int(asked)) from None
+        if ctx.params.get("debug"):
+            raise
+        if isinstance(error, OSError) and error.errno in FULL:
+            where = error.filename or "standard output"
+            error = InputError(f"{where}: cannot be written ({error.strerror}); make room")
+        if isinstance(error, GradformerError):
+            _say(str(error), ERROR)
+            raise typer.Exit(TO_MEND) from None
+        why = "a bug of gradformer: --debug shows where, please report it"
+        if os.environ.get(VARIABLE):
+            why = f"a bug of gradformer or of {VARIABLE}: --debug shows where"
+        _say(f"{type(error).__name__}: {error} ({why})", ERROR)
+        raise typer.Exit(BUG) from None
 
 
 app = typer.Typer(
