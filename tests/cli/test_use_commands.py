@@ -10,6 +10,7 @@ import os
 import pty
 import re
 import shutil
+import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -387,6 +388,25 @@ def test_a_model_is_exported_into_an_empty_folder_that_stays_the_same(
         path.unlink()
     assert program("export", graph_run, "-o", ".").stdout == ".\n"
     assert "gradformer predict here graphs.jsonl" in Path("README.md").read_text()
+
+
+def test_an_export_that_was_killed_does_not_stand_in_the_way_of_the_next(
+    program: Program, graph_run: Path, tmp_path: Path
+) -> None:
+    code = (
+        "import os, signal, sys\n"
+        "from gradformer.training import export, run\n"
+        "export.model_card = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "export.export(run.Run.load(sys.argv[1]), sys.argv[2])"
+    )
+    out = tmp_path / "given"
+    killed = subprocess.run([sys.executable, "-c", code, graph_run, out])
+    assert killed.returncode == -signal.SIGKILL
+    assert "not a run" in program("evaluate", out, code=1).stderr
+    program("export", graph_run, "-o", out)
+    assert Run.load(out).trials == [0]
+    assert not any(path.name.startswith(".") for path in out.iterdir())
+    assert "gradformer predict given graphs.jsonl" in (out / "README.md").read_text()
 
 
 def test_a_model_of_a_folder_called_as_a_benchmark_is_not_one_of_the_benchmark(

@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import shutil
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 from gradformer.errors import InputError
 from gradformer.training.card import model_card
 from gradformer.training.files import read_json, replace_file, replace_json, writing
-from gradformer.training.folder import RECIPE, WEIGHTS, clear
+from gradformer.training.folder import RECIPE, WEIGHTS, move
 from gradformer.training.origins import dataset_name
 from gradformer.training.program import export_program
 from gradformer.training.run import Run
 from gradformer.training.trials import summary
+
+_UNFINISHED = ".export.unfinished"
+"""In the folder to be filled: all that an export leaves there which is killed."""
 
 
 def export(run: Run, out: str | Path, trial: int = 0, program: bool = False) -> Run:
@@ -26,25 +30,29 @@ def export(run: Run, out: str | Path, trial: int = 0, program: bool = False) -> 
     ``program.pt2`` too, see :func:`~gradformer.training.program.export_program`.
     """
     out = Path(out)
+    unfinished = out / _UNFINISHED
     run.model(trial)  # raises where there is none
     with writing(out):
         is_new = not out.exists()
-        if not is_new and any(out.iterdir()):
+        if not is_new and any(path != unfinished for path in out.iterdir()):
             raise InputError(f"{out}: exists already; choose another folder")
-        out.mkdir(parents=True, exist_ok=True)
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
     try:
         with writing(out):
-            _write(run, out, trial, program)
+            _write(run, unfinished, trial, program, out.absolute().name)
+            move(unfinished, out, recipe_last=True)
+            unfinished.rmdir()
     except BaseException:
-        clear(out)
+        shutil.rmtree(unfinished, ignore_errors=True)
         if is_new:
-            out.rmdir()
+            with suppress(OSError):  # not empty: another process has exported there
+                out.rmdir()
         raise
     return Run.load(out)
 
 
-def _write(run: Run, out: Path, trial: int, program: bool) -> None:
-    """The recipe comes last: a folder without it holds no run."""
+def _write(run: Run, out: Path, trial: int, program: bool, called: str) -> None:
     result = {**run.result(trial), "trial": 0}
     first, folds = run.recipe.seed, run.recipe.data.split == "kfold"
     name = Path(run.recipe.dataset).name
@@ -68,7 +76,7 @@ def _write(run: Run, out: Path, trial: int, program: bool) -> None:
     replace_json(weights.with_name("result.json"), result)
     replace_json(out / "data.json", stored)
     replace_json(out / "results.json", summary([result], result["metric"]))
-    replace_file(out / "README.md", model_card(run, trial, out.absolute().name))
+    replace_file(out / "README.md", model_card(run, trial, called))
     if program:
         export_program(run, out / "program.pt2", trial)
     replace_file(out / RECIPE, recipe.to_yaml())

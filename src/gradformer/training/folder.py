@@ -55,7 +55,7 @@ def replacing(folder: Path) -> Iterator[None]:
     with writing(folder):
         if (folder / RECIPE).exists():
             tidy(folder)
-            _move(folder, old, recipe_last=False)
+            move(folder, old, recipe_last=False)
         else:
             clear(folder)
     try:
@@ -63,7 +63,7 @@ def replacing(folder: Path) -> Iterator[None]:
     except BaseException:
         clear(folder)
         if old.exists():
-            _move(old, folder, recipe_last=True)
+            move(old, folder, recipe_last=True)
             old.rmdir()
         raise
     tidy(folder)
@@ -107,8 +107,8 @@ def clear(folder: Path) -> None:
             path.unlink()
 
 
-def _move(source: Path, target: Path, recipe_last: bool) -> None:
-    """All content; the recipe last, or first: it decides what counts as a run."""
+def move(source: Path, target: Path, recipe_last: bool) -> None:
+    """Move all content; the recipe last, or first: it decides what counts as a run."""
     target.mkdir(exist_ok=True)
     for path in sorted(_content(source), key=lambda path: (path.name == RECIPE) is recipe_last):
         path.rename(target / path.name)
