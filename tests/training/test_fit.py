@@ -188,6 +188,16 @@ def test_molecules_of_both_training_and_test_are_told(copy: str) -> None:
     own_data(load_recipe("own"), isomers)  # tells nothing
 
 
+def test_a_class_that_is_too_rare_to_be_tested_is_told() -> None:
+    graphs = some_graphs(65)
+    y = ["odd" if k % 2 else "even" for k in range(60)] + ["rare"] * 5
+    data = from_objects(graphs, y=y)
+    with pytest.warns(GradformerWarning, match="class 'rare': nothing of it is in the test part"):
+        own_data(load_recipe("own"), data)
+    folds = load_recipe("own", settings=["data.split=kfold", "trials=10"])
+    own_data(folds, data)  # tells nothing: every row is tested
+
+
 def test_attributes_that_no_model_sees_are_told() -> None:
     graphs = some_graphs()
     nx.set_node_attributes(graphs[3], 1.5, "charge")

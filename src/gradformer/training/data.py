@@ -139,11 +139,14 @@ def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingDat
         scaled=task == "regression",
         about={"name": recipe.dataset, "split": way, "reading": user.reading.to_dict()},
     )
-    for seed in range(recipe.seed, recipe.seed + recipe.trials):
+    seeds = range(recipe.seed, recipe.seed + recipe.trials)
+    for seed in seeds:
         _check_parts(data, split(seed))
         if not begun:  # a small data.fraction may leave one label, as a smoke test does
             _refuse_one_label(data.labels(find(seed).train))
     _tell_copies(user, split(recipe.seed))
+    if not begun:
+        _tell_untested(user, np.concatenate([data.labels(find(seed).test) for seed in seeds]))
     return data
 
 
@@ -201,6 +204,22 @@ def _tell_copies(user: UserData, split: Split) -> None:
             f"{len(found)} of {len(split.test)} test molecules are in the training part too (the "
             f"first: {user.unit} {user.rows[found[0]]}), so the test score is too good; split by "
             "scaffold, which keeps copies together, or leave copies out",
+            GradformerWarning,
+            stacklevel=3,
+        )
+
+
+def _tell_untested(user: UserData, tested: NDArray[Any]) -> None:
+    """Warn of classes that are not among the labels ``tested`` of any trial: rare ones, mostly."""
+    labels = user.reading.labels
+    if labels.task != "multiclass":
+        return
+    if missing := [word for k, word in enumerate(labels.classes[0]) if k not in tested]:
+        others = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
+        warnings.warn(
+            f"class {missing[0]!r}{others}: nothing of it is in the test part, whose score does not "
+            "tell how it is predicted; give more of it, or test every row with --split kfold "
+            "--trials 10",
             GradformerWarning,
             stacklevel=3,
         )
