@@ -39,6 +39,14 @@ def test_labels_keep_their_numbers(tmp_path: Path) -> None:
     assert data.rows.tolist() == [1, 2]
 
 
+def test_files_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+    """Windows writes one; the first label was a class of its own."""
+    folder = write(tmp_path / "a", **{kind: f"\ufeff{text}" for kind, text in FILES.items()})
+    plain = read(write(tmp_path / "b"))
+    assert read(folder).reading == plain.reading
+    assert read(folder).arrays.y.tolist() == plain.arrays.y.tolist()
+
+
 def test_attributes_and_a_regression(tmp_path: Path) -> None:
     attributes = "0.5, 1\n1, 2\n1, 3\n1, 4\n1, 5\n"
     folder = write(tmp_path / "a", node_attributes=attributes, graph_attributes="0.5\n1.5\n")
@@ -73,7 +81,7 @@ def test_new_folders_are_read_like_the_training_data(tmp_path: Path) -> None:
         ({"A": "1, 2\n2, x\n"}, "TOY_A.txt, line 2"),
         ({"A": "1, 9\n"}, "TOY_A.txt, line 1"),
         ({"graph_labels": None}, "TOY_graph_labels.txt is missing"),
-        ({"graph_labels": "1\n2\n3\n"}, "3 targets for 2 graphs"),
+        ({"graph_labels": "1\n2\n3\n"}, r"TOY_graph_labels.txt has 3 lines, expected 2: one for each graph"),
         ({"node_labels": "1\n"}, "TOY_node_labels.txt has 1 lines, expected 5"),
         ({"node_labels": "-1\n0\n0\n0\n0\n"}, r"graph 1: x\[0, 0\] = -1 is not a category"),
     ],

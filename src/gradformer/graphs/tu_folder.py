@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from codecs import BOM_UTF8
 from dataclasses import replace
 from pathlib import Path
 
@@ -45,7 +46,11 @@ def read_tu_folder(
             raise InputError(f"{name}_graph_labels.txt is missing; it holds what is to be learned")
         arrays = read_tu(name, _with_labels(read, name), node=node, edge=edge)
         if targets is not None and len(targets) != arrays.num_graphs:
-            raise InputError(f"{name}: {len(targets)} targets for {arrays.num_graphs} graphs")
+            kind = "attributes" if usual_task == "regression" else "labels"
+            raise InputError(
+                f"{name}_graph_{kind}.txt has {len(targets)} lines, expected {arrays.num_graphs}: "
+                f"one for each graph of {name}_graph_indicator.txt"
+            )
         x = _as_in_file(arrays.x, read, name, "node_labels")
         edge_attr = _as_in_file(arrays.edge_attr, read, name, "edge_labels")
     except InputError as error:
@@ -72,7 +77,7 @@ def _open_folder(folder: Path) -> tuple[str, Read]:
     def read(kind: str) -> bytes | None:
         file = folder / f"{names[0]}_{kind}.txt"
         try:
-            return file.read_bytes() if file.exists() else None
+            return file.read_bytes().removeprefix(BOM_UTF8) if file.exists() else None
         except OSError as error:
             raise InputError(f"{file} cannot be read: {error.strerror}") from None
 
