@@ -198,6 +198,14 @@ def test_a_class_that_is_too_rare_to_be_tested_is_told() -> None:
     own_data(folds, data)  # tells nothing: every row is tested
 
 
+def test_a_graph_that_is_too_large_is_named_as_in_the_file(tmp_path: Path) -> None:
+    sizes = [4, 5, 40_000, 6]
+    lines = [json.dumps({"num_nodes": n, "edges": [[0, 1]], "y": n + 0.5}) for n in sizes]
+    (tmp_path / "graphs.jsonl").write_text("\n".join(lines))
+    with pytest.raises(InputError, match="^line 3 has 40,000 nodes"):
+        own_data(load_recipe("own"), read(tmp_path / "graphs.jsonl"))
+
+
 def test_attributes_that_no_model_sees_are_told() -> None:
     graphs = some_graphs()
     nx.set_node_attributes(graphs[3], 1.5, "charge")

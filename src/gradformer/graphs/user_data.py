@@ -107,6 +107,10 @@ class UserData:
     unit: str = "row"
     unused: tuple[str, ...] = ()
 
+    def name(self, graph: int) -> str:
+        """Where a graph came from: ``line 17``."""
+        return f"{self.unit} {self.rows[graph]}"
+
     def tell_unused(self) -> None:
         """Warn of attributes that are not read, and so are not learned from."""
         if self.unused:

@@ -70,7 +70,7 @@ def write_explanation(
     for place, graph in enumerate(graphs):
         name = f"Graph {few.about['graphs'][place]}"
         if user is not None:
-            name = f"{user.unit.capitalize()} {user.rows[graph]}"
+            name = user.name(graph).capitalize()
         drawn = sketch(few, place)
         if user is not None and user.smiles is not None:
             name += f": {user.smiles[graph]}"
