@@ -217,8 +217,8 @@ def _tell_untested(user: UserData, tested: NDArray[Any]) -> None:
     if missing := [word for k, word in enumerate(labels.classes[0]) if k not in tested]:
         others = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
         warnings.warn(
-            f"class {missing[0]!r}{others}: nothing of it is in the test part, whose score does not "
-            "tell how it is predicted; give more of it, or test every row with --split kfold "
+            f"class {missing[0]!r}{others}: nothing of it is in the test part, whose score does "
+            "not tell how it is predicted; give more of it, or test every row with --split kfold "
             "--trials 10",
             GradformerWarning,
             stacklevel=3,
