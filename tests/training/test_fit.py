@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import re
+import signal
 from pathlib import Path
 
 import networkx as nx
@@ -297,6 +299,24 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
     assert lines[0].endswith("left")
     assert lines[-1].startswith("trial 0  epoch 3/3")
     assert "\x1b" not in text.getvalue()
+
+
+def test_lines_that_a_full_disk_refuses_end_no_training() -> None:
+    class Full(io.StringIO):
+        def write(self, text: str) -> int:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    assert trained(Console(file=Full())).progress.status == "finished"
+
+
+def test_under_nohup_the_end_of_a_terminal_is_nothing() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Stop().listening() as stop:
+            signal.raise_signal(signal.SIGHUP)
+            assert not stop.agreed()
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 @pytest.mark.parametrize(("width", "bar"), [(150, True), (80, False)])

@@ -97,7 +97,7 @@ def test_predictions_are_those_of_the_selected_weights(whole: Path) -> None:
         assert right.mean() == pytest.approx(result["test"]["accuracy"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_a_signal_leaves_a_run_that_continues_to_the_same_bytes(
     number: signal.Signals, long: Path, tmp_path: Path
 ) -> None:

@@ -114,7 +114,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 something to mend, 2 wrong command line, 70 a bug of ours, "
-    "130 stopped by Ctrl-C, 143 by a request to end. Begin with: gradformer train",
+    "129 stopped by the end of the terminal, 130 by Ctrl-C, 143 by a request to end. "
+    "Begin with: gradformer train",
 )
 
 
@@ -176,7 +177,8 @@ def _wrong(error: Any) -> str:
 def _say(text: str, before: str = "") -> None:
     """One line on standard error, however wide the terminal is."""
     line = f"{before}{escape(' '.join(text.split()))}"
-    Console(stderr=True).print(line, highlight=False, soft_wrap=True)
+    with suppress(OSError):  # the exit code still tells
+        Console(stderr=True).print(line, highlight=False, soft_wrap=True)
 
 
 def _show_warning(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:

@@ -42,11 +42,14 @@ class Stop:
 
     @contextmanager
     def listening(self) -> Iterator[Stop]:
-        """Inside, SIGINT and SIGTERM are noted (in the main thread only)."""
+        """Inside, SIGINT, SIGTERM and SIGHUP are noted (in the main thread only)."""
         if threading.current_thread() is not threading.main_thread():
             yield self
             return
-        before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        asking = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+        before = {number: signal.getsignal(number) for number in asking}
+        if before[signal.SIGHUP] is signal.SIG_IGN:  # by nohup: the end of a terminal is nothing
+            del before[signal.SIGHUP]
 
         def note(number: int, frame: Any) -> None:
             if self.signal is not None:

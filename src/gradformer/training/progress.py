@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from rich.console import Console
@@ -73,7 +74,8 @@ class Display:
 
     def __exit__(self, *_: object) -> None:
         if self._bars is not None:
-            self._bars.stop()
+            with suppress(OSError):  # the terminal is gone
+                self._bars.stop()
 
     def epoch(self, trial: Trial, record: Mapping[str, Any]) -> None:
         """Show the epoch that a trial has finished."""
@@ -90,14 +92,17 @@ class Display:
             self._last_line = now
             epochs = trial.recipe.train.epochs
             left = "" if ends else f"  {_duration(self._left(trial))} left"
-            line = f"trial {trial.number}  epoch {trial.progress.epoch}/{epochs}  {text}{left}"
-            self._console.print(line, highlight=False, soft_wrap=True)
+            self.say(f"trial {trial.number}  epoch {trial.progress.epoch}/{epochs}  {text}{left}")
 
     def say(self, text: str) -> None:
-        """A line above the bars."""
-        (self._bars.console if self._bars is not None else self._console).print(
-            text, highlight=False, soft_wrap=True
-        )
+        """A line, above the bars if there are any; one that a full disk refuses ends nothing."""
+        console = self._bars.console if self._bars is not None else self._console
+        try:
+            console.print(text, highlight=False, soft_wrap=True)
+        except BrokenPipeError:  # who read on has ended the work
+            raise
+        except OSError:
+            pass
 
     def _left(self, trial: Trial) -> float:
         done = trial.progress.epoch - self._first[trial]
