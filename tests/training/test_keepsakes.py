@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 
+from gradformer.errors import GradformerWarning
 from gradformer.graphs.collate import Collator
 from gradformer.model.base import create_model
 from gradformer.training.keepsakes import (
@@ -39,6 +41,15 @@ def test_examples_are_small_test_graphs(tmp_path):
     kept = load_examples(tmp_path)
     assert kept is not None
     assert set(kept.about["graphs"]) <= set(data.split(4).test.tolist())
+
+
+def test_a_report_goes_without_what_is_damaged(tmp_path):
+    save_examples(tmp_path, toys.data(toys.recipe()), seed=4)
+    save_answers(tmp_path, Answers(np.ones((3, 2), np.float32), np.array([0, 1, -1])))
+    for load, path in ((load_examples, "examples/x.npy"), (load_answers, "test.safetensors")):
+        (tmp_path / path).write_bytes((tmp_path / path).read_bytes()[:50])
+        with pytest.warns(GradformerWarning, match=r"damaged .* goes without it; restore it"):
+            assert load(tmp_path) is None
 
 
 def test_no_example_where_all_graphs_are_too_large(tmp_path):

@@ -6,14 +6,17 @@ few test graphs, on which a model that can show its attention is drawn.
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
+from gradformer.errors import GradformerWarning, InputError
 from gradformer.graphs.atomic import appearing
 from gradformer.graphs.store import Store
 from gradformer.structure.pointers import pointer
@@ -42,9 +45,15 @@ def save_answers(folder: Path, answers: Answers) -> None:
 
 
 def load_answers(folder: Path) -> Answers | None:
-    """The answers of a trial, None if it kept none."""
+    """The answers of a trial; None if it kept none, or if they are damaged, which is warned of."""
     path = folder / "test.safetensors"
-    return Answers(**load_file(path)) if path.is_file() else None
+    if not path.is_file():
+        return None
+    try:
+        return Answers(**load_file(path))
+    except (OSError, SafetensorError, TypeError):
+        _tell_damaged(path)
+        return None
 
 
 def save_examples(folder: Path, data: TrainingData, seed: int) -> None:
@@ -62,9 +71,23 @@ def save_examples(folder: Path, data: TrainingData, seed: int) -> None:
 
 
 def load_examples(folder: Path) -> Store | None:
-    """The example graphs of a run; ``about["graphs"]`` are their numbers in the data."""
+    """The example graphs of a run; ``about["graphs"]`` are their numbers in the data.
+
+    None if it kept none, or if they are damaged or of another version, which is warned of.
+    """
     found = folder / "examples"
-    return Store.open(found) if found.is_dir() else None
+    if not found.is_dir():
+        return None
+    try:
+        return Store.open(found)
+    except InputError:
+        _tell_damaged(found)
+        return None
+
+
+def _tell_damaged(path: Path) -> None:
+    text = f"{path}: damaged or of another version, so the report goes without it; restore it"
+    warnings.warn(text, GradformerWarning, stacklevel=3)
 
 
 def take(store: Store, graphs: NDArray[np.int64]) -> Store:
