@@ -140,7 +140,7 @@ def pack(
     content: str | None = None,
     about: dict[str, Any] | None = None,
     limit: int = PAIR_LIMIT,
-    name: Callable[[int], str] = "graph {}".format,
+    called: Callable[[int], str] = "graph {}".format,
 ) -> Store:
     """A store in memory.
 
@@ -151,13 +151,13 @@ def pack(
         content: names the content, where a hash of the arrays need not be taken.
         about: plain values kept beside the arrays (card, checksums of the sources).
         limit: most bytes of the pair index of one graph.
-        name: what the user calls a graph, by its number.
+        called: what the user calls a graph, by its number.
     """
     structure = structure or Structure()
     if not arrays.num_graphs:
         raise InputError("there is no graph to pack")
     if structure.index is not None:
-        _refuse_large(arrays, limit, name)
+        _refuse_large(arrays, limit, called)
     content = content or content_hash(arrays)
     arrays = sort_by_target(arrays)
     source, target = arrays.edge_index
@@ -250,12 +250,12 @@ def content_hash(arrays: GraphArrays) -> str:
     return digest.hexdigest()
 
 
-def _refuse_large(arrays: GraphArrays, limit: int, name: Callable[[int], str]) -> None:
+def _refuse_large(arrays: GraphArrays, limit: int, called: Callable[[int], str]) -> None:
     largest = int(arrays.sizes.argmax())
     nodes = int(arrays.sizes[largest])
     if nodes**2 > limit:
         raise InputError(
-            f"{name(largest)} has {nodes:,} nodes, so its pairs take {_size(nodes**2)} "
+            f"{called(largest)} has {nodes:,} nodes, so its pairs take {_size(nodes**2)} "
             f"(limit {_size(limit)}); cut it into neighbourhoods, leave it out, or use a model "
             "that needs no pairs, as --model gatedgcn"
         )

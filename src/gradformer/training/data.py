@@ -120,7 +120,7 @@ def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingDat
     arrays = user.arrays
     if not begun:
         _refuse_constants(user)
-    store = pack(arrays, structure_for(recipe.model.config.needs()), name=user.name)
+    store = pack(arrays, structure_for(recipe.model.config.needs()), called=user.name)
     way = user_way(recipe.data.split, arrays)
     find = user_split(way, user, recipe.seed)
 
