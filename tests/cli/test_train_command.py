@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
+from gradformer.training.run import Run
 from tests.cli.conftest import Program
 
 
@@ -103,6 +105,32 @@ def test_bad_rows_stop_or_are_left_out(program: Program, files: Path, tmp_path: 
     assert "--skip-invalid" in stopped.stderr
     told = program(*words, "--skip-invalid").stderr
     assert "1 of 61 lines are left out: line 62" in told
+
+
+def test_a_run_whose_data_have_moved_is_continued_with_them(
+    program: Program, files: Path, tmp_path: Path
+) -> None:
+    table, moved, run = tmp_path / "here.csv", tmp_path / "there.csv", tmp_path / "run"
+    quiet = ("--quiet", "--no-report", "--no-tensorboard")
+    shutil.copy(files / "molecules.csv", table)
+    program(
+        "train",
+        table,
+        "--target",
+        "y",
+        "--budget",
+        "0",
+        "-o",
+        run,
+        *quiet,
+        "--set",
+        "train.epochs=1",
+    )
+    table.rename(moved)
+    said = program("train", "--resume", run, *quiet, code=1).stderr
+    assert f"or give them: gradformer train FILE --resume {run}," in said
+    program("train", moved, "--resume", run, *quiet)
+    assert Run.load(run).trials == [0]
 
 
 def test_resume_takes_no_other_options(

@@ -80,7 +80,9 @@ def train(
     resume: Annotated[
         Path | None,
         typer.Option(
-            metavar="RUN", help="Continue a run that was stopped; with more --trials, add seeds."
+            metavar="RUN",
+            help="Continue a run that was stopped; with more --trials, add seeds. If its data have "
+            "moved, name them too.",
         ),
     ] = None,
     budget: Budget = None,
@@ -114,9 +116,9 @@ def train(
     common: dict[str, Any] = {**vars(machine), "tensorboard": tensorboard, "quiet": quiet}
     until = end_of(budget)
     if resume is not None:
-        refuse_others(ctx, "a run", {"resume", "trials", "report", "budget", *common})
+        refuse_others(ctx, "a run", {"data", "resume", "trials", "report", "budget", *common})
         with stopping_in_time():
-            _finish(continue_run(resume, trials=trials, until=until, **common), report)
+            _finish(continue_run(resume, data, trials=trials, until=until, **common), report)
         return
     if data is None and recipe is not None:
         data = load_recipe(str(recipe)).dataset

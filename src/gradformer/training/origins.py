@@ -85,7 +85,8 @@ def again(
         if origin["kind"] == "file" and not Path(data).exists():
             raise InputError(
                 f"{data}: the data that {run.folder} was trained on are not there; bring them back "
-                "to this place, or give them: --on FILE with evaluate, data= in Python"
+                f"to this place, or give them: gradformer train FILE --resume {run.folder}, --on "
+                "FILE with evaluate, data= in Python"
             )
     if isinstance(data, str | Path):
         reading = {**origin.get("options", {}), **reading}
