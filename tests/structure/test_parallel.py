@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+
 import numpy as np
 import pytest
 
@@ -58,3 +60,14 @@ def test_without_numba_the_function_itself(monkeypatch):
         return 2 * x
 
     assert compiled(double) is double
+
+
+def test_a_disk_without_room_for_compiled_code_costs_nothing_else(monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    def double(x):
+        return 2 * x
+
+    monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", full)
+    assert compiled(double)(3) == 6

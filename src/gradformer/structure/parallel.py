@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import pairwise
 from typing import Any
 
@@ -33,14 +33,21 @@ Progress = Callable[[int], None]
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """``function`` compiled without the interpreter lock; itself where numba is absent.
 
-    The machine code is kept on disk, unless no place for it can be written.
+    The machine code is kept on disk, unless no place for it can be written or that is full.
     """
     if not HAVE_NUMBA:
         return function
     try:
-        jitted: Callable[..., Any] = numba.njit(cache=True, nogil=True, **options)(function)
+        jitted: Any = numba.njit(cache=True, nogil=True, **options)(function)
     except RuntimeError:
-        jitted = numba.njit(nogil=True, **options)(function)
+        return numba.njit(nogil=True, **options)(function)
+    keep = jitted._cache.save_overload
+
+    def keep_if_there_is_room(*code: Any) -> None:
+        with suppress(OSError):
+            keep(*code)
+
+    jitted._cache.save_overload = keep_if_there_is_room
     return jitted
 
 
