@@ -44,6 +44,25 @@ def test_the_operation_loads_no_compiler() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_without_triton_models_are_trained_and_used(tmp_path: Path) -> None:
+    """As where torch is for CPUs: pip then installs none, but for developers."""
+    code = f"""
+import sys
+sys.modules["triton"] = None  # cannot be imported
+import networkx as nx, gradformer
+graphs = [nx.path_graph(n) for n in range(3, 23)]
+for model in ("gradformer", "graphormer"):
+    run = gradformer.fit(
+        graphs, y=[len(g) + 0.5 for g in graphs], model=model, settings={SHORT},
+        out={str(tmp_path)!r} + "/" + model, quiet=True, tensorboard=False,
+    )
+    run.predict(graphs[:2])
+    run.report()
+"""
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.returncode == 0, ended.stderr
+
+
 def _pyg(graph: nx.Graph, y: float) -> Data:
     data = from_networkx(graph)
     return Data(edge_index=data.edge_index, num_nodes=len(graph), y=torch.tensor([y]))
