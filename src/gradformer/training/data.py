@@ -173,8 +173,10 @@ def _check_parts(data: TrainingData, split: Split) -> None:
                     f"split: the data call nothing {name}; name some so, or use another split"
                 )
             count = sum(len(each) for each in split)
+            rare = ", or use --split random" if data.about["split"] == "stratified" else ""
             raise InputError(
-                f"split: nothing is left for {name} of {count} {data.over} with labels; give more"
+                f"split: nothing is left for {name} of {count} {data.over} with labels; give "
+                f"more{rare}"
             )
         y = data.labels(part)
         if not is_labelled(y).any():
