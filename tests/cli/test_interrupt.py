@@ -58,11 +58,11 @@ def test_ctrl_c_then_resume(program: Program, files: Path, tmp_path: Path) -> No
 
 def test_a_budget_ends_a_run_that_goes_on(program: Program, files: Path, tmp_path: Path) -> None:
     """Twice: a run that is begun and one that is continued."""
-    run, quiet = tmp_path / "run", ("--quiet", "--no-report", "--no-tensorboard")
+    run, quiet = tmp_path / "my run", ("--quiet", "--no-report", "--no-tensorboard")
     begun = program("train", files / "graphs.jsonl", "--budget", "0", "--out", run, *quiet)
     again = program("train", "--resume", run, "--budget", "0", *quiet)
     for stopped in (begun, again):
-        assert stopped.stderr == f"stopped and saved; continue: gradformer train --resume {run}\n"
+        assert stopped.stderr == f"stopped and saved; continue: gradformer train --resume '{run}'\n"
         assert not (run / "results.json").exists()
     program("train", "--resume", run, "--budget", "9", *quiet)
     assert (run / "results.json").exists()

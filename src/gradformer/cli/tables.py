@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from rich.console import Console
@@ -94,7 +95,7 @@ def print_results(run: Run) -> None:
         console.print(table)
         console.print("test at the epoch of the best validation", style="dim")
     if (targets := len(run.labels.targets)) > 1:
-        how = escape(f"gradformer evaluate {run.folder} --by-target")
+        how = escape(f"gradformer evaluate {quote(str(run.folder))} --by-target")
         scaled = results["metric"] == SCALED
         unit = " (std: of each target in the training part)" if scaled else ""
         console.print(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -125,7 +126,7 @@ def train(
         if not is_card(data):
             raise ConfigError(
                 f"--recipe {recipe}: is for data of your own; name them too: gradformer train "
-                f"FILE --recipe {recipe} (and --target, as when it was made)"
+                f"FILE --recipe {quote(str(recipe))} (and --target, as when it was made)"
             )
     first = [] if seed is None else [f"seed={seed}"]
     with stopping_in_time():

@@ -17,6 +17,7 @@ from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
@@ -85,7 +86,7 @@ def carry_out(
     stops. Raises :class:`StoppedError` after saving if a signal asks to stop, or at ``until`` (on
     the monotonic clock; then its signal is SIGALRM).
     """
-    words = ["gradformer reproduce", study.name, "--resume", "--out", str(root), *only]
+    words = ["gradformer reproduce", study.name, "--resume", "--out", quote(str(root)), *only]
     again = f"continue: {' '.join(words)}"
     failed = {}
     for number, cell in enumerate(cells, 1):

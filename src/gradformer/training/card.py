@@ -34,7 +34,7 @@ def _use(run: Run, name: str) -> str:
     if run.reading is not None:
         kind, column = run.reading.kind, quote(run.reading.smiles or column)
     file = {"smiles": f"molecules.csv --smiles {column}", "graphs": "graphs.jsonl", "tu": "FOLDER"}
-    text = f"```console\n$ gradformer predict {name} {file[kind]}\n```"
+    text = f"```console\n$ gradformer predict {quote(name)} {file[kind]}\n```"
     if kind == "graphs" and run.reading is None:
         text += "\n\nCategories of nodes and edges have the numbers of the benchmark's store."
     if is_own(model := model_class(run.recipe.model.name)):

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import torch
@@ -132,7 +133,8 @@ def resume(
         raise InputError(
             f"{run.folder}: all {len(bare)} trials have ended, and only their results are kept: "
             "there are no weights in trials/, and nothing to continue; add seeds with more "
-            f"--trials, or train anew: gradformer train --recipe {run.folder / RECIPE} --out NEW"
+            f"--trials, or train anew: gradformer train --recipe {quote(str(run.folder / RECIPE))} "
+            "--out NEW"
         )
     where = find_device(device)
     with joined(where), _precision(run.recipe.train.precision), held(run.folder):

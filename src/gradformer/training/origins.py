@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from gradformer.errors import InputError
@@ -85,8 +86,8 @@ def again(
         if origin["kind"] == "file" and not Path(data).exists():
             raise InputError(
                 f"{data}: the data that {run.folder} was trained on are not there; bring them back "
-                f"to this place, or give them: gradformer train FILE --resume {run.folder}, --on "
-                "FILE with evaluate, data= in Python"
+                "to this place, or give them: gradformer train FILE --resume "
+                f"{quote(str(run.folder))}, --on FILE with evaluate, data= in Python"
             )
     if isinstance(data, str | Path):
         reading = {**origin.get("options", {}), **reading}

@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError
@@ -87,7 +88,8 @@ class Run:
         path = self.folder / "results.json"
         if not path.exists():
             raise InputError(
-                f"{self.folder}: not finished; continue: gradformer train --resume {self.folder}"
+                f"{self.folder}: not finished; continue: gradformer train --resume "
+                f"{quote(str(self.folder))}"
             )
         return read_json(path)
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from gradformer.errors import InputError
@@ -98,7 +99,7 @@ def _is_begun(plan: Plan, folder: Path) -> bool:
         if kept != json.loads(json.dumps(plan.to_dict())):
             raise InputError(
                 f"{folder}: holds a search with another plan; choose another folder, or continue "
-                f"that one: gradformer search --resume {folder}"
+                f"that one: gradformer search --resume {quote(str(folder))}"
             )
         return True
     with writing(folder):
@@ -187,7 +188,7 @@ class _Trainer:
         try:
             return fit_together(jobs, device=self.device, until=self.until)
         except StoppedError as stopped:
-            again = f"gradformer search --resume {self.folder}"
+            again = f"gradformer search --resume {quote(str(self.folder))}"
             raise StoppedError(f"stopped and saved; continue: {again}", stopped.signal) from None
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 import numpy as np
@@ -197,10 +198,8 @@ def train_all(runs: Sequence[Trials], until: float | None = None, quiet: bool = 
                 for run in runs:
                     run.save()
                 assert stop.signal is not None
-                raise StoppedError(
-                    f"stopped and saved; continue: gradformer train --resume {runs[0].folder}",
-                    stop.signal,
-                )
+                again = f"gradformer train --resume {quote(str(runs[0].folder))}"
+                raise StoppedError(f"stopped and saved; continue: {again}", stop.signal)
     finally:
         for run in runs:
             run.close()
