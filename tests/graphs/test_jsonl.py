@@ -116,6 +116,7 @@ BAD_LINES = [
     ({**PATH, "x": [2**63, 2**63, 2**63]}, "x holds 9223372036854775808, which is too large"),
     ({**PATH, "x": [0, 1, 2], "edge_attr": [1]}, "edge_attr has shape (1, 1), expected 2 rows"),
     ('{"num_nodes": 1, "edges": [], "x": [NaN]}', "NaN is not a JSON number"),
+    ('{"num_nodes": 1, "edges": [], "y": 1, "y": 2}', "key 'y' stands twice"),
     ({**PATH, "x": [1e300, 0, 0]}, "x[0, 0] = 1e+300 is not a finite 32-bit number"),
     ({**PATH, "y": {"a": 1}}, "y must be a number, a word or a list of them, found an object"),
     ({**PATH, "directed": 1}, "directed must be true or false"),

@@ -13,6 +13,7 @@ in a file with a single graph and level "node", a list with one of these, or nul
 from __future__ import annotations
 
 import json
+from collections import Counter
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -55,7 +56,7 @@ def read_jsonl(
 
 def _graph(labelled: bool, line: int, text: str) -> RawGraph:
     try:
-        value = json.loads(text, parse_constant=_refuse_constant)
+        value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
         raise InputError(
             f"not valid JSON: character {error.colno}: {error.msg}; a line is one whole object"
@@ -139,6 +140,15 @@ def _parts(split: Any) -> list[int] | None:
 
 def _refuse_constant(name: str) -> None:
     raise ValueError(f"{name} is not a JSON number; write null for a missing value")
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, which would else keep the last of two values in silence."""
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        ((key, _),) = Counter(key for key, _ in pairs).most_common(1)
+        raise ValueError(f"key {key!r} stands twice in one object")
+    return value
 
 
 def _type(value: Any) -> str:
