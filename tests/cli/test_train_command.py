@@ -45,12 +45,12 @@ def test_the_sample_is_learned(program: Program, tmp_path: Path) -> None:
 def test_options_reach_the_recipe(program: Program, files: Path, tmp_path: Path) -> None:
     out = tmp_path / "run"
     program(
-        *("train", files / "graphs.jsonl", "--model", "gin", "--seed", "7", "--split", "random"),
+        *("train", files / "graphs.jsonl", "--model", "gin", "--seed", "8", "--split", "random"),
         *("--set", "model.layers=2", "--set", "train.epochs=1", "-o", out, "-q", "--no-report"),
     )
     recipe = yaml.safe_load((out / "recipe.yaml").read_text())
     assert (recipe["model"]["name"], recipe["model"]["layers"]) == ("gin", 2)
-    assert (recipe["seed"], recipe["data"]["split"]) == (7, "random")
+    assert (recipe["seed"], recipe["data"]["split"]) == (8, "random")
     assert not (out / "report.html").exists()
 
 
