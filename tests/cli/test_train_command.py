@@ -129,8 +129,21 @@ def test_a_run_whose_data_have_moved_is_continued_with_them(
     table.rename(moved)
     said = program("train", "--resume", run, *quiet, code=1).stderr
     assert f"or give them: gradformer train FILE --resume {run}," in said
+    said = program("train", "pattern-sample", "--resume", run, *quiet, code=1).stderr
+    assert "the data are not those that the run began with" in said
     program("train", moved, "--resume", run, *quiet)
     assert Run.load(run).trials == [0]
+
+
+@pytest.mark.parametrize("other", ["pattern", "cluster-16"])
+def test_a_run_goes_on_with_no_other_benchmark(
+    other: str, program: Program, tmp_path: Path
+) -> None:
+    sample = ("train", "pattern-sample", "--no-report", "--no-tensorboard")
+    program(*sample, "--out", tmp_path / "run", "--budget", "0")
+    said = program("train", other, "--resume", tmp_path / "run", code=1).stderr
+    assert "the data are not those that the run began with" in said
+    program(*sample, "--resume", tmp_path / "run", "--budget", "0")
 
 
 def test_resume_takes_no_other_options(

@@ -113,9 +113,9 @@ def resume(
     """Continue a run to exactly what it would have been without the stop.
 
     ``data``, and ``reading`` as in :func:`fit` (``y``, ``task`` …), are needed only where the run
-    was given Python objects. With more ``trials`` than it was begun with, seeds are added, to what
-    the run would have been with so many from the start. Of a record that is kept without its
-    ``trials/`` the results stand: only new seeds are trained.
+    was given Python objects, or a file that is in another place now. With more ``trials`` than it
+    was begun with, seeds are added, to what the run would have been with so many from the start. Of
+    a record that is kept without its ``trials/`` the results stand: only new seeds are trained.
     """
     run = Run.load(folder)
     if run.folder != Path(folder):

@@ -16,7 +16,7 @@ from gradformer.graphs.user_data import UserData, refuse_options
 from gradformer.recipes import recipe_names
 from gradformer.training.data import TrainingData, benchmark, own_data
 from gradformer.training.metrics import SCALED, metrics_of
-from gradformer.training.recipe import Recipe
+from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.run import Run
 
 OWN = "own"
@@ -74,8 +74,13 @@ def prepare(
 def again(
     run: Run, mirror: str | Path | None = None, data: Any = None, **reading: Any
 ) -> TrainingData:
-    """The data that a run was trained on; ``data`` is needed where they were Python objects."""
+    """The data that a run was trained on; ``data`` are needed where they were Python objects, or a
+    file that is in another place now."""
     origin = run.origin
+    others = InputError(
+        f"{run.folder}: the data are not those that the run began with; bring those back, or "
+        "train anew with these (evaluate scores a run on other data with --on FILE)"
+    )
     if data is None:
         if origin["kind"] == "objects":
             raise InputError(
@@ -89,15 +94,17 @@ def again(
                 "to this place, or give them: gradformer train FILE --resume "
                 f"{quote(str(run.folder))}, --on FILE with evaluate, data= in Python"
             )
+    elif (
+        _is_benchmark(data)  # what is opened is that of the run's recipe
+        and dataset_name(data, load_recipe(recipe_name(data))) != run.recipe.dataset
+    ):
+        raise others
     if isinstance(data, str | Path):
         reading = {**origin.get("options", {}), **reading}
     mirror = mirror or origin.get("mirror")
     material, _ = prepare(data, run.recipe, mirror, reading, begun=True)
     if material.store.content != origin["content"]:
-        raise InputError(
-            f"{run.folder}: the data are not those that the run began with; bring those back, or "
-            "train anew with these (evaluate scores a run on other data with --on FILE)"
-        )
+        raise others
     return replace(material, metric=_metric(run, material))
 
 
