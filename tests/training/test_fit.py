@@ -309,6 +309,13 @@ def test_lines_that_a_full_disk_refuses_end_no_training() -> None:
     assert trained(Console(file=Full())).progress.status == "finished"
 
 
+def test_a_terminal_that_ends_may_say_so_twice() -> None:
+    with Stop().listening() as stop:
+        for _ in range(2):
+            signal.raise_signal(signal.SIGHUP)
+        assert stop.agreed()
+
+
 def test_under_nohup_the_end_of_a_terminal_is_nothing() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

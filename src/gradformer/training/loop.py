@@ -31,7 +31,8 @@ class StoppedError(GradformerError):
 
 
 class Stop:
-    """Whether a signal has asked to stop. A second one ends the process at once.
+    """Whether a signal has asked to stop. A second one ends the process at once, unless it is that
+    of a terminal which ends: its shell sends it, and then the system.
 
     At ``until``, on the monotonic clock, it is as if an alarm (SIGALRM) had asked.
     """
@@ -52,7 +53,7 @@ class Stop:
             del before[signal.SIGHUP]
 
         def note(number: int, frame: Any) -> None:
-            if self.signal is not None:
+            if self.signal is not None and number != signal.SIGHUP:
                 signal.signal(number, signal.SIG_DFL)
                 signal.raise_signal(number)
             self.signal = number
