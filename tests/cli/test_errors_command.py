@@ -122,6 +122,27 @@ def test_a_full_standard_output_is_one_line(words: tuple[str, ...]) -> None:
     assert ended.stderr.count(b"\n") == 1
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("search", "pattern-sample", "--range", "model.decay=0.3,0.6"),
+        ("reproduce", "table1", "--dataset", "pattern-sample", "--model", "gin"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_log_on_a_full_disk_ends_no_training(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GRADFORMER_SMOKE", "1")
+    with open("/dev/full", "w") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "gradformer", *words, "--out", tmp_path / "out"],
+            stdout=subprocess.PIPE,
+            stderr=full,
+        )
+    assert ended.returncode == 0, ended.stdout
+
+
 def test_every_option_is_documented_and_every_verb_has_an_example() -> None:
     """Walk the commands as typer builds them."""
     root = typer.main.get_command(app)

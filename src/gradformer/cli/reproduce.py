@@ -14,6 +14,7 @@ from gradformer.cli.training import (
     smoke_settings,
     smoke_trials,
     stopping_in_time,
+    tell,
     use_mirror,
 )
 from gradformer.recipes import recipe_names
@@ -91,8 +92,8 @@ def reproduce(
     """Measure a table or figure of the paper, cell after cell, and write its page.
 
     It can stop at any time (budget, Ctrl-C, a lost machine) and goes on with --resume to the same
-    bits. The page has the paper's numbers beside ours, paired differences, the protocol, and what
-    is missing.
+    bits. The page has the paper's numbers beside ours, differences, the protocol, and what is
+    missing.
 
     Example: [bold]gradformer reproduce table1 --dataset nci1 --trials 10[/bold]
 
@@ -131,7 +132,7 @@ def reproduce(
                 until=until,
                 device=machine.device,
                 quiet=quiet,
-                tell=lambda text: typer.echo(text, err=True),
+                tell=tell,
                 only=[*words, f"--trials {trials}"] if trials else words,
                 seeds=seeds,
             )

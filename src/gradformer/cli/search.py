@@ -137,19 +137,21 @@ def _tell(plan: Plan, attempt: Attempt) -> None:
     """An attempt that has ended, with the settings in which candidates differ, if they do: one
     line, which a terminal shows as far as it is wide; the record has it whole."""
     from gradformer.training.metrics import metric_label
+    from gradformer.training.progress import telling
 
     name = metric_label(attempt.metric)
     value = "diverged" if attempt.val is None else f"{name} {attempt.val:.4f}"
     drawn = [s for s in attempt.settings if len(plan.space[s.partition("=")[0]]) > 1]
     console = Console(stderr=True)
-    console.print(
-        f"rung {attempt.rung}  {count(attempt.epochs, 'epoch')}  validation {value}  "
-        f"{' '.join(drawn or attempt.settings) or AS_IT_IS}",
-        highlight=False,
-        no_wrap=True,
-        overflow="ellipsis" if console.is_terminal else "ignore",
-        crop=console.is_terminal,
-    )
+    with telling():
+        console.print(
+            f"rung {attempt.rung}  {count(attempt.epochs, 'epoch')}  validation {value}  "
+            f"{' '.join(drawn or attempt.settings) or AS_IT_IS}",
+            highlight=False,
+            no_wrap=True,
+            overflow="ellipsis" if console.is_terminal else "ignore",
+            crop=console.is_terminal,
+        )
 
 
 def _show_levers(attempts: Sequence[Attempt]) -> None:

@@ -61,6 +61,14 @@ def end_of(budget: float | None) -> float | None:
     return None if budget is None else time.monotonic() + 60 * budget
 
 
+def tell(text: str) -> None:
+    """A line on standard error, which is not what was asked for."""
+    from gradformer.training.progress import telling
+
+    with telling():
+        typer.echo(text, err=True)
+
+
 @contextmanager
 def stopping_in_time() -> Iterator[None]:
     """Inside, the end of a budget is no error: it is said, and what follows is left out."""
@@ -73,7 +81,7 @@ def stopping_in_time() -> Iterator[None]:
         if stopped.signal != signal.SIGALRM:
             raise
         if is_first():
-            typer.echo(str(stopped), err=True)
+            tell(str(stopped))
 
 
 def smoke_settings() -> list[str]:

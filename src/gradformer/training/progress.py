@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from rich.console import Console
@@ -23,6 +23,17 @@ from gradformer.training.trial import Trial
 
 LINE_EVERY = 2.0  # seconds between plain lines
 WIDE = 110  # columns of a terminal with room for a bar
+
+
+@contextmanager
+def telling() -> Iterator[None]:
+    """Inside, a line that a full disk refuses, or a terminal that is gone, ends nothing."""
+    try:
+        yield
+    except BrokenPipeError:  # who read on has ended the work
+        raise
+    except OSError:
+        pass
 
 
 class Display:
@@ -95,14 +106,10 @@ class Display:
             self.say(f"trial {trial.number}  epoch {trial.progress.epoch}/{epochs}  {text}{left}")
 
     def say(self, text: str) -> None:
-        """A line, above the bars if there are any; one that a full disk refuses ends nothing."""
+        """A line, above the bars if there are any."""
         console = self._bars.console if self._bars is not None else self._console
-        try:
+        with telling():
             console.print(text, highlight=False, soft_wrap=True)
-        except BrokenPipeError:  # who read on has ended the work
-            raise
-        except OSError:
-            pass
 
     def _left(self, trial: Trial) -> float:
         done = trial.progress.epoch - self._first[trial]
