@@ -48,6 +48,6 @@ def explain(
     run = Run.load(folder)
     graphs = load_examples(folder) if data is None else data
     if graphs is None:
-        raise InputError(f"{folder}: kept no example graph; name a FILE with graphs to draw")
+        raise InputError(f"{folder}: has no example graph to draw; name a FILE with graphs")
     options = {"trial": trial, "layer": layer, "most": most, "mirror": mirror, **read.options()}
     typer.echo(write_explanation(run, graphs, out or run.page("attention.html"), **options))

@@ -86,7 +86,7 @@ def load_examples(folder: Path) -> Store | None:
 
 
 def _tell_damaged(path: Path) -> None:
-    text = f"{path}: damaged or of another version, so the report goes without it; restore it"
+    text = f"{path}: damaged or of another version, so nothing is drawn of it; restore it"
     warnings.warn(text, GradformerWarning, stacklevel=3)
 
 
