@@ -155,6 +155,7 @@ def test_names_beside_dots_stay_inside_and_off_each_other():
 MACHADO = {
     "protanopia": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
     "deuteranopia": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
+    "tritanopia": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
     "none": np.eye(3).tolist(),
 }
 """How linear RGB is seen (Machado, Oliveira and Fernandes 2009)."""
