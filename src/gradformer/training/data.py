@@ -217,7 +217,7 @@ def _tell_untested(user: UserData, tested: NDArray[Any]) -> None:
     if labels.task != "multiclass":
         return
     if missing := [word for k, word in enumerate(labels.classes[0]) if k not in tested]:
-        others = f" and {len(missing) - 1} others" if len(missing) > 1 else ""
+        others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
         warnings.warn(
             f"class {missing[0]!r}{others}: nothing of it is in the test part, whose score does "
             "not tell how it is predicted; give more of it, or test every row with --split kfold "
