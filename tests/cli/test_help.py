@@ -30,3 +30,8 @@ def test_help_shows_an_example_and_what_to_give(
         command = command.commands[word]
     unsaid = [each.opts[0] for each in command.params if not each.help]
     assert not unsaid
+
+
+@pytest.mark.parametrize("words", [(), ("data",)], ids=str)
+def test_help_of_several_commands_shows_no_value_of_a_flag(words: tuple[str, ...]) -> None:
+    assert "bool" not in CliRunner().invoke(app, [*words, "--help"]).output

@@ -39,14 +39,26 @@ ERROR = "[bold red]error:[/] "
 _UsageError: Any = typer.BadParameter.__base__  # it has no public name
 
 
-class Verb(TyperCommand):
-    """A command in whose help no value stands behind a flag, which takes none."""
+class _Plain:
+    """In help no value stands behind a flag, which takes none."""
 
     def get_params(self, ctx: Any) -> Any:
-        return _without_values(super().get_params(ctx))
+        parameters = super().get_params(ctx)  # type: ignore[misc]
+        for each in parameters:
+            if getattr(each, "is_flag", False):
+                each.metavar = ""
+        return parameters
 
 
-class Program(TyperGroup):
+class Verb(_Plain, TyperCommand):
+    """A command."""
+
+
+class Verbs(_Plain, TyperGroup):
+    """Commands under one name."""
+
+
+class Program(Verbs):
     """Commands whose errors are one line; ``--debug``, wherever it stands, shows the traceback."""
 
     def main(self, args: Sequence[str] | None = None, *rest: Any, **options: Any) -> Any:
@@ -58,9 +70,6 @@ class Program(TyperGroup):
                 command = error.ctx.command_path if error.ctx is not None else "gradformer"
                 _say(f"{_wrong(error)} (see: {command} --help)", ERROR)
         sys.exit(code if isinstance(code, int) else 0)
-
-    def get_params(self, ctx: Any) -> Any:
-        return _without_values(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if "--debug" in args:
@@ -147,18 +156,11 @@ def program(
 for verb in (train, evaluate, predict, embed, explain, report, search, models, doctor, export):
     app.command()(grouped(verb))
 app.command()(grouped(reproduce))
-app.add_typer(data_app, name="data")
+app.add_typer(data_app, name="data", cls=Verbs)
 for command in [*app.registered_commands, *data_app.registered_commands]:
     command.cls = Verb
     text = inspect.getdoc(command.callback) or ""  # whose lines are not those of a terminal
     command.help = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
-
-
-def _without_values(parameters: Any) -> Any:
-    for each in parameters:
-        if getattr(each, "is_flag", False):
-            each.metavar = ""
-    return parameters
 
 
 def _wrong(error: Any) -> str:
