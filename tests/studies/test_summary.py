@@ -126,7 +126,7 @@ def test_headlines_count_where_each_side_is_best_and_how_clearly() -> None:
         ],
     }
     ours, theirs, paper = headlines(columns)
-    assert "best mean on 2 of 4 rows of the table below: nci1, zinc." in ours
+    assert "on 2 of 4 rows of the table below where it meets another model: nci1, zinc." in ours
     assert ours.endswith("clearly worse on 1: nci1 (1).")
     assert "best mean on 2: actor (gcn), molhiv (gcn)." in theirs
     assert theirs.endswith("clearly worse on 1: molhiv.")
@@ -138,5 +138,13 @@ def test_headlines_count_where_each_side_is_best_and_how_clearly() -> None:
         measured("nci1", model, EVEN, preset)
         for model, preset in (("gradformer", "paper"), ("gcn", None))
     ]
-    assert "below: nci1 (shared)." in headlines({"nci1": tied})[0]
+    assert "model: nci1 (shared)." in headlines({"nci1": tied})[0]
     assert len(headlines({"nci1": columns["nci1"]})) == 2
+
+
+def test_who_is_not_measured_is_neither_better_nor_worse() -> None:
+    others = [measured("zinc", "gcn", EVEN), measured("zinc", "gin", moved(0.2))]
+    alone = [measured("nci1", "gradformer", EVEN, preset) for preset in ("authors", "tuned")]
+    (said,) = headlines({"zinc": others, "nci1": alone})
+    assert "on 0 of 0 rows" in said
+    assert said.endswith("worse on 0: –.")

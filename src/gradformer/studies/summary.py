@@ -66,10 +66,14 @@ def summary(measured: Sequence[Measured]) -> str:
 
 
 def headlines(columns: dict[str, list[Measured]]) -> list[str]:
-    """Where Gradformer is best, where another model is, and where the paper's number is better."""
-    leaders = {name: _leader(some) for name, some in columns.items()}
+    """Where Gradformer is best, where another model is, and where the paper's number is better.
+
+    Only data on which both are measured count: of the others nothing is better or worse.
+    """
+    meet = {name: some for name, some in columns.items() if 0 < len(_camp(some, True)) < len(some)}
+    leaders = {name: _leader(some) for name, some in meet.items()}
     ours = [name for name, first in leaders.items() if first.cell.model == OURS]
-    theirs = [name for name in columns if name not in ours]
+    theirs = [name for name in meet if name not in ours]
     clear, beaten = (
         [
             name
@@ -81,9 +85,10 @@ def headlines(columns: dict[str, list[Measured]]) -> list[str]:
     rivals = [f"{name} ({len(_camp(columns[name], False))})" for name in clear]
     shared = [f"{name} (shared)" if _is_shared(columns[name]) else name for name in ours]
     found = [
-        f"Gradformer, by one of its recipes, has the best mean on {len(ours)} of {len(columns)} "
-        f"rows of the table below: {_names(shared)}. Every other model measured there (in "
-        f"brackets, how many) is clearly worse on {len(clear)}: {_names(rivals)}."
+        f"Gradformer, by one of its recipes, has the best mean on {len(ours)} of {len(meet)} rows "
+        f"of the table below where it meets another model: {_names(shared)}. Every other model "
+        f"measured there (in brackets, how many) is clearly worse on {len(clear)}: "
+        f"{_names(rivals)}."
     ]
     if theirs:
         who = _names([f"{name} ({leaders[name].cell.row})" for name in theirs])
