@@ -24,10 +24,10 @@ SEARCHED = ROOT / "results" / "search"
 CLEAR = 3.0
 SEARCHES = (
     "## The searches behind `tuned`\n\nThe candidates of a search are drawn at random from the "
-    "ranges of the recipe; the first rung trains all of them. Below are the settings of which one "
-    "value is clearly best there: the mean rank of its candidates by validation score is more than "
-    f"{CLEAR:.0f} standard errors (σ) from that of the others. Better by: difference of the "
-    "medians, in points."
+    "ranges in its `plan.json` (under `results/search/`), mostly those of the recipe; the first "
+    "rung trains all of them. Below are the settings of which one value is clearly best there: the "
+    f"mean rank of its candidates by validation score is more than {CLEAR:.0f} standard errors (σ) "
+    "from that of the others. Better by: difference of the medians, in points."
 )
 WINNERS = (
     "Candidates were compared by {} to {} seeds and often for fewer epochs. Below are the "
