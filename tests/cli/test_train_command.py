@@ -113,19 +113,8 @@ def test_a_run_whose_data_have_moved_is_continued_with_them(
     table, moved, run = tmp_path / "here.csv", tmp_path / "there.csv", tmp_path / "run"
     quiet = ("--quiet", "--no-report", "--no-tensorboard")
     shutil.copy(files / "molecules.csv", table)
-    program(
-        "train",
-        table,
-        "--target",
-        "y",
-        "--budget",
-        "0",
-        "-o",
-        run,
-        *quiet,
-        "--set",
-        "train.epochs=1",
-    )
+    begun = ("train", table, "--target", "y", "--set", "train.epochs=1", "-o", run)
+    program(*begun, "--budget", "0", *quiet)
     table.rename(moved)
     said = program("train", "--resume", run, *quiet, code=1).stderr
     assert f"or give them: gradformer train FILE --resume {run}," in said
