@@ -120,8 +120,14 @@ def test_a_run_whose_data_have_moved_is_continued_with_them(
     assert f"or give them: gradformer train FILE --resume {run}," in said
     said = program("train", "pattern-sample", "--resume", run, *quiet, code=1).stderr
     assert "the data are not those that the run began with" in said
+    before = json.loads((run / "data.json").read_text())
     program("train", moved, "--resume", run, *quiet)
     assert Run.load(run).trials == [0]
+    assert before["origin"].pop("path") == str(table)
+    after = json.loads((run / "data.json").read_text())
+    assert after["origin"].pop("path") == str(moved)
+    assert after == before
+    program("evaluate", run)
 
 
 @pytest.mark.parametrize("other", ["pattern", "cluster-16"])

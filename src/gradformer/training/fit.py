@@ -17,7 +17,7 @@ from gradformer.attention.tiles import precision
 from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import by_first, find_device, from_first, joined
-from gradformer.training.files import RESUMABLE, replace_file, replace_json
+from gradformer.training.files import RESUMABLE, read_json, replace_file, replace_json
 from gradformer.training.folder import RECIPE, check_free, held, replacing, tidy
 from gradformer.training.keepsakes import save_examples
 from gradformer.training.origins import again, dataset_name, prepare, recipe_name
@@ -140,6 +140,8 @@ def resume(
     with joined(where), _precision(run.recipe.train.precision), held(run.folder):
         by_first(tidy, run.folder)
         material = again(run, mirror, data, **reading)
+        if run.origin["kind"] == "file" and isinstance(data, str | Path):
+            by_first(_move_data, run, data)
         by_first(_keep_results, run, bare)
         whole = Trials(
             run.folder, run.recipe, material, where, save_every=save_every, tensorboard=tensorboard
@@ -189,6 +191,13 @@ def _begin(
         describe_data(folder / "data.json", data, origin)
         save_examples(folder, data, recipe.seed)
         replace_file(folder / RECIPE, recipe.to_yaml())
+
+
+def _move_data(run: Run, path: str | Path) -> None:
+    """Write down where the data are now, for all that will ask for them."""
+    stored = read_json(run.folder / "data.json")
+    stored["origin"]["path"] = str(Path(path).absolute())
+    replace_json(run.folder / "data.json", stored, RESUMABLE)
 
 
 def _keep_results(run: Run, results: Sequence[dict[str, Any]]) -> None:
