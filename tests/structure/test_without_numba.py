@@ -1,19 +1,22 @@
-"""All of structure in an interpreter that cannot import numba."""
+"""All of structure in an interpreter that cannot import numba, or where it is switched off."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
 import numpy as np
+import pytest
 
 from gradformer.structure import curvature_distances, hop_distances, laplacian, random_walk
 
 from .random_graphs import directed, pack, path, undirected
 
 SCRIPT = """
-import sys
-sys.modules["numba"] = None
+import os, sys
+if "NUMBA_DISABLE_JIT" not in os.environ:
+    sys.modules["numba"] = None
 import numpy as np
 from gradformer.structure import curvature_distances, hop_distances, laplacian, random_walk
 from gradformer.structure.parallel import HAVE_NUMBA
@@ -32,12 +35,13 @@ np.savez(
 """
 
 
-def test_the_same_results(tmp_path):
+@pytest.mark.parametrize("off", [{}, {"NUMBA_DISABLE_JIT": "1"}], ids=["absent", "off"])
+def test_the_same_results(tmp_path, off):
     rng = np.random.default_rng(0)
     graphs = pack([undirected(rng, 15, 0.2), directed(rng, 9, 20), path(70), path(1)])
     np.savez(tmp_path / "in.npz", node_ptr=graphs[0], edge_ptr=graphs[1], edge_index=graphs[2])
     files = [str(tmp_path / "in.npz"), str(tmp_path / "out.npz")]
-    subprocess.run([sys.executable, "-c", SCRIPT, *files], check=True)
+    subprocess.run([sys.executable, "-c", SCRIPT, *files], check=True, env=os.environ | off)
     theirs = np.load(tmp_path / "out.npz")
     ours = {
         "hops": hop_distances(*graphs),

@@ -26,12 +26,12 @@ try:
 except ImportError:  # pragma: no cover - numba is a dependency, but not on every platform
     numba = None
 
-HAVE_NUMBA = numba is not None
+HAVE_NUMBA = numba is not None and not numba.config.DISABLE_JIT
 Progress = Callable[[int], None]
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """``function`` compiled without the interpreter lock; itself where numba is absent.
+    """``function`` compiled without the interpreter lock; itself where numba is absent or off.
 
     The machine code is kept on disk, unless no place for it can be written or that is full.
     """
