@@ -179,6 +179,7 @@ def test_distances_of_pyg_graphs_follow_their_edges() -> None:
     data, fresh = (max(pyg_graphs(), key=lambda graph: graph.num_edges) for _ in range(2))
     before = model(data)
     assert "distance" not in data, "it is the user's"
+    assert Batch.from_pyg(data).distance is Batch.from_pyg(data).distance
     data.edge_index, data.edge_attr = data.edge_index[:, 2:], data.edge_attr[2:]
     fresh.edge_index, fresh.edge_attr = data.edge_index.clone(), data.edge_attr
     assert torch.equal(model(data), model(fresh))
