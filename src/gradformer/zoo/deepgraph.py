@@ -38,7 +38,7 @@ from gradformer.structure.codebook import UNREACHABLE
 from gradformer.zoo.all_pairs import Pairs
 from gradformer.zoo.graphormer import NodeInput, small_weights
 from gradformer.zoo.path_bias import FIRST_EDGE, DistanceBias, PathBias
-from gradformer.zoo.postnorm import RowReader
+from gradformer.zoo.row_reader import RowReader
 from gradformer.zoo.substructures import KINDS, SUBSTRUCTURES
 from gradformer.zoo.tokens import Tokens, add_tokens
 

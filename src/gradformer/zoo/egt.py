@@ -41,7 +41,7 @@ from gradformer.model.maps import linear
 from gradformer.model.parts import Dropout
 from gradformer.model.segments import sum_to_target
 from gradformer.zoo.all_pairs import Pairs
-from gradformer.zoo.postnorm import RowReader
+from gradformer.zoo.row_reader import RowReader
 from gradformer.zoo.singular import SINGULAR, SingularEncoder
 from gradformer.zoo.tokens import Tokens, add_tokens
 

@@ -34,7 +34,7 @@ from gradformer.model.parts import Dropout
 from gradformer.model.segments import in_degree, out_degree
 from gradformer.zoo.all_pairs import Pairs
 from gradformer.zoo.path_bias import FIRST_EDGE, DistanceBias, PathBias
-from gradformer.zoo.postnorm import RowReader
+from gradformer.zoo.row_reader import RowReader
 from gradformer.zoo.tokens import TOKEN, Tokens, add_tokens
 
 

@@ -19,7 +19,8 @@ from gradformer.model.maps import NormMLP
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import from_source, pool, spread, sum_to_target
 from gradformer.zoo.convs import EdgeGCN
-from gradformer.zoo.postnorm import PostNormLayer, RowReader, attend_over
+from gradformer.zoo.postnorm import PostNormLayer, attend_over
+from gradformer.zoo.row_reader import RowReader
 from gradformer.zoo.tokens import add_tokens
 
 GNNS = ("gcn", "gin")

@@ -19,7 +19,8 @@ from gradformer.model.maps import MLP
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import from_source, from_target, sum_to_target
 from gradformer.zoo.convs import EdgeGCN
-from gradformer.zoo.postnorm import PostNormLayer, RowReader, attend_over
+from gradformer.zoo.postnorm import PostNormLayer, attend_over
+from gradformer.zoo.row_reader import RowReader
 from gradformer.zoo.tokens import Tokens, add_tokens
 
 CONVS = ("gin", "gcn", "eela")

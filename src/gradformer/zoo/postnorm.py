@@ -1,5 +1,4 @@
-"""The plain transformer layer of LGI-GT and GraphTrans, what SAT's layer shares with it, and how
-models with tokens are read."""
+"""The plain transformer layer of LGI-GT and GraphTrans, and what SAT's layer shares with it."""
 
 from __future__ import annotations
 
@@ -11,10 +10,8 @@ from torch import Tensor, nn
 from gradformer.attention import Layout, Rows, Tables
 from gradformer.errors import choice
 from gradformer.graphs.batch import Batch
-from gradformer.model.base import GraphModel
 from gradformer.model.layer import Attention, FeedForward
 from gradformer.model.parts import BatchNorm, Dropout
-from gradformer.model.segments import pool
 
 PLAIN = Tables(mul=None, add=None)
 NORMS = ("batch", "layer")
@@ -49,26 +46,6 @@ def attend_over(batch: Batch, layout: Layout) -> Batch:
     distance = torch.zeros(layout.largest**2, dtype=torch.uint8, device=layout.device)
     layout = replace(layout, pair_ptr=torch.zeros_like(layout.pair_ptr))
     return replace(batch, layout=layout, distance=distance)
-
-
-class RowReader(GraphModel):
-    """A model whose head is a map of rows.
-
-    It reads states [nodes, c], or [nodes + tokens, c] with the tokens at the end: the nodes, the
-    tokens (``reads`` is cls), or the nodes of each graph pooled.
-    """
-
-    reads: str = "cls"
-
-    def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        if self.schema.level == "node":
-            return states
-        if self.reads == "cls":
-            return states[batch.num_nodes :]
-        return pool(states, batch.layout.node_ptr, self.reads)
-
-    def readout(self, states: Tensor, batch: Batch) -> Tensor:
-        return self.head(self.embedding(states, batch))
 
 
 class PostNormLayer(nn.Module):

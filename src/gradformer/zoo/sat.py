@@ -20,7 +20,8 @@ from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import from_source, in_degree, out_degree, sum_to_target
 from gradformer.structure.codebook import UNREACHABLE
 from gradformer.zoo.convs import PNA, EdgeGCN, GraphConv
-from gradformer.zoo.postnorm import PLAIN, RowReader, attend_over, make_norm
+from gradformer.zoo.postnorm import PLAIN, attend_over, make_norm
+from gradformer.zoo.row_reader import RowReader
 from gradformer.zoo.subgraphs import Subgraphs, neighbourhoods
 from gradformer.zoo.tokens import Tokens, add_tokens
 
