@@ -195,11 +195,13 @@ def test_norms_are_not_torchs() -> None:
 
 def test_dropout_alone_in_training_is_refused_with_the_remedy() -> None:
     """As one puts it for the spread of predictions; norms in eval do not mind the rest."""
-    layer = make(GCNConv(8, 8), dropout=0.5).eval()
-    layer.dropout1.train()
-    x = torch.randn(7, 8)
-    with pytest.raises(ConfigError, match=r"^dropout: is in training, and the model around it is"):
-        layer(x, EDGES, VECTOR)
+    layer, x = make(GCNConv(8, 8), dropout=0.5, attention_dropout=0.5), torch.randn(7, 8)
+    for part in (layer.dropout1, layer.attention):
+        layer.eval()
+        part.train()
+        name = type(part).__name__
+        with pytest.raises(ConfigError, match=f"^{name}: is in training, and the model around it"):
+            layer(x, EDGES, VECTOR)
     layer.train()
     for norm in (layer.norm1, layer.norm2, layer.norm3):
         assert norm is not None

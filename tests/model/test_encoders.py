@@ -105,6 +105,8 @@ def test_signs_are_flipped_column_by_column_for_whole_graphs() -> None:
     assert torch.equal(signs, signs[:, :1].expand_as(signs))
     assert (signs.mean((0, 1)).abs() < 5 / 200**0.5).all()
     ones = torch.ones(600, 4)
+    with pytest.raises(ConfigError, match=r"^SignFlip: is in training, and the model around it"):
+        flip(ones, layout.rows, None)
     assert torch.equal(flip.eval()(ones, layout.rows, None), ones)
 
 

@@ -91,6 +91,16 @@ class Site(nn.Module):
 
     site: int = 0
 
+    def seed(self, seeds: Tensor | None) -> Tensor:
+        """Its own seed (trial seed, step, site) [3] among those of the model, [sites, 3]."""
+        if seeds is None:
+            raise ConfigError(
+                f"{type(self).__name__}: is in training, and the model around it is not, which "
+                "draws for it; put all into training, and what shall not be, as norms, into eval "
+                "again"
+            )
+        return seeds[self.site]
+
 
 def number_sites(model: nn.Module) -> int:
     """Number all sites of ``model`` in reading order; returns how many there are."""

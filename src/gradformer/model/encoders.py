@@ -201,12 +201,12 @@ class SignFlip(Site):
     def forward(self, vectors: Tensor, rows: Rows, seeds: Tensor | None) -> Tensor:
         if not self.training:
             return vectors
-        assert seeds is not None
+        seed = self.seed(seeds)
         if runs_kernels(vectors) and not vectors.requires_grad:
             from gradformer.model.fused_encoding import fused_flip
 
-            return fused_flip(vectors, rows, seeds[self.site])
-        keys = row_keys(seeds[self.site], rows.graph_id, 0, torch.zeros_like(rows.index))
+            return fused_flip(vectors, rows, seed)
+        keys = row_keys(seed, rows.graph_id, 0, torch.zeros_like(rows.index))
         columns = torch.arange(vectors.shape[1], device=vectors.device, dtype=torch.int32)
         return torch.where(keep(keys[:, None], columns, 0.5), vectors, -vectors)
 

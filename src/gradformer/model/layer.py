@@ -55,6 +55,7 @@ class Attention(Site):
         """The result, from q, k and v side by side."""
         if batch.distance is None:
             raise InputError("distance: the batch has none; pack the graphs with a pair index")
+        dropout = self.dropout if self.training else 0.0
         y = joint_attention(
             self._heads(joint),
             batch.layout,
@@ -62,8 +63,8 @@ class Attention(Site):
             tables.mul,
             tables.add,
             bias=bias,
-            dropout=self.dropout if self.training else 0.0,
-            seed=None if batch.seeds is None else batch.seeds[self.site],
+            dropout=dropout,
+            seed=self.seed(batch.seeds) if dropout else None,
         )
         return linear(y.flatten(1), self.out)
 

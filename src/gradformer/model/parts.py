@@ -12,7 +12,6 @@ from gradformer.attention.availability import exporting, runs_kernels
 from gradformer.attention.draws import Site, drop, drop_rows, share
 from gradformer.attention.layout import Rows
 from gradformer.attention.loops import runs_loops
-from gradformer.errors import ConfigError
 from gradformer.model.parallel import is_shared, total
 
 LEAST_LOOPED = 1_000_000  # numbers, below which they stay in the cache and loops save no time
@@ -167,12 +166,7 @@ class Dropout(Site):
         """What it does to ``rows`` now, or None if nothing."""
         if not self.training or self.p == 0.0:
             return None
-        if seeds is None:
-            raise ConfigError(
-                "dropout: is in training, and the model around it is not, which draws for it; put "
-                "all into training, and what shall not be, as its norms, into eval again"
-            )
-        return Draw(self.p, rows, seeds[self.site], self.whole_graphs)
+        return Draw(self.p, rows, self.seed(seeds), self.whole_graphs)
 
     def forward(self, x: Tensor, rows: Rows, seeds: Tensor | None) -> Tensor:
         draw = self.draw(rows, seeds)

@@ -115,8 +115,7 @@ class ChooseSample(Site):
     def forward(self, samples: Tensor, graph_id: Tensor, seeds: Tensor | None) -> Tensor:
         if not self.training or samples.shape[1] == 1:
             return samples[:, 0]
-        assert seeds is not None
-        keys = row_keys(seeds[self.site], graph_id, 0, torch.zeros_like(graph_id))
+        keys = row_keys(self.seed(seeds), graph_id, 0, torch.zeros_like(graph_id))
         number = (keys & 0x7FFFFFFF).long() % samples.shape[1]
         return samples[torch.arange(len(samples), device=samples.device), number]
 
