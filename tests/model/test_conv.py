@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from torch_geometric.nn import GATConv, GCNConv, GINConv, GINEConv, GPSConv
 
 from gradformer.attention import Decay, use_engine
+from gradformer.attention.draws import number_sites
 from gradformer.errors import ConfigError, InputError
 from gradformer.model import conv as module
 from gradformer.model.conv import GradformerConv
@@ -209,6 +210,17 @@ def test_dropout_alone_in_training_is_refused_with_the_remedy() -> None:
     before = layer.norm3.running_mean.clone()
     assert not torch.equal(layer(x, EDGES, VECTOR), layer(x, EDGES, VECTOR))
     assert torch.equal(layer.norm3.running_mean, before)
+
+
+def test_a_model_around_it_has_draws_of_its_own() -> None:
+    """As a model of :mod:`gradformer.model.base`, which numbers all that it holds."""
+    layers = nn.ModuleList(make(dropout=0.5, attention_dropout=0.5) for _ in range(2))
+    x, outs = torch.randn(7, 8), []
+    for _ in range(2):
+        torch.manual_seed(0)
+        outs.append(layers[1](x, EDGES, VECTOR))
+        number_sites(layers)
+    assert torch.equal(*outs)
 
 
 def test_bad_options_are_named() -> None:

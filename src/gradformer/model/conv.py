@@ -130,7 +130,6 @@ class GradformerConv(nn.Module):
         self.norm1 = BatchNorm(channels) if conv is not None else None
         self.norm2, self.norm3 = BatchNorm(channels), BatchNorm(channels)
         self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
-        self.sites = number_sites(self)
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew (start points keep their values)."""
@@ -162,7 +161,8 @@ class GradformerConv(nn.Module):
         packed = _batch_of(edge_index, batch, distance)
         if self.training:
             seed = torch.randint(2**31 - 1, (2,), device=x.device)
-            packed = packed.with_seed(seed, self.sites)
+            # Anew each time: a model around it, which has sites too, may have numbered these.
+            packed = packed.with_seed(seed, number_sites(self))
         nodes, seeds = packed.nodes, packed.seeds
         tables = self.decay()[0]
         y, x = self.attention.pass_on(x, tables, packed)
