@@ -21,6 +21,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results.md"
 STUDIED = ROOT / "results" / "studies"
 SEARCHED = ROOT / "results" / "search"
+AS_IT_IS = "the recipe as it is"
 CLEAR = 3.0
 SEARCHES = (
     "## The searches behind `tuned`\n\nThe candidates of a search are drawn at random from the "
@@ -35,6 +36,12 @@ WINNERS = (
     "winner is kept as `tuned` if its validation score is better there than that of `paper` and of "
     "other winners; where none is, `tuned` is `paper`. A winner without scores was not trained in "
     "full."
+)
+
+FINALISTS = (
+    '<details markdown="1"><summary>What was tried: the last rung of each search</summary>\n\n'
+    "What each candidate changes in the recipe, best first. Validation scores of one rung compare, "
+    "those of different searches do not.\n\n{}\n\n</details>"
 )
 
 
@@ -63,7 +70,9 @@ def searches() -> str:
     never = ", ".join(f"`{name}`" for name in sorted(unclear - {row[3] for row in rows}))
     nothing = f"Of these no value is clearly best on any data: {never}."
     full = WINNERS.format(min(seeds), max(seeds))
-    return "\n\n".join([SEARCHES, markdown_table((head, rows)), nothing, full, winners()]) + "\n"
+    tried = FINALISTS.format(finalists())
+    parts = [SEARCHES, markdown_table((head, rows)), nothing, full, winners(), tried]
+    return "\n\n".join(parts) + "\n"
 
 
 def winners() -> str:
@@ -84,10 +93,28 @@ def winners() -> str:
     return markdown_table((head, rows))
 
 
+def finalists() -> str:
+    """What was trained longest in each search, with its validation score."""
+    head = ["search", "epochs", "seeds", "change", "validation"]
+    rows = []
+    for place in sorted(SEARCHED.iterdir()):
+        plan, attempts = load_plan(place), load_attempts(place)
+        last = [one for one in attempts if one.rung == max(other.rung for other in attempts)]
+        factor, places = shown({"lower_is_better": last[0].metric in LOWER_IS_BETTER})
+        for one in sorted(last, key=lambda one: one.cost):
+            changes = [f"`{s}`" for s in one.settings if plan.recipe.change(s) != plan.recipe]
+            score = "diverged" if one.val is None else f"{factor * one.val:.{places}f}"
+            if one.std is not None:
+                score += f" ± {factor * one.std:.{places}f}"
+            about = [place.name, str(one.epochs), str(plan.recipe.trials)]
+            rows.append([*about, " ".join(changes) or AS_IT_IS, score])
+    return markdown_table((head, rows))
+
+
 def _became(plan: Plan, best: Recipe) -> str:
     """What became of the winner of a search."""
     if best == plan.recipe:
-        return "the recipe as it is"
+        return AS_IT_IS
     if "tuned" in presets(plan.data) and _alike(best, load_recipe(plan.data, preset="tuned")):
         return "`tuned`"
     return "not kept"

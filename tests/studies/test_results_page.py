@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import shutil
 from itertools import product
 from pathlib import Path
@@ -53,6 +54,27 @@ def test_of_several_searches_of_one_dataset_that_is_kept_whose_winner_was_traine
     assert first.endswith("| – / 10 | not kept |")
     assert second.endswith("| 10 / 10 | `tuned` |")
     assert third.endswith("| the recipe as it is |")
+
+
+def test_what_a_search_tried_last_is_told_best_first(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a rung before the last, and of settings that are the recipe's own, nothing is said."""
+    lines = (ROOT / "results/search/zinc-decay/record.jsonl").read_text().splitlines()
+    attempts = [json.loads(line) for line in lines[1:]]
+    diverged = {"settings": ["train.lr=0.001", "train.ema=0.9"], "val": None, "std": None}
+    last = [{**one, "rung": 1} for one in (attempts[0] | diverged, *attempts)]
+    shutil.copytree(ROOT / "results/search/zinc-decay", tmp_path / "mine")
+    record = "\n".join([lines[0], *map(json.dumps, [*attempts, *last])])
+    (tmp_path / "mine" / "record.jsonl").write_text(record + "\n")
+    monkeypatch.setattr(script, "SEARCHED", tmp_path)
+    told = script.finalists().replace("\N{NO-BREAK SPACE}", " ")
+    assert told.splitlines()[2:] == [
+        "| mine | 420 | 2 | `train.weight_decay=0.1` `model.profile=true` | 0.0868 ± 0.0011 |",
+        "| mine | 420 | 2 | the recipe as it is | 0.0926 ± 0.0044 |",
+        "| mine | 420 | 2 | `train.weight_decay=0.3` `model.profile=true` | 0.1184 ± 0.0046 |",
+        "| mine | 420 | 2 | `train.ema=0.9` | diverged |",
+    ]
 
 
 def test_nothing_measured_is_said(tmp_path: Path) -> None:

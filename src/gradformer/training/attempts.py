@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gradformer.training.files import replace_file
+from gradformer.training.metrics import LOWER_IS_BETTER
 from gradformer.training.records import read_record
 
 
@@ -23,6 +25,13 @@ class Attempt:
     metric: str
     val: float | None
     std: float | None
+
+    @property
+    def cost(self) -> float:
+        """The lower the better; one that diverged is the last."""
+        if self.val is None:
+            return math.inf
+        return self.val if self.metric in LOWER_IS_BETTER else -self.val
 
 
 def load_attempts(folder: str | Path) -> list[Attempt]:

@@ -10,7 +10,6 @@ candidate it is replaced by the validation part, so that no file of a search kno
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +26,6 @@ from gradformer.training.distributed import find_device
 from gradformer.training.files import replace_file, replace_json, writing
 from gradformer.training.fit import Job, fit_together
 from gradformer.training.loop import StoppedError
-from gradformer.training.metrics import LOWER_IS_BETTER
 from gradformer.training.origins import prepare
 from gradformer.training.plan import PLAN, Plan, load_plan
 from gradformer.training.recipe import Recipe
@@ -83,7 +81,7 @@ def search(
             made[attempt.candidate] = attempt
             record.add(attempt)
             tell(attempt)
-        alive.sort(key=lambda candidate: _rank(made[candidate]))
+        alive.sort(key=lambda candidate: made[candidate].cost)
     winner = made[alive[0]]
     if winner.val is None:
         raise InputError(f"{folder}: every candidate diverged; try lower rates (train.lr)")
@@ -206,10 +204,3 @@ def _shortened(recipe: Recipe, epochs: int) -> Recipe:
     """The recipe with fewer epochs, its warm-up as much shorter."""
     warmup = recipe.train.warmup_epochs * epochs / recipe.train.epochs
     return recipe.change(f"train.epochs={epochs}", f"train.warmup_epochs={warmup}")
-
-
-def _rank(attempt: Attempt) -> float:
-    """The lower the better; one that diverged is the last."""
-    if attempt.val is None:
-        return math.inf
-    return attempt.val if attempt.metric in LOWER_IS_BETTER else -attempt.val
