@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gradformer.cli.search import AS_IT_IS
 from gradformer.report.levers import levers
 from gradformer.report.markup import Markup
 from gradformer.studies import STUDIES
@@ -21,7 +22,6 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results.md"
 STUDIED = ROOT / "results" / "studies"
 SEARCHED = ROOT / "results" / "search"
-AS_IT_IS = "the recipe as it is"
 CLEAR = 3.0
 SEARCHES = (
     "## The searches behind `tuned`\n\nThe candidates of a search are drawn at random from the "
@@ -37,7 +37,6 @@ WINNERS = (
     "other winners; where none is, `tuned` is `paper`. A winner without scores was not trained in "
     "full."
 )
-
 FINALISTS = (
     '<details markdown="1"><summary>What was tried: the last rung of each search</summary>\n\n'
     "What each candidate changes in the recipe, best first. Validation scores of one rung compare, "
@@ -99,13 +98,12 @@ def finalists() -> str:
     rows = []
     for place in sorted(SEARCHED.iterdir()):
         plan, attempts = load_plan(place), load_attempts(place)
-        last = [one for one in attempts if one.rung == max(other.rung for other in attempts)]
-        factor, places = shown({"lower_is_better": last[0].metric in LOWER_IS_BETTER})
+        last = [one for one in attempts if one.rung == attempts[-1].rung]
+        falls = {"lower_is_better": last[0].metric in LOWER_IS_BETTER}
         for one in sorted(last, key=lambda one: one.cost):
             changes = [f"`{s}`" for s in one.settings if plan.recipe.change(s) != plan.recipe]
-            score = "diverged" if one.val is None else f"{factor * one.val:.{places}f}"
-            if one.std is not None:
-                score += f" ± {factor * one.std:.{places}f}"
+            outcome = falls | {"val": {"mean": one.val, "std": one.std}}
+            score = "diverged" if one.val is None else value(outcome, "val")
             about = [place.name, str(one.epochs), str(plan.recipe.trials)]
             rows.append([*about, " ".join(changes) or AS_IT_IS, score])
     return markdown_table((head, rows))

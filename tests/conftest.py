@@ -1,9 +1,11 @@
-"""Shared fixtures: where the reference numbers and raw datasets lie, and one thread per worker."""
+"""What tests share: where reference numbers and raw data lie, docs' scripts, one thread each."""
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
@@ -24,6 +26,16 @@ def shared_path(*parts: str) -> Path:
     if not path.exists():
         pytest.skip(f"{path} is absent: set GRADFORMER_SHARED to where golden, data, paper are")
     return path
+
+
+def docs_script(name: str) -> ModuleType:
+    """A script of the folder docs, which is no package, as a module."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import inspect
 
 import pytest
 
 from gradformer import GradformerConv
-from tests.conftest import ROOT
+from tests.conftest import docs_script
 
 pytest.importorskip("griffe", reason="the extra docs is not installed")
 
 
 def test_formulas_and_examples_are_blocks_of_code() -> None:
-    spec = importlib.util.spec_from_file_location("docstrings", ROOT / "docs" / "docstrings.py")
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    text = script.fenced(inspect.getdoc(GradformerConv) or "")
+    text = docs_script("docstrings").fenced(inspect.getdoc(GradformerConv) or "")
     assert "math::" not in text
     assert "```tex\ns = " in text
     assert "(s))\n```\n\nArgs:" in text

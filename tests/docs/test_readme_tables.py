@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
 from statistics import mean
-from types import ModuleType
 
 import pytest
 
 from gradformer.studies.study import Cell, Measured, Plan, Study
 from gradformer.studies.tables import unbroken
-from tests.conftest import ROOT
-
-
-def _script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, ROOT / "docs" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from tests.conftest import ROOT, docs_script
 
 
 @pytest.mark.parametrize(
@@ -34,7 +23,7 @@ def _script(name: str) -> ModuleType:
 )
 def test_the_tables_of_a_page_are_those_of_records_and_code(page: str, blocks: list[str]) -> None:
     text = (ROOT / page).read_text(encoding="utf-8")
-    assert _script("tables").fill(text) == text, "run: make tables"
+    assert docs_script("tables").fill(text) == text, "run: make tables"
     assert all(f"<!-- {name} -->\n" in text for name in blocks)
 
 
@@ -53,7 +42,7 @@ def test_a_model_is_a_column_of_the_results(
         }
         for row, found in values.items()
     }
-    tables, plan = _script("tables"), Plan(("zinc",), ("gradformer", "gin", "gcn"))
+    tables, plan = docs_script("tables"), Plan(("zinc",), ("gradformer", "gin", "gcn"))
     monkeypatch.setattr(tables, "look", seen)
     (tmp_path / "studies" / "table1").mkdir(parents=True)
     (tmp_path / "studies" / "table1" / "plan.json").write_text(json.dumps(plan.to_dict()))
@@ -65,7 +54,7 @@ def test_a_model_is_a_column_of_the_results(
 
 
 def test_records_become_rows(tmp_path: Path) -> None:
-    tables, results = _script("tables"), tmp_path / "results"
+    tables, results = docs_script("tables"), tmp_path / "results"
     assert tables.speed_table(results) == tables.ABSENT
     steps = [("authors' way", 60.0), ("ours, 1 trials", 2.0)]
     record = {"device": "a GPU", "torch": "2"}
@@ -87,7 +76,7 @@ def test_records_become_rows(tmp_path: Path) -> None:
 
 
 def test_models_become_rows(tmp_path: Path) -> None:
-    tables = _script("tables")
+    tables = docs_script("tables")
     assert tables.models_table(tmp_path) == tables.ABSENT
     rows = [
         {"dataset": "zinc", "model": "gcn", "layers": 16, "parameters": 505079, "ms": 1.5},
@@ -103,7 +92,7 @@ def test_models_become_rows(tmp_path: Path) -> None:
 
 
 def test_what_a_step_is_made_of(tmp_path: Path) -> None:
-    tables = _script("tables")
+    tables = docs_script("tables")
     assert tables.steps_table(tmp_path) == tables.ABSENT
     profile = [{"kernel": "one", "count": 2, "us": 450.0}, {"kernel": "two", "count": 1, "us": 9.0}]
     row = {"case": "zinc", "kernels": 1234, "busy": 0.9, "ms": 1.0, "memory_gib": 0.5}
@@ -115,7 +104,7 @@ def test_what_a_step_is_made_of(tmp_path: Path) -> None:
 
 
 def test_starts_and_padding(tmp_path: Path) -> None:
-    tables = _script("tables")
+    tables = docs_script("tables")
     assert tables.start_table(tmp_path) == tables.padding_table(tmp_path) == tables.ABSENT
     made = {"device": "a GPU", "torch": "2", "commit": "c3", "cores": 4}
     start = made | {"rows": [{"case": "cluster", "trials": 10, "seconds": 56.78}]}
@@ -130,4 +119,4 @@ def test_starts_and_padding(tmp_path: Path) -> None:
 
 def test_the_picture_is_ours() -> None:
     drawn = (ROOT / "docs" / "assets" / "decay.svg").read_text(encoding="utf-8")
-    assert _script("picture").picture() == drawn, "run: make tables"
+    assert docs_script("picture").picture() == drawn, "run: make tables"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import shutil
 from itertools import product
@@ -18,19 +17,14 @@ from gradformer.studies.tables import missing, results, unbroken
 from gradformer.training.plan import load_plan
 from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.run import Run
-from tests.conftest import ROOT
+from tests.conftest import ROOT, docs_script
 from tests.studies.conftest import Reproduce
 
 
 @pytest.fixture(scope="module")
 def script() -> Any:
     """docs/results.py as a module."""
-    spec = importlib.util.spec_from_file_location("results", ROOT / "docs" / "results.py")
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    return script
+    return docs_script("results")
 
 
 def test_the_page_is_made_from_the_records(script: Any) -> None:
