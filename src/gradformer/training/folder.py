@@ -57,11 +57,11 @@ def replacing(folder: Path) -> Iterator[None]:
             tidy(folder)
             move(folder, old, recipe_last=False)
         else:
-            clear(folder)
+            _clear(folder)
     try:
         yield
     except BaseException:
-        clear(folder)
+        _clear(folder)
         if old.exists():
             move(old, folder, recipe_last=True)
             old.rmdir()
@@ -98,7 +98,7 @@ def _is_free(folder: Path) -> bool:
     return _LOCK in names and all(n in _BEFORE or n.endswith(".unfinished") for n in names)
 
 
-def clear(folder: Path) -> None:
+def _clear(folder: Path) -> None:
     """Remove all that is in a folder, but what holds it or is put aside in it."""
     for path in _content(folder):
         if path.is_dir() and not path.is_symlink():
