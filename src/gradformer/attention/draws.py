@@ -102,9 +102,16 @@ class Site(nn.Module):
         return seeds[self.site]
 
 
+class DrawsAlone(nn.Module):
+    """A part of a model that seeds its own sites, whoever holds it."""
+
+
 def number_sites(model: nn.Module) -> int:
-    """Number all sites of ``model`` in reading order; returns how many there are."""
-    sites = [module for module in model.modules() if isinstance(module, Site)]
+    """Number all sites that ``model`` seeds, in reading order; returns how many there are."""
+    alone = [part for part in model.modules() if isinstance(part, DrawsAlone) and part is not model]
+    theirs = {module for part in alone for module in part.modules()}
+    mine = (module for module in model.modules() if module not in theirs)
+    sites = [module for module in mine if isinstance(module, Site)]
     for number, module in enumerate(sites):
         module.site = number
     return len(sites)

@@ -12,7 +12,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from gradformer.attention import Decay, Layout
 from gradformer.attention.compiling import never_compiled
-from gradformer.attention.draws import number_sites
+from gradformer.attention.draws import DrawsAlone, number_sites
 from gradformer.errors import ConfigError, InputError, suggest
 from gradformer.graphs.batch import Batch, batch_distances, check_distance, sort_edges
 from gradformer.model.layer import Attention, FeedForward
@@ -85,7 +85,7 @@ def _check(channels: int, x: Tensor, edge_index: Tensor, batch: Tensor | None) -
         raise InputError(f"batch: has {len(batch)} entries, but x has {len(x)} rows")
 
 
-class GradformerConv(nn.Module):
+class GradformerConv(DrawsAlone):
     r"""Local convolution beside decayed attention; a drop-in for PyG's ``GPSConv``.
 
     .. math::
@@ -130,6 +130,7 @@ class GradformerConv(nn.Module):
         self.norm1 = BatchNorm(channels) if conv is not None else None
         self.norm2, self.norm3 = BatchNorm(channels), BatchNorm(channels)
         self.dropout1, self.dropout2 = Dropout(dropout), Dropout(dropout)
+        self.sites = number_sites(self)
 
     def reset_parameters(self) -> None:
         """Draw all parameters anew (start points keep their values)."""
@@ -161,8 +162,7 @@ class GradformerConv(nn.Module):
         packed = _batch_of(edge_index, batch, distance)
         if self.training:
             seed = torch.randint(2**31 - 1, (2,), device=x.device)
-            # Anew each time: a model around it, which has sites too, may have numbered these.
-            packed = packed.with_seed(seed, number_sites(self))
+            packed = packed.with_seed(seed, self.sites)
         nodes, seeds = packed.nodes, packed.seeds
         tables = self.decay()[0]
         y, x = self.attention.pass_on(x, tables, packed)
