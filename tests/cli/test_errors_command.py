@@ -61,6 +61,8 @@ def test_one_line_with_the_remedy(program: Program, words: tuple[str, ...], says
     [
         (("train", "--mdel", "gin"), "--mdel", "train"),
         (("train", "--batch-size", "8"), "--batch-size; say --set train.batch_size=VALUE", "train"),
+        (("train", "--epcohs", "3"), "--epcohs; say --set train.epochs=VALUE", "train"),
+        (("train", "--trails", "3"), "--trails (Possible options: ", "train"),
         (("evaluate", "run", "--lr", "1"), "No such option: --lr (", "evaluate"),
         (("trian",), "'train'", ""),
         (("--dbug", "models"), "--dbug", ""),

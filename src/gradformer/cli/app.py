@@ -10,6 +10,7 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
+from difflib import get_close_matches
 from typing import Annotated, Any
 
 import typer
@@ -166,14 +167,21 @@ for command in [*app.registered_commands, *data_app.registered_commands]:
 def _wrong(error: Any) -> str:
     """What is wrong with a command line; an option of the recipe is one of ``--set``."""
     option = str(getattr(error, "option_name", ""))
-    known = error.ctx.command.params if error.ctx is not None else ()
-    if option and any("--set" in each.opts for each in known):
-        from gradformer.training.recipe import whole_name
+    parameters = error.ctx.command.params if error.ctx is not None else ()
+    own = [_bare(word) for each in parameters for word in each.opts]
+    if option and "set" in own:
+        from gradformer.training.recipe import whole_names
 
         with suppress(GradformerError):  # the user's own models cannot be imported
-            if whole := whole_name(option.lstrip("-").replace("-", "_")):
-                return f"No such option: {option}; say --set {whole}=VALUE"
+            whole = whole_names()
+            near = get_close_matches(_bare(option), [*own, *whole], n=1)
+            if near and near[0] not in own:
+                return f"No such option: {option}; say --set {whole[near[0]]}=VALUE"
     return str(error.format_message()).rstrip(".")
+
+
+def _bare(option: str) -> str:
+    return option.lstrip("-").replace("-", "_")
 
 
 def _say(text: str, before: str = "") -> None:

@@ -75,7 +75,7 @@ class Recipe:
         """From plain values; unknown keys, and values of a wrong type, are errors."""
         for name in values:
             if name not in _SECTIONS:
-                whole = whole_name(str(name), str(_section(values, "model").get("name", "")))
+                whole = whole_names(str(_section(values, "model").get("name", ""))).get(str(name))
                 hint = f"did you mean {whole!r}?" if whole else suggest(str(name), _SECTIONS)
                 raise ConfigError(f"{name}: unknown section; {hint}")
         if "dataset" not in values:
@@ -260,17 +260,16 @@ def _apply(values: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]
     return changed
 
 
-def whole_name(option: str, model: str = "") -> str | None:
-    """The name with its section of an option that was said without.
+def whole_names(model: str = "") -> dict[str, str]:
+    """Options by their names alone, each with its section; where two have one, that of training.
 
-    >>> whole_name("epochs"), whole_name("slope"), whole_name("nothing")
-    ('train.epochs', 'model.slope', None)
+    >>> names = whole_names()
+    >>> names["epochs"], names["slope"]
+    ('train.epochs', 'model.slope')
     """
     config = all_models().get(model, model_class(DEFAULT_MODEL)).Config
-    for section, kind in (("train", TrainOptions), ("model", config), ("data", DataOptions)):
-        if option in {each.name for each in fields(kind)}:
-            return f"{section}.{option}"
-    return None
+    sections = (("data", DataOptions), ("model", config), ("train", TrainOptions))
+    return {each.name: f"{name}.{each.name}" for name, kind in sections for each in fields(kind)}
 
 
 def _section(values: Mapping[str, Any], name: str) -> Mapping[str, Any]:
