@@ -199,13 +199,12 @@ def models_table(record: Record) -> str:
 
 
 def _step(row: Record | None) -> tuple[str, str, str]:
-    """What :data:`STEP` names of a model's row, and what the others are not: eager, older."""
+    """What :data:`STEP` names of a model's row, and that it is eager, where it is."""
     if row is None:
         return "–", "–", "–"
     time = "fails" if row["ms"] is None else significant(row["ms"])
     how = " (eager)" if row["eager"] is not None and row["ms"] is not None else ""
-    older = f" ({row['commit']})" if "commit" in row else ""
-    return str(row["layers"]), f"{row['parameters']:,}", time + how + older
+    return str(row["layers"]), f"{row['parameters']:,}", time + how
 
 
 def _time(row: Record | None) -> str:
