@@ -147,4 +147,4 @@ def test_who_is_not_measured_is_neither_better_nor_worse() -> None:
     alone = [measured("nci1", "gradformer", EVEN, preset) for preset in ("authors", "tuned")]
     (said,) = headlines({"zinc": others, "nci1": alone})
     assert "on 0 of 0 rows" in said
-    assert said.endswith("worse on 0: –.")
+    assert said.endswith("worse on none.")

@@ -9,7 +9,7 @@ from gradformer.studies.figures import curves
 from gradformer.studies.study import Cell, Study
 from gradformer.training.recipe import load_recipe
 
-RATES = tuple(k / 10 for k in range(11))
+RATES = tuple(k / 10 for k in range(10, -1, -1))  # first none, to which the others are compared
 
 
 def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
@@ -42,8 +42,8 @@ STUDY = Study(
     title="Figure 6: rate and shape of the decay",
     text="The paper draws this as a figure and prints no numbers. A linear decay of rate λ is read "
     "as one that falls by 1 − λ a hop (its end point is then learned); at λ = 1 nothing decays, "
-    "and both shapes are one run. In the figure a dot is the mean over seeds, the band (of a dot "
-    "alone the line) ± one standard deviation.",
+    "and both shapes are one run, to which the others are compared. In the figure a dot is the "
+    "mean over seeds, the band (of a dot alone the line) ± one standard deviation.",
     datasets=("nci1", "proteins", "collab"),
     models=("gradformer",),
     cells=cells,

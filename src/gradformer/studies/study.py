@@ -207,8 +207,8 @@ def chosen_cells(
     if not chosen:
         known = {cell.preset or "none" for cell in cells}
         raise ConfigError(
-            f"--preset: no cell here has {' / '.join(plan.presets)}, which was asked for before; "
-            f"known: {', '.join(sorted(known))}"
+            f"--preset {' / '.join(plan.presets)} was asked for before, and no cell here has it; "
+            f"say --preset {' or --preset '.join(sorted(known))} now"
         )
     if all(cell.misfit(plan) for cell in chosen):
         first = chosen[0]

@@ -15,8 +15,8 @@ from gradformer.training.metrics import metric_label
 
 RECIPES = (
     "Gradformer has three recipes: `authors` does what the authors' code does, `paper` what the "
-    "paper says, `tuned` is the best that a search by validation score found. A difference is "
-    "*clear* if its 95 % interval does not hold 0."
+    "paper says, `tuned` is the best by validation score of these and of what searches found. A "
+    "difference is *clear* if its 95 % interval does not hold 0."
 )
 INTERVALS = (
     "Where each seed draws a split, the interval is wider here than Student's, which the other "
@@ -31,8 +31,8 @@ CHANCE = (
 SEARCHED = (
     "Gradformer has up to three recipes and each other model one: the best of three means is "
     "flattered by the choice. Only `tuned` comes from a search, which is an advantage over the "
-    "others; where no search beat the paper's recipe by validation over its seeds, it is that "
-    "recipe. Where splits are drawn, its validation parts hold test graphs of other seeds "
+    "others; where no search beat `paper` and `authors` by validation over their seeds, it is the "
+    "better of these. Where splits are drawn, its validation parts hold test graphs of other seeds "
     "([more](reproducing.md#presets))."
 )
 OURS, SHOWN = "gradformer", ("paper", "tuned")
@@ -87,14 +87,13 @@ def headlines(columns: dict[str, list[Measured]]) -> list[str]:
     found = [
         f"Gradformer, by one of its recipes, has the best mean on {len(ours)} of {len(meet)} rows "
         f"of the table below where it meets another model: {_names(shared)}. Every other model "
-        f"measured there (in brackets, how many) is clearly worse on {len(clear)}: "
-        f"{_names(rivals)}."
+        f"measured there (in brackets, how many) is clearly worse on {_counted(rivals)}."
     ]
     if theirs:
-        who = _names([f"{name} ({leaders[name].cell.row})" for name in theirs])
+        who = [f"{name} ({leaders[name].cell.row})" for name in theirs]
         found.append(
-            f"Another model has the best mean on {len(theirs)}: {who}. Every recipe of Gradformer "
-            f"is clearly worse on {len(beaten)}: {_names(beaten)}."
+            f"Another model has the best mean on {_counted(who)}. Every recipe of Gradformer is "
+            f"clearly worse on {_counted(beaten)}."
         )
     return found + _beside_the_paper(columns)
 
@@ -116,7 +115,7 @@ def _beside_the_paper(columns: dict[str, list[Measured]]) -> list[str]:
     return [
         f"The paper prints a better mean for Gradformer than we measure by its recipe, `paper`, on "
         f"{len(above)} of {len(gaps)} datasets, and by more than the standard deviation over our "
-        f"seeds on {len(far)}: {_names(far)}."
+        f"seeds on {_counted(far)}."
     ]
 
 
@@ -199,3 +198,7 @@ def _sign(one: Measured) -> int:
 
 def _names(rows: Sequence[str]) -> str:
     return ", ".join(rows) or "–"
+
+
+def _counted(names: Sequence[str]) -> str:
+    return f"{len(names)}: {_names(names)}" if names else "none"
