@@ -33,9 +33,9 @@ SEARCHES = (
 WINNERS = (
     "Candidates were compared by {} to {} seeds and often for fewer epochs. Below are the "
     "winners in full beside the recipe `paper`, mean ± sample standard deviation over seeds. A "
-    "winner is kept as `tuned` if its validation score is better there than that of `paper` and of "
-    "other winners; where none is, `tuned` is `paper`. A winner without scores was not trained in "
-    "full."
+    "winner is kept as `tuned` if its validation score is better there than that of `paper`, of "
+    "`authors` and of other winners; where none is, `tuned` is the better of these two. A "
+    "winner without scores was not trained in full."
 )
 FINALISTS = (
     '<details markdown="1"><summary>What was tried: the last rung of each search</summary>\n\n'

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from gradformer.studies import STUDIES, decay
+from gradformer.studies import STUDIES, decay, page
 from gradformer.studies.tables import unbroken
 from tests.conftest import shared_path
 from tests.studies.conftest import Reproduce
@@ -70,6 +70,7 @@ def test_a_study_from_end_to_end(
     name: str, reproduce: Reproduce, root: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(decay, "RATES", (0.0, 0.5, 1.0))
+    monkeypatch.setattr(page, "LONG", 5)
     done, words = SHAPES[name]
     said = reproduce(
         name, "--dataset", "mutag", "--trials", "1", "--out", root, *OPTIONS.get(name, [])
@@ -93,6 +94,7 @@ def test_a_study_from_end_to_end(
         assert not leaders, "a row without others has no difference"
     figure = root / name / "figure.svg"
     assert figure.is_file() == (name in DRAWN)
+    assert ("<summary>The numbers</summary>" in markdown) == (name == "decay")
     assert ("](figure.svg)" in markdown) == ("data:image/svg+xml" in html) == (name in DRAWN)
     if name in DRAWN:
         assert DRAWN[name] in figure.read_text()

@@ -38,6 +38,8 @@ CONDITIONS = (
     "and commit of every cell are in `results/studies/NAME/README.md`, beside its records."
 )
 NOTHING = "Nothing is measured yet."
+LONG = 20
+"""Rows of a table that are not read one by one where a figure shows them."""
 
 Lists = list[tuple[str, list[str]]]
 """Titles, and the lines under each."""
@@ -95,19 +97,25 @@ def markdown(
     picture: str | None = None,
     caption: str = CAPTION,
 ) -> str:
-    """The page without its title; ``picture`` is where its figure lies. Lists are folded."""
+    """The page without its title; ``picture`` is where its figure lies. Lists are folded, and a
+    long table that a figure shows."""
     rows = tables.results(study, measured)
-    parts = [study.text, *([caption, tables.markdown_table(rows)] if rows[1] else [NOTHING])]
+    result = tables.markdown_table(rows) if rows[1] else NOTHING
+    parts = [study.text]
     if picture is not None:
         parts.append(f"[![{study.title}]({picture})]({picture})")  # large where it is followed
+        result = _fold("The numbers", result) if len(rows[1]) > LONG else result
+    parts += [caption if rows[1] else "", result]
     if study.more is not None and (more := study.more(measured))[1]:
         parts.append(tables.markdown_table(more))
     for title, lines in lists:
         if lines:
-            items = "\n".join(f"- {line}" for line in lines)
-            fold = f'<details markdown="1"><summary>{title}</summary>'
-            parts.append(f"{fold}\n\n{items}\n\n</details>")
+            parts.append(_fold(title, "\n".join(f"- {line}" for line in lines)))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _fold(title: str, text: str) -> str:
+    return f'<details markdown="1"><summary>{title}</summary>\n\n{text}\n\n</details>'
 
 
 def html(
