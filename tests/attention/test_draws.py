@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gradformer.attention import Layout, decay_attention
-from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.draw_kernels import is_kept, keys_of_rows
 from gradformer.attention.draws import (
     drop,
     drop_rows,
@@ -141,8 +141,8 @@ def _draw_kernel(out, seed, graph, head, limit, ROWS: tl.constexpr, COLUMNS: tl.
     """Which of [ROWS, COLUMNS] is kept."""
     rows = tl.arange(0, ROWS)
     columns = tl.arange(0, COLUMNS)
-    keys = _row_keys(seed, tl.load(graph), tl.load(head), rows)
-    kept = _keep(keys[:, None], columns[None, :], limit)
+    keys = keys_of_rows(seed, tl.load(graph), tl.load(head), rows)
+    kept = is_kept(keys[:, None], columns[None, :], limit)
     tl.store(out + rows[:, None] * COLUMNS + columns[None, :], kept.to(tl.int8))
 
 

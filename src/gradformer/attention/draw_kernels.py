@@ -14,29 +14,29 @@ def _leading(x):
 
 
 @triton.jit
-def _mix(x):
+def mix(x):
     x = _leading(x)
     return x ^ (x >> 16)
 
 
 @triton.jit
-def _site_key(seed):
+def site_key(seed):
     """The key of a site's draws; ``seed`` points at (trial seed, step, site)."""
     trial = tl.load(seed).to(tl.uint32)
     step = tl.load(seed + 1).to(tl.uint32)
     site = tl.load(seed + 2).to(tl.uint32)
-    return _mix(_mix(_mix(trial) + step) + site)
+    return mix(mix(mix(trial) + step) + site)
 
 
 @triton.jit
-def _row_keys(seed, graph, head, rows):
+def keys_of_rows(seed, graph, head, rows):
     """The key of each row's draws."""
-    key = _mix(_site_key(seed) + graph.to(tl.uint32))
-    return _mix(key + (head.to(tl.uint32) << 24) + rows.to(tl.uint32))
+    key = mix(site_key(seed) + graph.to(tl.uint32))
+    return mix(key + (head.to(tl.uint32) << 24) + rows.to(tl.uint32))
 
 
 @triton.jit
-def _keep(row_key, column, threshold):
+def is_kept(row_key, column, threshold):
     """Whether dropout keeps (row, column); ``threshold`` as ``draws.threshold`` gives it."""
     x = _leading(row_key + column.to(tl.uint32) * 0x9E3779B9)
     return x.to(tl.int32, bitcast=True) >= threshold

@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.draw_kernels import is_kept, keys_of_rows
 from gradformer.attention.lane_kernels import SIZE, exp2, over_rows, places, read, read_sides
 from gradformer.attention.pair_kernels import (
     LOG2E,
@@ -72,7 +72,7 @@ def _query_gradients(
         row_lse = tl.where(own < n, row_lse, float("inf"))
         row_keys = own
         if DROPOUT:
-            row_keys = _row_keys(seed, number, head, own)
+            row_keys = keys_of_rows(seed, number, head, own)
         sums = no_sums(D)
         for begin in range(0, n, 8):
             other = begin + 2 * c + side
@@ -90,7 +90,7 @@ def _query_gradients(
             p = exp2(tl.where(other < n, a * LOG2E - row_lse, float("-inf")), INTERPRET)
             dp = products(do, value, EXACT, INTERPRET)
             if DROPOUT:
-                dp = tl.where(_keep(row_keys, other, threshold), dp, 0.0)
+                dp = tl.where(is_kept(row_keys, other, threshold), dp, 0.0)
             da = p * (dp - delta)
             along = da * s
             mul_sums = _add_shares(mul_sums, along, byte, mul_jacobian, heads, MUL_COUNT, INTERPRET)
@@ -142,7 +142,7 @@ def _key_gradients(
         dp = products(value, do, EXACT, INTERPRET)
         weight = p
         if DROPOUT:
-            kept = _keep(_row_keys(seed, number, head, other), own, threshold)
+            kept = is_kept(keys_of_rows(seed, number, head, other), own, threshold)
             weight = tl.where(kept, p, 0.0)
             dp = tl.where(kept, dp, 0.0)
         summed = split(other_nodes(grad, heads * D, mate, g, D, INTERPRET), 1.0, EXACT)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.draw_kernels import is_kept, keys_of_rows
 from gradformer.attention.lane_kernels import SIZE, exp2, over_rows, places, read, write
 from gradformer.attention.pair_kernels import LOG2E, zero_padding
 from gradformer.attention.row_operands import (
@@ -85,7 +85,7 @@ def row_forward_kernel(
     safe = tl.where(top == float("-inf"), 0.0, top)
     row_keys = own
     if DROPOUT:
-        row_keys = _row_keys(seed, tl.load(graph_id + graph), head, own)
+        row_keys = keys_of_rows(seed, tl.load(graph_id + graph), head, own)
     total = tl.zeros([SIZE], tl.float32)
     sums = no_sums(D)
     for begin in range(0, n, 8):
@@ -97,7 +97,7 @@ def row_forward_kernel(
         p = exp2(tl.where(other < n, a - safe, float("-inf")), INTERPRET)
         total += p
         if DROPOUT:
-            p = tl.where(_keep(row_keys, other, threshold), p, 0.0)
+            p = tl.where(is_kept(row_keys, other, threshold), p, 0.0)
         value = split(other_nodes(v, v_row, mate, g, D, INTERPRET), 1.0, EXACT)
         sums = add_weighted(sums, p, value, EXACT, INTERPRET)
     row_total = over_rows(total, False, INTERPRET)

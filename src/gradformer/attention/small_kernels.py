@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.draw_kernels import is_kept, keys_of_rows
 from gradformer.attention.pair_kernels import (
     LOG2E,
     no_shares,
@@ -79,8 +79,8 @@ def small_forward_kernel(
     p = tl.exp2(a - tl.where(top == float("-inf"), 0.0, top)[:, None])
     total = tl.sum(p, 1)
     if DROPOUT:
-        keys = _row_keys(seed, tl.load(graph_id + graph), head, rows)
-        p = tl.where(_keep(keys[:, None], rows[None, :], threshold), p * dropout_scale, 0.0)
+        keys = keys_of_rows(seed, tl.load(graph_id + graph), head, rows)
+        p = tl.where(is_kept(keys[:, None], rows[None, :], threshold), p * dropout_scale, 0.0)
     empty = total == 0.0
     acc = tl.dot(p.to(value.dtype), value, input_precision=PRECISION)
     acc = acc / tl.where(empty, 1.0, total)[:, None]
@@ -164,8 +164,8 @@ def small_backward_kernel(
     dp = tl.dot(do, tl.trans(value), input_precision=PRECISION)
     weight = p
     if DROPOUT:
-        keys = _row_keys(seed, tl.load(graph_id + graph), head, rows)
-        kept = _keep(keys[:, None], rows[None, :], threshold)
+        keys = keys_of_rows(seed, tl.load(graph_id + graph), head, rows)
+        kept = is_kept(keys[:, None], rows[None, :], threshold)
         weight = tl.where(kept, p * dropout_scale, 0.0)
         dp = tl.where(kept, dp * dropout_scale, 0.0)
     dv_acc = tl.dot(tl.trans(weight.to(do.dtype)), do, input_precision=PRECISION)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.draw_kernels import is_kept, keys_of_rows
 from gradformer.attention.pair_kernels import (
     LOG2E,
     decayed,
@@ -51,7 +51,7 @@ def _forward_step(
     shrink = tl.exp2(top - safe)
     total = total * shrink + tl.sum(p, 1)
     if DROPOUT:
-        p = tl.where(_keep(row_keys[:, None], cols[None, :], threshold), p, 0.0)
+        p = tl.where(is_kept(row_keys[:, None], cols[None, :], threshold), p, 0.0)
     p = regroup(p.to(value.dtype), PRECISION)
     acc = add_product(acc * shrink[:, None], p, value, PRECISION)
     return acc, new_top, total
@@ -98,7 +98,7 @@ def forward_kernel(
     query = tl.load(q + rows[:, None] * q_row + channel[None, :], row_in, other=0.0)
     row_keys = rows.to(tl.uint32)
     if DROPOUT:
-        row_keys = _row_keys(seed, tl.load(graph_id + graph), head, rows)
+        row_keys = keys_of_rows(seed, tl.load(graph_id + graph), head, rows)
     top = tl.full([BLOCK_M], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
     acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)

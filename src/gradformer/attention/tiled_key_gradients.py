@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.draw_kernels import is_kept, keys_of_rows
 from gradformer.attention.pair_kernels import (
     LOG2E,
     decayed,
@@ -63,8 +63,8 @@ def _key_step(
     weight = p  # times dropout_scale, which dv gets in the end
     change = dp - row_delta[None, :]
     if DROPOUT:
-        row_keys = _row_keys(seed, graph, head, rows)
-        kept = _keep(row_keys[None, :], cols[:, None], threshold)
+        row_keys = keys_of_rows(seed, graph, head, rows)
+        kept = is_kept(row_keys[None, :], cols[:, None], threshold)
         weight = tl.where(kept, p, 0.0)
         change = tl.where(kept, dp * dropout_scale - row_delta[None, :], -row_delta[None, :])
     at_sums = sums[:, None] * o_row + channel[None, :]

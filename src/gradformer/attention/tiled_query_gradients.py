@@ -15,7 +15,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.draw_kernels import is_kept, keys_of_rows
 from gradformer.attention.pair_kernels import (
     ADD_JACOBIAN,
     LOG2E,
@@ -95,7 +95,7 @@ def _query_step(
     p = tl.exp2(a - row_lse[:, None])
     change = dp - row_delta[:, None]
     if DROPOUT:
-        kept = _keep(row_keys[:, None], cols[None, :], threshold)
+        kept = is_kept(row_keys[:, None], cols[None, :], threshold)
         change = tl.where(kept, dp * dropout_scale - row_delta[:, None], -row_delta[:, None])
     da = p * change
     if NEED_BIAS:
@@ -172,7 +172,7 @@ def query_gradient_kernel(
     tl.store(stats + 2 * at + 1, row_delta, rows < n)
     row_keys = rows.to(tl.uint32)
     if DROPOUT:
-        row_keys = _row_keys(seed, tl.load(graph_id + graph), head, rows)
+        row_keys = keys_of_rows(seed, tl.load(graph_id + graph), head, rows)
     acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     row_start = tl.minimum(rows, n - 1)[:, None] * n
     bias_row = bias + row_start

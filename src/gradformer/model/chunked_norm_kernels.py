@@ -9,21 +9,21 @@ import triton.language as tl
 from gradformer.model.norm_kernels import (
     NUMBERS,
     SEEDS,
-    _affine,
-    _all_entering,
-    _arriving,
-    _back,
-    _leave,
-    _moments,
-    _settle,
-    _slopes,
+    affine,
+    all_entering,
+    arriving_slope,
+    settled,
+    slopes_at,
+    store_dx,
+    store_result,
+    tile_moments,
 )
 
 
 @triton.jit
 def _pool(mean, square, count, value, more, at):
     """Mean and Σ(z − mean)² of ``count`` rows and those of a tile, ``more``."""
-    tile_mean, tile_square = _moments(value, more, at)
+    tile_mean, tile_square = tile_moments(value, more, at)
     apart = tile_mean - mean
     share = more / tl.maximum(count + more, 1.0)
     return mean + apart * share, square + tile_square + apart * apart * (count * share)
@@ -54,7 +54,7 @@ def statistics_kernel(
     mean1 = tl.zeros([BLOCK_C], tl.float32)
     square1, mean2, square2 = mean1, mean1, mean1
     for start in range(first, tl.minimum(first + chunk, rows), BLOCK_R):
-        at, real, value1, _, value2, _ = _all_entering(
+        at, real, value1, _, value2, _ = all_entering(
             x1, x2, add, mask, draw1, draw2, keyed, start, first_channel,
             C, BLOCK_R, BLOCK_C, MASK, PAIR, DROP1, DROP2, ADD1, ADD2,
         )  # fmt: skip
@@ -97,7 +97,7 @@ def _merge_moments(
         mean = tl.sum(counts[:, None] * means, 0) * (1.0 / tl.maximum(count, 1.0))
         apart = means - mean[None, :]
         square = tl.sum(squares + counts[:, None] * apart * apart, 0)
-    return _settle(
+    return settled(
         mean, square, count, running_mean, running_var, stats, channel, momentum, eps,
         tl.program_id(0) == 0, C, TRAINING,
     )  # fmt: skip
@@ -123,7 +123,7 @@ def normalise_kernel(
     channel = first_channel + tl.arange(0, BLOCK_C)
     first = tl.program_id(0) * chunk
     if ONE:
-        at, _, value1, _, value2, _ = _all_entering(
+        at, _, value1, _, value2, _ = all_entering(
             x1, x2, add, mask, draw1, draw2, keyed, first, first_channel,
             C, BLOCK_R, BLOCK_C, MASK, PAIR, DROP1, DROP2, ADD1, ADD2,
         )  # fmt: skip
@@ -141,14 +141,14 @@ def normalise_kernel(
         )
     for start in range(first, tl.minimum(first + chunk, rows), BLOCK_R):
         if not ONE:
-            at, _, value1, _, value2, _ = _all_entering(
+            at, _, value1, _, value2, _ = all_entering(
                 x1, x2, add, mask, draw1, draw2, keyed, start, first_channel,
                 C, BLOCK_R, BLOCK_C, MASK, PAIR, DROP1, DROP2, ADD1, ADD2,
             )  # fmt: skip
-        out = _affine(value1, center1, rstd1, weight1, bias1, channel, C)
+        out = affine(value1, center1, rstd1, weight1, bias1, channel, C)
         if PAIR:
-            out += _affine(value2, center2, rstd2, weight2, bias2, channel, C)
-        _leave(out, plus, y, (seed3, scale3, threshold3), keyed, at, RELU, AFTER, PLUS)
+            out += affine(value2, center2, rstd2, weight2, bias2, channel, C)
+        store_result(out, plus, y, (seed3, scale3, threshold3), keyed, at, RELU, AFTER, PLUS)
 
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
@@ -169,16 +169,16 @@ def gradient_sums_kernel(
     along1 = tl.zeros([BLOCK_C], tl.float32)
     total1, along2, total2 = along1, along1, along1
     for start in range(first, tl.minimum(first + chunk, rows), BLOCK_R):
-        at, _, value1, _, value2, _ = _all_entering(
+        at, _, value1, _, value2, _ = all_entering(
             x1, x2, add, mask, draw1, draw2, keyed, start, first_channel,
             C, BLOCK_R, BLOCK_C, MASK, PAIR, DROP1, DROP2, ADD1, ADD2,
         )  # fmt: skip
-        arriving = _arriving(grad, (seed3, scale3, threshold3), keyed, at, AFTER)
-        slope, normed = _slopes(arriving, value1, weight1, bias1, stats, at, C, RELU)
+        arriving = arriving_slope(grad, (seed3, scale3, threshold3), keyed, at, AFTER)
+        slope, normed = slopes_at(arriving, value1, weight1, bias1, stats, at, C, RELU)
         along1 += tl.sum(slope * normed, 0)
         total1 += tl.sum(slope, 0)
         if PAIR:
-            slope, normed = _slopes(arriving, value2, weight2, bias2, stats + 3 * C, at, C, RELU)
+            slope, normed = slopes_at(arriving, value2, weight2, bias2, stats + 3 * C, at, C, RELU)
             along2 += tl.sum(slope * normed, 0)
             total2 += tl.sum(slope, 0)
     partial += tl.program_id(0) * 2 * C + channel
@@ -227,11 +227,11 @@ def input_gradient_kernel(
     channel = first_channel + tl.arange(0, BLOCK_C)
     first = tl.program_id(0) * chunk
     if ONE:
-        at, _, value1, kept1, value2, kept2 = _all_entering(
+        at, _, value1, kept1, value2, kept2 = all_entering(
             x1, x2, add, mask, draw1, draw2, keyed, first, first_channel,
             C, BLOCK_R, BLOCK_C, MASK, PAIR, DROP1, DROP2, ADD1, ADD2,
         )  # fmt: skip
-        slope = _arriving(grad, last_draw, keyed, at, AFTER)
+        slope = arriving_slope(grad, last_draw, keyed, at, AFTER)
     shares1 = _slope_shares(partial, channel, C, BLOCK_P)
     shares2 = shares1
     if PAIR:
@@ -242,16 +242,18 @@ def input_gradient_kernel(
         along2, total2 = _merge_slopes(shares2, dweight2, dbias2, channel, C)
     for start in range(first, tl.minimum(first + chunk, rows), BLOCK_R):
         if not ONE:
-            at, _, value1, kept1, value2, kept2 = _all_entering(
+            at, _, value1, kept1, value2, kept2 = all_entering(
                 x1, x2, add, mask, draw1, draw2, keyed, start, first_channel,
                 C, BLOCK_R, BLOCK_C, MASK, PAIR, DROP1, DROP2, ADD1, ADD2,
             )  # fmt: skip
-            slope = _arriving(grad, last_draw, keyed, at, AFTER)
-        change, normed = _slopes(slope, value1, weight1, bias1, stats, at, C, RELU)
-        dz = _back(change, normed, along1, total1, weight1, stats, dx1, kept1, scale1, at, C, DROP1)
+            slope = arriving_slope(grad, last_draw, keyed, at, AFTER)
+        change, normed = slopes_at(slope, value1, weight1, bias1, stats, at, C, RELU)
+        dz = store_dx(
+            change, normed, along1, total1, weight1, stats, dx1, kept1, scale1, at, C, DROP1
+        )
         if PAIR:
-            change, normed = _slopes(slope, value2, weight2, bias2, stats + 3 * C, at, C, RELU)
-            dz2 = _back(
+            change, normed = slopes_at(slope, value2, weight2, bias2, stats + 3 * C, at, C, RELU)
+            dz2 = store_dx(
                 change, normed, along2, total2, weight2, stats + 3 * C, dx2, kept2, scale2, at,
                 C, DROP2,
             )  # fmt: skip

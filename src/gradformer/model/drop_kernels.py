@@ -6,7 +6,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.draw_kernels import is_kept, keys_of_rows
 
 
 @triton.jit
@@ -23,11 +23,11 @@ def drop_kernel(
     inside = (row < rows)[:, None] & (channel < channels)[None, :]
     graph = tl.load(graph_id + row, row < rows, other=0)
     if WHOLE_GRAPHS:
-        kept = _keep(_row_keys(seed, graph, row * 0, row * 0), row * 0, threshold)[:, None]
+        kept = is_kept(keys_of_rows(seed, graph, row * 0, row * 0), row * 0, threshold)[:, None]
     else:
         inner = tl.load(index + row, row < rows, other=0)
-        keys = _row_keys(seed, graph, row * 0, inner)
-        kept = _keep(keys[:, None], channel[None, :], threshold)
+        keys = keys_of_rows(seed, graph, row * 0, inner)
+        kept = is_kept(keys[:, None], channel[None, :], threshold)
     place = row.to(tl.int64)[:, None] * channels + channel[None, :]
     value = tl.load(x + place, inside, other=0.0).to(tl.float32)
     out = tl.where(kept, value * scale, 0.0)

@@ -89,7 +89,7 @@ def _numbers(
 
 
 @triton.jit
-def _keep(
+def _store(
     out, value, start, end, HEADS: tl.constexpr, BLOCK_H: tl.constexpr, CHUNK: tl.constexpr
 ):  # fmt: skip
     """Rows ``start`` … ``end`` − 1 of out [·, HEADS]."""
@@ -125,9 +125,9 @@ def softmax_kernel(
     for start in range(begin, end, CHUNK):
         found = _numbers(score, start, end, HEADS, BLOCK_H, CHUNK, float("-inf"))
         share = tl.exp(found - top[None, :]) / total[None, :]
-        _keep(weight, share, start, end, HEADS, BLOCK_H, CHUNK)
+        _store(weight, share, start, end, HEADS, BLOCK_H, CHUNK)
     if OWN:
-        _keep(own_weight, mine / total[None, :], node, node + 1, HEADS, BLOCK_H, 1)
+        _store(own_weight, mine / total[None, :], node, node + 1, HEADS, BLOCK_H, 1)
     write_rest(weight, weight, tl.load(ptr + nodes), edges, HEADS, BLOCK_H, CHUNK, False)
 
 
@@ -147,9 +147,9 @@ def softmax_gradient_kernel(
         mine = _numbers(own_weight, node, node + 1, HEADS, BLOCK_H, 1, 0.0)
         arrived = _numbers(own_grad, node, node + 1, HEADS, BLOCK_H, 1, 0.0)
         mean += tl.sum(mine * arrived, 0)
-        _keep(d_own, mine * (arrived - mean[None, :]), node, node + 1, HEADS, BLOCK_H, 1)
+        _store(d_own, mine * (arrived - mean[None, :]), node, node + 1, HEADS, BLOCK_H, 1)
     for start in range(begin, end, CHUNK):
         found = _numbers(weight, start, end, HEADS, BLOCK_H, CHUNK, 0.0)
         change = _numbers(grad, start, end, HEADS, BLOCK_H, CHUNK, 0.0) - mean[None, :]
-        _keep(d_score, found * change, start, end, HEADS, BLOCK_H, CHUNK)
+        _store(d_score, found * change, start, end, HEADS, BLOCK_H, CHUNK)
     write_rest(d_score, d_score, tl.load(ptr + nodes), edges, HEADS, BLOCK_H, CHUNK, False)

@@ -12,16 +12,16 @@ import triton.language as tl
 
 from gradformer.model.edge_tile_kernels import (
     STEP,
-    _channels,
-    _learned,
-    _passed,
-    _row,
-    _rows,
-    _share,
-    _sigmoid,
-    _store_rows,
-    _words,
-    _zeros,
+    block_channels,
+    learned_of,
+    load_row,
+    load_rows,
+    passes_through,
+    share_of,
+    sigmoid,
+    store_rows,
+    words_at,
+    zero_sums,
 )
 from gradformer.model.message_kernels import write_rest
 
@@ -29,12 +29,12 @@ NUMBERS = ["nodes", "edges"]  # all batches share one compiled kernel
 
 
 @triton.jit
-def _slope(grad, value, channel, learned, word, scale, DROP: tl.constexpr):
+def slope_of(grad, value, channel, learned, word, scale, DROP: tl.constexpr):
     """u − mean, and dy: what arrives at γ ẑ + β of that at e' = e + drop(ReLU(γ ẑ + β))."""
     apart = value - learned[0]
     if DROP:
         grad *= scale
-    return apart, tl.where(_passed(apart, channel, learned, word, DROP), grad, 0.0)
+    return apart, tl.where(passes_through(apart, channel, learned, word, DROP), grad, 0.0)
 
 
 # --- sums of the norm -----------------------------------------------------------------------------
@@ -48,26 +48,26 @@ def slope_kernel(
     """partial [programs, 2, C]: Σ dy (u − mean) and Σ dy over each program's edges."""
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
     last = tl.load(ptr + nodes)
-    along, total = _zeros(ROWS, BLOCKS), _zeros(ROWS, BLOCKS)
-    begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
+    along, total = zero_sums(ROWS, BLOCKS), zero_sums(ROWS, BLOCKS)
+    begin, end = share_of(tl.program_id(0), tl.num_programs(0), last, ROWS)
     for first in range(begin.to(tl.int64) * ROWS, end.to(tl.int64) * ROWS, ROWS):
         left = (last - first).to(tl.int32)
         real = (tl.arange(0, ROWS) < left)[:, None]
         row = tl.minimum(tl.arange(0, ROWS), left - 1)
         more_along, more_total = (), ()
         for k in tl.static_range(BLOCKS):
-            channel = _channels(k)
-            value = _rows(u + first * C, row, channel, C, C)
-            grad = tl.where(real, _rows(e_grad + first * C, row, channel, C, C), 0.0)
-            learned = _learned(gamma, beta, stats, channel, C)
-            word = tl.load(_words(passes, first + row, k, C))[:, None] if DROP else 0
-            apart, slope = _slope(grad, value, channel[None, :], learned, word, scale, DROP)
+            channel = block_channels(k)
+            value = load_rows(u + first * C, row, channel, C, C)
+            grad = tl.where(real, load_rows(e_grad + first * C, row, channel, C, C), 0.0)
+            learned = learned_of(gamma, beta, stats, channel, C)
+            word = tl.load(words_at(passes, first + row, k, C))[:, None] if DROP else 0
+            apart, slope = slope_of(grad, value, channel[None, :], learned, word, scale, DROP)
             more_along += (along[k] + slope * apart,)
             more_total += (total[k] + slope,)
         along, total = more_along, more_total
     partial += tl.program_id(0) * 2 * C
     for k in tl.static_range(BLOCKS):
-        channel = _channels(k)
+        channel = block_channels(k)
         tl.store(partial + channel, tl.sum(along[k], 0), channel < C)
         tl.store(partial + C + channel, tl.sum(total[k], 0), channel < C)
 
@@ -120,14 +120,15 @@ def target_gradient_kernel(
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP // PARTS
     node, part = tl.program_id(0) // PARTS, tl.program_id(0) % PARTS
     here = node.to(tl.int64) * C
-    shares, means, norms, sums = (), (), (), _zeros(CHUNK, BLOCKS)
+    shares, means, norms, sums = (), (), (), zero_sums(CHUNK, BLOCKS)
     for k in tl.static_range(BLOCKS):
-        channel = part * (BLOCKS * STEP) + _channels(k)
-        shares += (_row(dh + here, channel, C) * _row(inverse + here, channel, C),)
-        means += (_row(mean + here, channel, C),)
+        channel = part * (BLOCKS * STEP) + block_channels(k)
+        shares += (load_row(dh + here, channel, C) * load_row(inverse + here, channel, C),)
+        means += (load_row(mean + here, channel, C),)
         if NORM:
-            learned = (_row(stats, channel, C), _row(factors, channel, C), _row(beta, channel, C))
-            slopes = (_row(factors + C, channel, C), _row(factors + 2 * C, channel, C))
+            factor = load_row(factors, channel, C)
+            learned = (load_row(stats, channel, C), factor, load_row(beta, channel, C))
+            slopes = (load_row(factors + C, channel, C), load_row(factors + 2 * C, channel, C))
             norms += ((learned, slopes),)
     end = tl.load(ptr + node + 1)
     for start in range(tl.load(ptr + node), end, CHUNK):
@@ -138,31 +139,33 @@ def target_gradient_kernel(
         position = tl.load(r + first + row).to(tl.float32)[:, None] if POSITION else 1.0
         found, more = tl.zeros([CHUNK], tl.float32), ()
         for k in tl.static_range(BLOCKS):
-            channel = part * (BLOCKS * STEP) + _channels(k)
-            value = _rows(u + first * C, row, channel, C, C)
-            gate = _sigmoid(value)
-            apart = _rows(terms + 2 * C, other, channel, 4 * C, C) - means[k]
+            channel = part * (BLOCKS * STEP) + block_channels(k)
+            value = load_rows(u + first * C, row, channel, C, C)
+            gate = sigmoid(value)
+            apart = load_rows(terms + 2 * C, other, channel, 4 * C, C) - means[k]
             change = shares[k] * apart * gate
             if POSITION:
                 found += tl.sum(change, 1)
             change *= (1.0 - gate) * position
             if OUT_GRAD:
-                grad = _rows(out_grad + first * C, row, channel, C, C)
+                grad = load_rows(out_grad + first * C, row, channel, C, C)
                 if NORM:
                     learned, slopes = norms[k]
                     word, block = 0, part * BLOCKS + k
                     if DROP:
-                        word = tl.load(_words(passes, first + row, block, C))[:, None]
-                    away, slope = _slope(grad, value, channel[None, :], learned, word, scale, DROP)
+                        word = tl.load(words_at(passes, first + row, block, C))[:, None]
+                    away, slope = slope_of(
+                        grad, value, channel[None, :], learned, word, scale, DROP
+                    )
                     grad = slope * learned[1] - slopes[1] - away * slopes[0]
                 change += grad
             more += (sums[k] + tl.where(real[:, None], change, 0.0),)
-            _store_rows(du + first * C, change, row, real[:, None], channel, C)
+            store_rows(du + first * C, change, row, real[:, None], channel, C)
         sums = more
         if POSITION:
             tl.store(dr + first + row, found.to(dr.dtype.element_ty), real)
     for k in tl.static_range(BLOCKS):
-        channel = part * (BLOCKS * STEP) + _channels(k)
+        channel = part * (BLOCKS * STEP) + block_channels(k)
         own = d_terms + 4 * here + channel
         grad = tl.load(dh + here + channel, channel < C, other=0.0)
         tl.store(share + here + channel, tl.sum(shares[k], 0), channel < C)

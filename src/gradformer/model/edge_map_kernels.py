@@ -16,16 +16,16 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import _mix, _site_key
+from gradformer.attention.draw_kernels import mix, site_key
 from gradformer.attention.product_kernels import add_factors, factors
 from gradformer.model.edge_tile_kernels import (
     STEP,
-    _channels,
-    _rounded,
-    _share,
-    _store_passed,
-    _updated,
-    _words,
+    block_channels,
+    rounded_as,
+    share_of,
+    store_passed,
+    updated,
+    words_at,
 )
 from gradformer.model.message_kernels import write_rest
 
@@ -33,14 +33,14 @@ from gradformer.model.message_kernels import write_rest
 
 
 @triton.jit
-def _given(x, WARPS: tl.constexpr):
+def renamed(x, WARPS: tl.constexpr):
     """A block as it is loaded, renamed for a product."""
     x = tl.reshape(x, [2, WARPS, 8, 4, 2, 2])
     return tl.reshape(tl.trans(x, 1, 0, 2, 4, 5, 3), [16 * WARPS, STEP])
 
 
 @triton.jit
-def _taken(x, WARPS: tl.constexpr):
+def renamed_back(x, WARPS: tl.constexpr):
     """A block of a product, renamed back."""
     x = tl.reshape(x, [WARPS, 2, 8, 2, 4, 2])
     return tl.reshape(tl.trans(x, 1, 0, 2, 4, 3, 5), [16 * WARPS, STEP])
@@ -55,16 +55,16 @@ def _map_part(
     IN_STEP: tl.constexpr, OUT_STEP: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """The map from a block of inputs to SIZE outputs, renamed, as factors of products."""
-    into, onto = _channels(block)[:, None], tl.arange(0, SIZE)[None, :]
+    into, onto = block_channels(block)[:, None], tl.arange(0, SIZE)[None, :]
     at = matrix + into * IN_STEP + onto * OUT_STEP
     part = tl.load(at, (into < IN) & (onto < OUT), other=0.0)
     part = tl.reshape(part, [4, 2, 2, SIZE // STEP, 4, 2, 2])
     part = tl.reshape(tl.trans(part, 1, 2, 0, 3, 5, 4, 6), [STEP, SIZE])
-    return factors(_rounded(part, like), EXACT)
+    return factors(rounded_as(part, like), EXACT)
 
 
 @triton.jit
-def _map_parts(
+def map_parts(
     matrix, like, SIZE: tl.constexpr, IN: tl.constexpr, OUT: tl.constexpr,
     IN_STEP: tl.constexpr, OUT_STEP: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
@@ -76,50 +76,50 @@ def _map_parts(
 
 
 @triton.jit
-def _cut(x, SIZE: tl.constexpr):
+def cut(x, SIZE: tl.constexpr):
     """Columns of x, SIZE, in blocks of STEP."""
     if SIZE == STEP:
         return (x,)
     else:
         halves = tl.trans(tl.reshape(x, [x.shape[0], 2, SIZE // 2]), 0, 2, 1)
         one, two = tl.split(halves)
-        return _cut(one, SIZE // 2) + _cut(two, SIZE // 2)
+        return cut(one, SIZE // 2) + cut(two, SIZE // 2)
 
 
 # --- rows -----------------------------------------------------------------------------------------
 
 
 @triton.jit
-def _at(x, row, X_ROW: tl.constexpr):
+def rows_at(x, row, X_ROW: tl.constexpr):
     """Where the first block of some rows lies."""
     return x + row[:, None] * X_ROW + tl.arange(0, STEP)[None, :]
 
 
 @triton.jit
-def _block(at, k: tl.constexpr, C: tl.constexpr):
+def load_block(at, k: tl.constexpr, C: tl.constexpr):
     """Block k of rows, as float32."""
     if (C + STEP - 1) // STEP * STEP == C:
         value = tl.load(at + k * STEP)
     else:
-        inside = (_channels(k) < C)[None, :]
+        inside = (block_channels(k) < C)[None, :]
         value = tl.load(at + k * STEP, inside, other=0.0)
     return value.to(tl.float32)
 
 
 @triton.jit
-def _shared(x, k: tl.constexpr, C: tl.constexpr):
+def load_shared(x, k: tl.constexpr, C: tl.constexpr):
     """Block k of x [C], as float32 [1, STEP]."""
-    return _block((x + tl.arange(0, STEP))[None, :], k, C)
+    return load_block((x + tl.arange(0, STEP))[None, :], k, C)
 
 
 @triton.jit
-def _put(at, value, k: tl.constexpr, C: tl.constexpr):
+def store_block(at, value, k: tl.constexpr, C: tl.constexpr):
     """Block k of rows. Those that the last one stands in for write what it does."""
     value = value.to(at.dtype.element_ty)
     if (C + STEP - 1) // STEP * STEP == C:
         tl.store(at + k * STEP, value)
     else:
-        tl.store(at + k * STEP, value, (_channels(k) < C)[None, :])
+        tl.store(at + k * STEP, value, (block_channels(k) < C)[None, :])
 
 
 @triton.jit
@@ -163,61 +163,62 @@ def map_kernel(
     INS: tl.constexpr = (IN + STEP - 1) // STEP
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
     last = tl.load(ptr + nodes)
-    begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
+    begin, end = share_of(tl.program_id(0), tl.num_programs(0), last, ROWS)
     row = tl.maximum(tl.minimum(tl.arange(0, ROWS), last - 1), 0)
     first = _first(begin, last, ROWS)
     numbers = _numbers(source, target, graph_id, index, first, row, DROP)
     e_rows, u_rows = (), ()
     for j in tl.static_range(INS):
-        e_rows += (_block(_at(e + first * E_ROW, row, E_ROW), j, IN),)
+        e_rows += (load_block(rows_at(e + first * E_ROW, row, E_ROW), j, IN),)
         if MAKE:
-            u_rows += (_block(_at(before + first * IN, row, IN), j, IN),)
-    site = _site_key(seed) if DROP else 0
-    parts = _map_parts(weight, terms, BLOCK_C, IN, C, 1, IN, EXACT)
+            u_rows += (load_block(rows_at(before + first * IN, row, IN), j, IN),)
+    site = site_key(seed) if DROP else 0
+    parts = map_parts(weight, terms, BLOCK_C, IN, C, 1, IN, EXACT)
     tl.debug_barrier()  # here, so that none is needed in the loop
     for tile in range(begin, end):
         first = _first(tile, last, ROWS)
         onto, other, graph, place = numbers
         keys = 0
         if DROP:
-            keys = _mix(_mix(site + graph.to(tl.uint32)) + place.to(tl.uint32))[:, None]
+            keys = mix(mix(site + graph.to(tl.uint32)) + place.to(tl.uint32))[:, None]
         values = tl.zeros([ROWS, BLOCK_C], tl.float32)
         d_rows, s_rows = (), ()
-        d_at, s_at = _at(terms + C, onto, 4 * C), _at(terms + 3 * C, other, 4 * C)
-        new_at, u_at = _at(new + first * IN, row, IN), _at(u + first * C, row, C)
+        d_at, s_at = rows_at(terms + C, onto, 4 * C), rows_at(terms + 3 * C, other, 4 * C)
+        new_at, u_at = rows_at(new + first * IN, row, IN), rows_at(u + first * C, row, C)
         for j in tl.static_range(INS):
             state = e_rows[j]
             if MAKE:
-                factor = _shared(gamma, j, IN) * _shared(stats + IN, j, IN)
-                learned = _shared(stats, j, IN), factor, _shared(beta, j, IN)
+                factor = load_shared(gamma, j, IN) * load_shared(stats + IN, j, IN)
+                learned = load_shared(stats, j, IN), factor, load_shared(beta, j, IN)
                 draw = (keys, scale, threshold)
-                channel = _channels(j)[None, :]
-                state, passed = _updated(state, u_rows[j], channel, learned, draw, DROP)
-                _put(new_at, state, j, IN)
+                channel = block_channels(j)[None, :]
+                state, passed = updated(state, u_rows[j], channel, learned, draw, DROP)
+                store_block(new_at, state, j, IN)
                 if DROP:
-                    _store_passed(passed, _words(passes, first + row, j, IN))
+                    store_passed(passed, words_at(passes, first + row, j, IN))
             if j < BLOCKS:
-                d_rows += (_block(d_at, j, C),)
-                s_rows += (_block(s_at, j, C),)
-            left = factors(_given(_rounded(state, terms), WARPS), EXACT)
+                d_rows += (load_block(d_at, j, C),)
+                s_rows += (load_block(s_at, j, C),)
+            left = factors(renamed(rounded_as(state, terms), WARPS), EXACT)
             values = add_factors(values, left, parts[j], EXACT)
         for k in tl.static_range(INS, BLOCKS):
-            d_rows += (_block(d_at, k, C),)
-            s_rows += (_block(s_at, k, C),)
+            d_rows += (load_block(d_at, k, C),)
+            s_rows += (load_block(s_at, k, C),)
         first = _first(tile + 1, last, ROWS)
         then = tl.where(tile + 1 < end, row, 0)  # behind the end one row will do
         numbers = _numbers(source, target, graph_id, index, first, then, DROP)
-        e_at, before_at = _at(e + first * E_ROW, then, E_ROW), _at(before + first * IN, then, IN)
-        found = _cut(values, BLOCK_C)
+        e_at = rows_at(e + first * E_ROW, then, E_ROW)
+        before_at = rows_at(before + first * IN, then, IN)
+        found = cut(values, BLOCK_C)
         e_rows, u_rows = (), ()
         for k in tl.static_range(max(INS, BLOCKS)):
             if k < BLOCKS:
-                value = _shared(bias, k, C) + _taken(found[k], WARPS)
-                _put(u_at, d_rows[k] + s_rows[k] + value, k, C)
+                value = load_shared(bias, k, C) + renamed_back(found[k], WARPS)
+                store_block(u_at, d_rows[k] + s_rows[k] + value, k, C)
             if k < INS:
-                e_rows += (_block(e_at, k, IN),)
+                e_rows += (load_block(e_at, k, IN),)
                 if MAKE:
-                    u_rows += (_block(before_at, k, IN),)
+                    u_rows += (load_block(before_at, k, IN),)
     if PADDING:
         write_rest(u, u, last, edges, C, BLOCK_C, ROWS, False)
         if MAKE:

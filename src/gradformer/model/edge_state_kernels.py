@@ -12,21 +12,21 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import _site_key
+from gradformer.attention.draw_kernels import site_key
 from gradformer.model.edge_tile_kernels import (
     STEP,
-    _channels,
-    _keys,
-    _learned,
-    _rows,
-    _share,
-    _store_passed,
-    _store_rows,
-    _updated,
-    _words,
+    block_channels,
+    edge_keys,
+    learned_of,
+    load_rows,
+    share_of,
+    store_passed,
+    store_rows,
+    updated,
+    words_at,
 )
 from gradformer.model.message_kernels import write_rest
-from gradformer.model.norm_kernels import _settle
+from gradformer.model.norm_kernels import settled
 
 NUMBERS = ["nodes", "edges", "threshold"]  # all batches share one compiled kernel
 
@@ -41,7 +41,7 @@ def edge_kernel(
 ):  # fmt: skip
     """u_st = D_t + E_s + e_st of mapped edge states e [edges, C]; padded rows of u are 0."""
     last = tl.load(ptr + nodes)
-    begin, end = _share(tl.program_id(0), tl.num_programs(0), last, ROWS)
+    begin, end = share_of(tl.program_id(0), tl.num_programs(0), last, ROWS)
     for tile in range(begin, end):
         first = tl.cast(tile, tl.int64) * ROWS
         left = (last - first).to(tl.int32)
@@ -50,12 +50,12 @@ def edge_kernel(
         onto, other = tl.load(target + first + row), tl.load(source + first + row)
         found = ()
         for k in tl.static_range((C + STEP - 1) // STEP):
-            channel = _channels(k)
-            value = _rows(terms + C, onto, channel, 4 * C, C)
-            value += _rows(terms + 3 * C, other, channel, 4 * C, C)
-            found += (value + _rows(e + first * C, row, channel, C, C),)
+            channel = block_channels(k)
+            value = load_rows(terms + C, onto, channel, 4 * C, C)
+            value += load_rows(terms + 3 * C, other, channel, 4 * C, C)
+            found += (value + load_rows(e + first * C, row, channel, C, C),)
         for k in tl.static_range(len(found)):  # after all loads, which need not wait for it
-            _store_rows(u + first * C, found[k], row, real, _channels(k), C)
+            store_rows(u + first * C, found[k], row, real, block_channels(k), C)
     write_rest(u, u, last, edges, C, BLOCK_C, ROWS, False)
 
 
@@ -94,7 +94,7 @@ def moments_kernel(
         total, share = tl.sum(sums, 0), 1.0 / tl.maximum(count, 1.0)
         mean = center + total * share
         square = tl.sum(squares, 0) - total * total * share
-    _settle(
+    settled(
         mean, square, count, running_mean, running_var, stats, channel, momentum, eps,
         True, C, TRAINING,
     )  # fmt: skip
@@ -113,18 +113,18 @@ def update_kernel(
         left = (last - first).to(tl.int32)
         real = (tl.arange(0, ROWS) < left)[:, None]
         row = tl.minimum(tl.arange(0, ROWS), left - 1)
-        keys = _keys(_site_key(seed), graph_id + first, index + first, row) if DROP else 0
+        keys = edge_keys(site_key(seed), graph_id + first, index + first, row) if DROP else 0
         made = ()
         for k in tl.static_range((C + STEP - 1) // STEP):
-            channel = _channels(k)
-            given = _rows(e + first * E_ROW, row, channel, E_ROW, C)
-            value = _rows(u + first * C, row, channel, C, C)
-            learned = _learned(gamma, beta, stats, channel, C)
+            channel = block_channels(k)
+            given = load_rows(e + first * E_ROW, row, channel, E_ROW, C)
+            value = load_rows(u + first * C, row, channel, C, C)
+            learned = learned_of(gamma, beta, stats, channel, C)
             draw = (keys, scale, threshold)
-            value, passed = _updated(given, value, channel[None, :], learned, draw, DROP)
+            value, passed = updated(given, value, channel[None, :], learned, draw, DROP)
             made += (value,)
             if DROP:
-                _store_passed(passed, _words(passes, first + row, k, C))
+                store_passed(passed, words_at(passes, first + row, k, C))
         for k in tl.static_range(len(made)):
-            _store_rows(new + first * C, made[k], row, real, _channels(k), C)
+            store_rows(new + first * C, made[k], row, real, block_channels(k), C)
     write_rest(new, new, last, edges, C, BLOCK_C, 32, False)

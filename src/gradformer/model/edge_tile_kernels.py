@@ -19,13 +19,13 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import _keep, _mix
+from gradformer.attention.draw_kernels import is_kept, mix
 
 STEP = tl.constexpr(16)
 
 
 @triton.jit
-def _share(piece, pieces, last, ROWS: tl.constexpr):
+def share_of(piece, pieces, last, ROWS: tl.constexpr):
     """Which tiles of the ``last`` real edges a program takes: first, and the one behind the last.
 
     Shares differ by one tile at most.
@@ -36,7 +36,7 @@ def _share(piece, pieces, last, ROWS: tl.constexpr):
 
 
 @triton.jit
-def _tile(tile, end, last, ROWS: tl.constexpr):
+def tile_rows(tile, end, last, ROWS: tl.constexpr):
     """First row of a tile, and how many there are to the last one before tile ``end``."""
     first = tl.cast(tile, tl.int64) * ROWS
     stop = tl.maximum(tl.minimum(tl.cast(end, tl.int64) * ROWS, last), 1)
@@ -44,13 +44,13 @@ def _tile(tile, end, last, ROWS: tl.constexpr):
 
 
 @triton.jit
-def _channels(block: tl.constexpr):
+def block_channels(block: tl.constexpr):
     """The channels of a block of STEP."""
     return tl.arange(0, STEP) + block * STEP
 
 
 @triton.jit
-def _zeros(ROWS: tl.constexpr, BLOCKS: tl.constexpr):
+def zero_sums(ROWS: tl.constexpr, BLOCKS: tl.constexpr):
     """Sums of so many blocks of channels."""
     sums = ()
     for _ in tl.static_range(BLOCKS):
@@ -59,7 +59,7 @@ def _zeros(ROWS: tl.constexpr, BLOCKS: tl.constexpr):
 
 
 @triton.jit
-def _rows(x, row, channel, X_ROW: tl.constexpr, C: tl.constexpr):
+def load_rows(x, row, channel, X_ROW: tl.constexpr, C: tl.constexpr):
     """Some channels of some rows of x [·, C], as float32; rows in as many dimensions as given."""
     at = x + tl.expand_dims(row, -1) * X_ROW + channel[None, :]
     if (C + STEP - 1) // STEP * STEP == C:
@@ -70,14 +70,14 @@ def _rows(x, row, channel, X_ROW: tl.constexpr, C: tl.constexpr):
 
 
 @triton.jit
-def _store_rows(x, value, row, real, channel, C: tl.constexpr):
+def store_rows(x, value, row, real, channel, C: tl.constexpr):
     """Some channels into the rows of x [·, C] that are real, [rows, 1]."""
     at = x + row[:, None] * C + channel[None, :]
     tl.store(at, value.to(x.dtype.element_ty), real & (channel < C)[None, :])
 
 
 @triton.jit
-def _row(x, channel, C: tl.constexpr):
+def load_row(x, channel, C: tl.constexpr):
     """Some channels of x [C], as float32 [1, channels]."""
     if (C + STEP - 1) // STEP * STEP == C:
         value = tl.load(x + channel)
@@ -87,46 +87,46 @@ def _row(x, channel, C: tl.constexpr):
 
 
 @triton.jit
-def _sigmoid(x):
+def sigmoid(x):
     """σ(x) = 1 / (1 + 2^(−x log₂ e)); on a GPU a square of inverse roots takes half of the time."""
     root = tl.rsqrt(1.0 + tl.exp2(x * -1.4426950408889634))
     return root * root
 
 
 @triton.jit
-def _learned(gamma, beta, stats, channel, C: tl.constexpr):
-    factor = _row(gamma, channel, C) * _row(stats + C, channel, C)
-    return _row(stats, channel, C), factor, _row(beta, channel, C)
+def learned_of(gamma, beta, stats, channel, C: tl.constexpr):
+    factor = load_row(gamma, channel, C) * load_row(stats + C, channel, C)
+    return load_row(stats, channel, C), factor, load_row(beta, channel, C)
 
 
 @triton.jit
-def _keys(site, graph_id, index, row):
-    """What keys the draws of some rows, as ``_row_keys`` has it; ``site`` keys those of all."""
-    key = _mix(site + tl.load(graph_id + row).to(tl.uint32))
-    return tl.expand_dims(_mix(key + tl.load(index + row).to(tl.uint32)), -1)
+def edge_keys(site, graph_id, index, row):
+    """What keys the draws of some rows, as ``keys_of_rows`` has it; ``site`` keys those of all."""
+    key = mix(site + tl.load(graph_id + row).to(tl.uint32))
+    return tl.expand_dims(mix(key + tl.load(index + row).to(tl.uint32)), -1)
 
 
 @triton.jit
-def _updated(given, value, channel, learned, draw, DROP: tl.constexpr):
+def updated(given, value, channel, learned, draw, DROP: tl.constexpr):
     """e' = e + drop(ReLU(γ ẑ + β)) of e and u; and what goes through."""
     mean, factor, beta = learned
     value = (value - mean) * factor + beta
     passes = ~(value <= 0.0)  # NaN stays NaN
     if DROP:
         keys, scale, threshold = draw
-        passes &= _keep(keys, channel, threshold)
+        passes &= is_kept(keys, channel, threshold)
         value *= scale
     return given + tl.where(passes, value, 0.0), passes
 
 
 @triton.jit
-def _words(passes, row, block, C: tl.constexpr):
+def words_at(passes, row, block, C: tl.constexpr):
     """Where the words of some rows lie that tell of a block of channels."""
     return passes + row * ((C + STEP - 1) // STEP) + block
 
 
 @triton.jit
-def _store_passed(passed, words):
+def store_passed(passed, words):
     """[rows, STEP] into a word of each row, byte by byte: no thread asks another for its bits."""
     bits = tl.where(passed, 1 << (tl.arange(0, STEP) % 4)[None, :], 0)
     bits = tl.sum(tl.reshape(bits, [bits.shape[0], STEP // 4, 4]), 2)
@@ -135,7 +135,7 @@ def _store_passed(passed, words):
 
 
 @triton.jit
-def _passed(apart, channel, learned, word, DROP: tl.constexpr):
+def passes_through(apart, channel, learned, word, DROP: tl.constexpr):
     """Whether e' lets some channels through; ``apart`` is u − mean, ``word`` what was written."""
     if DROP:
         passed = (word & (1 << (channel % STEP // 4 * 8 + channel % 4))) != 0
@@ -145,6 +145,6 @@ def _passed(apart, channel, learned, word, DROP: tl.constexpr):
 
 
 @triton.jit
-def _rounded(value, like):
+def rounded_as(value, like):
     """As float32, but rounded as ``like`` is: one product of tf32 is exact for short floats."""
     return value.to(like.dtype.element_ty).to(tl.float32)

@@ -22,7 +22,7 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.draw_kernels import is_kept, keys_of_rows
 from gradformer.attention.layout import Rows
 from gradformer.attention.once import Gradients, once
 from gradformer.attention.tiles import block_of, precision
@@ -269,11 +269,11 @@ def flip_kernel(
     column = tl.arange(0, BLOCK_C)
     graph = tl.load(graph_id + row, row < rows, other=0)
     zero = tl.zeros([ROWS], tl.int32)
-    keys = _row_keys(seed, graph, zero, zero)
+    keys = keys_of_rows(seed, graph, zero, zero)
     inside = (row < rows)[:, None] & (column < C)[None, :]
     place = row.to(tl.int64)[:, None] * C + column[None, :]
     value = tl.load(x + place, inside, other=0.0)
-    tl.store(y + place, tl.where(_keep(keys[:, None], column[None, :], 0), value, -value), inside)
+    tl.store(y + place, tl.where(is_kept(keys[:, None], column[None, :], 0), value, -value), inside)
 
 
 def fused_flip(vectors: Tensor, rows: Rows, seed: Tensor) -> Tensor:

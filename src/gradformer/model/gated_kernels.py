@@ -11,7 +11,14 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.model.edge_tile_kernels import STEP, _channels, _row, _rows, _sigmoid, _zeros
+from gradformer.model.edge_tile_kernels import (
+    STEP,
+    block_channels,
+    load_row,
+    load_rows,
+    sigmoid,
+    zero_sums,
+)
 
 GATE_EPS = tl.constexpr(1e-6)
 
@@ -21,7 +28,7 @@ def _blocks(x, row, first, X_ROW: tl.constexpr, C: tl.constexpr, BLOCKS: tl.cons
     """Some blocks of channels of some rows of x [·, C], from channel ``first`` on."""
     found = ()
     for k in tl.static_range(BLOCKS):
-        found += (_rows(x, row, first + _channels(k), X_ROW, C),)
+        found += (load_rows(x, row, first + block_channels(k), X_ROW, C),)
     return found
 
 
@@ -39,12 +46,12 @@ def node_kernel(
     """
     PARTS: tl.constexpr = (C + STEP * BLOCKS - 1) // (STEP * BLOCKS)
     node, part = tl.program_id(0) // PARTS, tl.program_id(0) % PARTS * (STEP * BLOCKS)
-    numerator, denominator = _zeros(CHUNK, BLOCKS), _zeros(CHUNK, BLOCKS)
-    sums, squares, centers = _zeros(CHUNK, BLOCKS), _zeros(CHUNK, BLOCKS), ()
+    numerator, denominator = zero_sums(CHUNK, BLOCKS), zero_sums(CHUNK, BLOCKS)
+    sums, squares, centers = zero_sums(CHUNK, BLOCKS), zero_sums(CHUNK, BLOCKS), ()
     begin, end = tl.load(ptr + node), tl.load(ptr + node + 1)
     for k in tl.static_range(BLOCKS if MOMENTS else 0):
         last = u + tl.maximum(end - 1, 0).to(tl.int64) * C
-        centers += (_row(last, part + _channels(k), C),)
+        centers += (load_row(last, part + block_channels(k), C),)
     for start in range(begin, end, CHUNK):
         first, left = tl.cast(start, tl.int64), end - start
         real = (tl.arange(0, CHUNK) < left)[:, None]
@@ -55,7 +62,7 @@ def node_kernel(
         position = tl.load(r + first + row).to(tl.float32)[:, None] if POSITION else 1.0
         above, below, more, more_squares = (), (), (), ()
         for k in tl.static_range(BLOCKS):
-            gate = tl.where(real, _sigmoid(values[k]), 0.0)
+            gate = tl.where(real, sigmoid(values[k]), 0.0)
             if POSITION:
                 gate *= position
             above += (numerator[k] + gate * given[k],)
@@ -68,7 +75,7 @@ def node_kernel(
         if MOMENTS:
             sums, squares = more, more_squares
     for k in tl.static_range(BLOCKS):
-        channel = part + _channels(k)
+        channel = part + block_channels(k)
         here, wide = node.to(tl.int64) * C + channel, channel < C
         share = 1.0 / (tl.sum(denominator[k], 0) + GATE_EPS)
         found = tl.sum(numerator[k], 0) * share
@@ -96,7 +103,7 @@ def source_gradient_kernel(
     grid (nodes · parts of BLOCKS blocks of channels,): rows, which lie apart, are read whole."""
     PARTS: tl.constexpr = (C + STEP * BLOCKS - 1) // (STEP * BLOCKS)
     node, part = tl.program_id(0) // PARTS, tl.program_id(0) % PARTS * (STEP * BLOCKS)
-    d_b, d_e = _zeros(CHUNK, BLOCKS), _zeros(CHUNK, BLOCKS)
+    d_b, d_e = zero_sums(CHUNK, BLOCKS), zero_sums(CHUNK, BLOCKS)
     end = tl.load(ptr + node + 1)
     for start in range(tl.load(ptr + node), end, CHUNK):
         row, left = tl.arange(0, CHUNK), end - start
@@ -109,14 +116,14 @@ def source_gradient_kernel(
         position = tl.load(r + edge).to(tl.float32)[:, None] if POSITION else 1.0
         more_b, more_e = (), ()
         for k in tl.static_range(BLOCKS):
-            gate = tl.where(real, _sigmoid(values[k]), 0.0)
+            gate = tl.where(real, sigmoid(values[k]), 0.0)
             if POSITION:
                 gate *= position
             more_b += (d_b[k] + gate * shares[k],)
             more_e += (d_e[k] + tl.where(real, changes[k], 0.0),)
         d_b, d_e = more_b, more_e
     for k in tl.static_range(BLOCKS):
-        channel = part + _channels(k)
+        channel = part + block_channels(k)
         own, wide = d_terms + node.to(tl.int64) * (4 * C) + channel, channel < C
         tl.store(own + 2 * C, tl.sum(d_b[k], 0).to(d_terms.dtype.element_ty), wide)
         tl.store(own + 3 * C, tl.sum(d_e[k], 0).to(d_terms.dtype.element_ty), wide)

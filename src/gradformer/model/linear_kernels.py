@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.draw_kernels import is_kept, keys_of_rows
 from gradformer.attention.product_kernels import add_factors, factors
 
 BLOCK = tl.constexpr(16)
@@ -53,7 +53,7 @@ def _output_tile(
     if DRAW:
         graph = tl.load(graph_id + row, row < count, other=0)
         inner = tl.load(index + row, row < count, other=0)
-        keys = _row_keys(seed, graph, row * 0, inner)[:, None]
+        keys = keys_of_rows(seed, graph, row * 0, inner)[:, None]
     for k in tl.static_range(BLOCKS):
         out = first + k * BLOCK
         value = sums[k]
@@ -62,7 +62,7 @@ def _output_tile(
         if RELU:
             value = tl.where(value <= 0.0, 0.0, value)  # NaN stays NaN
         if DRAW:
-            value = tl.where(_keep(keys, out[None, :], threshold), value * scale, 0.0)
+            value = tl.where(is_kept(keys, out[None, :], threshold), value * scale, 0.0)
         inside = (row < count)[:, None] & (out < OUT)[None, :]
         tl.store(y + row[:, None] * OUT + out[None, :], value, inside)
 

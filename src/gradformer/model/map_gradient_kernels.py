@@ -13,27 +13,27 @@ import triton
 import triton.language as tl
 
 from gradformer.attention.product_kernels import add_factors, factors
-from gradformer.model.edge_gradient_kernels import NUMBERS, _slope
+from gradformer.model.edge_gradient_kernels import NUMBERS, slope_of
 from gradformer.model.edge_map_kernels import (
-    _at,
-    _block,
-    _cut,
-    _given,
-    _map_parts,
-    _put,
-    _shared,
-    _taken,
+    cut,
+    load_block,
+    load_shared,
+    map_parts,
+    renamed,
+    renamed_back,
+    rows_at,
+    store_block,
 )
 from gradformer.model.edge_tile_kernels import (
     STEP,
-    _channels,
-    _rounded,
-    _share,
-    _tile,
-    _words,
-    _zeros,
+    block_channels,
+    rounded_as,
+    share_of,
+    tile_rows,
+    words_at,
+    zero_sums,
 )
-from gradformer.model.map_weight_kernels import _weights
+from gradformer.model.map_weight_kernels import weight_pieces
 from gradformer.model.message_kernels import write_rest
 
 
@@ -42,7 +42,7 @@ def _blocks(x, row, C: tl.constexpr):
     """Rows of x [·, C], in blocks of STEP channels."""
     found = ()
     for k in tl.static_range((C + STEP - 1) // STEP):
-        found += (_block(_at(x, row, C), k, C),)
+        found += (load_block(rows_at(x, row, C), k, C),)
     return found
 
 
@@ -66,16 +66,16 @@ def _states(
     """
     WARPS: tl.constexpr = ROWS // 16
     INTO: tl.constexpr = (IN + STEP - 1) // STEP
-    along, total = _zeros(ROWS // 2, INTO), _zeros(ROWS // 2, INTO)
+    along, total = zero_sums(ROWS // 2, INTO), zero_sums(ROWS // 2, INTO)
     each = tl.arange(0, ROWS)
-    begin, end = _share(piece, pieces, last, ROWS)
-    first, left = _tile(begin, end, last, ROWS)
+    begin, end = share_of(piece, pieces, last, ROWS)
+    first, left = tile_rows(begin, end, last, ROWS)
     row = tl.minimum(each, left - 1)
     changes = _blocks(du + first * C, row, C)
-    parts = _map_parts(weight, du, BLOCK_IN, C, IN, IN, 1, EXACT)
+    parts = map_parts(weight, du, BLOCK_IN, C, IN, IN, 1, EXACT)
     tl.debug_barrier()  # here, so that none is needed in the loop
     for tile in range(begin, end):
-        first, left = _tile(tile, end, last, ROWS)
+        first, left = tile_rows(tile, end, last, ROWS)
         row = tl.minimum(each, left - 1)
         arrived, states, words = (), (), ()
         if E_GRAD:
@@ -83,25 +83,25 @@ def _states(
         if SLOPES:
             states = _blocks(before + first * IN, row, IN)
             for j in tl.static_range(INTO if DROP else 0):
-                words += (tl.load(_words(passes, first + row, j, IN))[:, None],)
+                words += (tl.load(words_at(passes, first + row, j, IN))[:, None],)
         values = tl.zeros([ROWS, BLOCK_IN], tl.float32)
         for k in tl.static_range(len(changes)):
-            change = factors(_given(changes[k], WARPS), EXACT)
+            change = factors(renamed(changes[k], WARPS), EXACT)
             values = add_factors(values, change, parts[k], EXACT)
-        then, rest = _tile(tile + 1, end, last, ROWS)  # behind the end one row will do
+        then, rest = tile_rows(tile + 1, end, last, ROWS)  # behind the end one row will do
         changes = _blocks(du + then * C, tl.minimum(each, rest - 1), C)
-        found, more_along, more_total = _cut(values, BLOCK_IN), (), ()
+        found, more_along, more_total = cut(values, BLOCK_IN), (), ()
         for j in tl.static_range(INTO):
-            value = _taken(found[j], WARPS)
+            value = renamed_back(found[j], WARPS)
             if E_GRAD:
                 value += arrived[j]
-            _put(_at(de + first * IN, row, IN), value, j, IN)
+            store_block(rows_at(de + first * IN, row, IN), value, j, IN)
             if SLOPES:
-                grad = tl.where((each < left)[:, None], _rounded(value, de), 0.0)
-                factor = _shared(gamma, j, IN) * _shared(stats + IN, j, IN)
-                learned = _shared(stats, j, IN), factor, _shared(beta, j, IN)
-                channel, word = _channels(j)[None, :], words[j] if DROP else 0
-                apart, slope = _slope(grad, states[j], channel, learned, word, scale, DROP)
+                grad = tl.where((each < left)[:, None], rounded_as(value, de), 0.0)
+                factor = load_shared(gamma, j, IN) * load_shared(stats + IN, j, IN)
+                learned = load_shared(stats, j, IN), factor, load_shared(beta, j, IN)
+                channel, word = block_channels(j)[None, :], words[j] if DROP else 0
+                apart, slope = slope_of(grad, states[j], channel, learned, word, scale, DROP)
                 more_along += (along[j] + _halves(slope * apart),)
                 more_total += (total[j] + _halves(slope),)
         if SLOPES:
@@ -109,7 +109,7 @@ def _states(
     if SLOPES:
         partial += piece * 2 * IN
         for j in tl.static_range(INTO):
-            channel = _channels(j)
+            channel = block_channels(j)
             tl.store(partial + channel, tl.sum(along[j], 0), channel < IN)
             tl.store(partial + IN + channel, tl.sum(total[j], 0), channel < IN)
 
@@ -138,7 +138,7 @@ def map_gradient_kernel(
         # The other way round in the second half: a core that has one of each gets both kinds.
         state = (tl.program_id(0) + 2 * piece // pieces) % 2
     if state == 0:
-        _weights(
+        weight_pieces(
             piece, pieces, last, du, e, dw, db, dw_row, db_row,
             before, gamma, beta, stats, passes, scale,
             IN, C, E_ROW, GROUPS, EXACT, REMAKE, REMAKE and DROP,

@@ -19,12 +19,12 @@ import triton.language as tl
 from gradformer.attention.product_kernels import add_factors, factors
 from gradformer.model.edge_tile_kernels import (
     STEP,
-    _channels,
-    _passed,
-    _rounded,
-    _share,
-    _tile,
-    _words,
+    block_channels,
+    passes_through,
+    rounded_as,
+    share_of,
+    tile_rows,
+    words_at,
 )
 
 
@@ -66,7 +66,7 @@ def _pair_words(passes, first, left, j: tl.constexpr, GROUPS: tl.constexpr, C: t
     """Words of a tile's rows, [4, 32 · GROUPS, 1]; each is loaded once."""
     place = tl.arange(0, 4 * GROUPS)[None, :]
     row = place % GROUPS * STEP + place // GROUPS * 4 + tl.arange(0, 4)[:, None]
-    word = tl.load(_words(passes, first + tl.minimum(row, left - 1), j, C))
+    word = tl.load(words_at(passes, first + tl.minimum(row, left - 1), j, C))
     return tl.reshape(tl.broadcast_to(word[:, :, None], [4, 4 * GROUPS, 8]), [4, 32 * GROUPS, 1])
 
 
@@ -77,7 +77,7 @@ def _change(value, channel, learned, word, scale, DROP: tl.constexpr):
     value = apart * learned[1] + learned[2]
     if DROP:
         value *= scale
-    return tl.where(_passed(apart, channel, learned, word, DROP), value, 0.0)
+    return tl.where(passes_through(apart, channel, learned, word, DROP), value, 0.0)
 
 
 @triton.jit
@@ -88,7 +88,7 @@ def _asked(
 ):  # fmt: skip
     """Blocks of a tile's du, e and ``before``, and words of what passes."""
     SIZE: tl.constexpr = 32 * GROUPS
-    first, left = _tile(tile, end, last, GROUPS * STEP)
+    first, left = tile_rows(tile, end, last, GROUPS * STEP)
     row = tl.minimum(_pair_rows(GROUPS), left - 1)
     changes, states, values, words = (), (), (), ()
     for k in tl.static_range((C + STEP - 1) // STEP):
@@ -128,7 +128,7 @@ def _leave(
     for k in tl.static_range(len(totals)):
         out = _pair_channels(k, 8 * GROUPS)
         for j in tl.static_range(INTO):
-            into = _channels(j)[None, None, :]
+            into = block_channels(j)[None, None, :]
             value = tl.reshape(sums[k * INTO + j], [GROUPS, 2, 8, 2, 4, 2])
             value = tl.reshape(tl.trans(value, 0, 2, 1, 4, 5, 3), [8 * GROUPS, 2, STEP])
             inside = (out < C)[:, :, None] & (into < IN)
@@ -137,7 +137,7 @@ def _leave(
 
 
 @triton.jit
-def _weights(
+def weight_pieces(
     piece, pieces, last, du, e, dw, db, dw_row, db_row,
     before, gamma, beta, stats, passes, scale,
     IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, GROUPS: tl.constexpr,
@@ -152,14 +152,14 @@ def _weights(
         sums += (tl.zeros([GROUPS, STEP, STEP], tl.float32),)
     for _ in tl.static_range(BLOCKS):
         totals += (tl.zeros([4, 8 * GROUPS, 2], tl.float32),)
-    begin, end = _share(piece, pieces, last, GROUPS * STEP)
+    begin, end = share_of(piece, pieces, last, GROUPS * STEP)
     asked = _asked(du, e, before, passes, begin, end, last, IN, C, E_ROW, GROUPS, REMAKE, DROP)
     for tile in range(begin, end):
         changes, states, values, words = asked
         asked = _asked(
             du, e, before, passes, tile + 1, end, last, IN, C, E_ROW, GROUPS, REMAKE, DROP
         )
-        real = _pair_rows(GROUPS) < _tile(tile, end, last, GROUPS * STEP)[1]
+        real = _pair_rows(GROUPS) < tile_rows(tile, end, last, GROUPS * STEP)[1]
         givens, found, more = (), (), ()
         for j in tl.static_range(INTO):
             state = states[j]
@@ -168,7 +168,7 @@ def _weights(
                 learned = _pair_row(stats, j, SIZE, IN), factor, _pair_row(beta, j, SIZE, IN)
                 channel, word = _pair_channels(j, SIZE)[None, :, :], words[j] if DROP else 0
                 state += _change(values[j], channel, learned, word, scale, DROP)
-            givens += (factors(_right(_rounded(state, du), GROUPS), EXACT),)
+            givens += (factors(_right(rounded_as(state, du), GROUPS), EXACT),)
         for k in tl.static_range(BLOCKS):
             change = tl.where(real, changes[k], 0.0)
             more += (totals[k] + tl.sum(tl.reshape(change, [4, 4, 8 * GROUPS, 2]), 1),)

@@ -27,7 +27,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import _keep, _row_keys
+from gradformer.attention.draw_kernels import is_kept, keys_of_rows
 
 # All batches and sites share one compiled kernel.
 NUMBERS = ["rows", "chunk", "threshold1", "threshold2", "threshold3"]
@@ -57,8 +57,8 @@ def _kept(draw, keyed, at):
     row, channel, _, _, _ = at
     graph = tl.load(graph_id + row, row < rows, other=0)
     inner = tl.load(index + row, row < rows, other=0)
-    keys = _row_keys(seed, graph, row * 0, inner)
-    return _keep(keys[:, None], channel[None, :], threshold)
+    keys = keys_of_rows(seed, graph, row * 0, inner)
+    return is_kept(keys[:, None], channel[None, :], threshold)
 
 
 @triton.jit
@@ -79,7 +79,7 @@ def _entering(x, add, draw, keyed, at, DROP: tl.constexpr, ADD: tl.constexpr):
 
 
 @triton.jit
-def _all_entering(
+def all_entering(
     x1, x2, add, mask, draw1, draw2, keyed, start, first_channel,
     C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, MASK: tl.constexpr,
     PAIR: tl.constexpr, DROP1: tl.constexpr, DROP2: tl.constexpr, ADD1: tl.constexpr,
@@ -95,7 +95,7 @@ def _all_entering(
 
 
 @triton.jit
-def _moments(value, count, at):
+def tile_moments(value, count, at):
     """Mean, and Σ (z − mean)², of the rows of a tile."""
     mean = tl.sum(value, 0) * (1.0 / tl.maximum(count, 1.0))
     centred = tl.where(at[4], value - mean[None, :], 0.0)
@@ -103,7 +103,7 @@ def _moments(value, count, at):
 
 
 @triton.jit
-def _settle(
+def settled(
     mean, square, count, running_mean, running_var, stats, channel, momentum, eps, writes,
     C: tl.constexpr, TRAINING: tl.constexpr,
 ):  # fmt: skip
@@ -134,7 +134,7 @@ def _settle(
 
 
 @triton.jit
-def _affine(value, mean, rstd, weight, bias, channel, C: tl.constexpr):
+def affine(value, mean, rstd, weight, bias, channel, C: tl.constexpr):
     """ẑ·weight + bias."""
     scale = tl.load(weight + channel, channel < C, other=0.0)
     shift = tl.load(bias + channel, channel < C, other=0.0)
@@ -142,7 +142,7 @@ def _affine(value, mean, rstd, weight, bias, channel, C: tl.constexpr):
 
 
 @triton.jit
-def _leave(
+def store_result(
     out, plus, y, draw, keyed, at, RELU: tl.constexpr, AFTER: tl.constexpr, PLUS: tl.constexpr
 ):
     """Store y: what follows the norm, 0 in padded rows, then ``plus``."""
@@ -158,7 +158,7 @@ def _leave(
 
 
 @triton.jit
-def _arriving(grad, draw, keyed, at, AFTER: tl.constexpr):
+def arriving_slope(grad, draw, keyed, at, AFTER: tl.constexpr):
     """The gradient behind the ReLU."""
     slope = tl.load(grad + at[2], at[3], other=0.0).to(tl.float32)
     if AFTER:
@@ -167,7 +167,7 @@ def _arriving(grad, draw, keyed, at, AFTER: tl.constexpr):
 
 
 @triton.jit
-def _slopes(slope, value, weight, bias, stats, at, C: tl.constexpr, RELU: tl.constexpr):
+def slopes_at(slope, value, weight, bias, stats, at, C: tl.constexpr, RELU: tl.constexpr):
     """The gradient before the ReLU, and ẑ, which is 0 where it is not real."""
     channel = at[1]
     wide = channel < C
@@ -182,7 +182,7 @@ def _slopes(slope, value, weight, bias, stats, at, C: tl.constexpr, RELU: tl.con
 
 
 @triton.jit
-def _back(
+def store_dx(
     slope, normed, along, total, weight, stats, dx, kept, factor, at,
     C: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip

@@ -9,14 +9,14 @@ import triton.language as tl
 from gradformer.model.norm_kernels import (
     NUMBERS,
     SEEDS,
-    _affine,
-    _all_entering,
-    _arriving,
-    _back,
-    _leave,
-    _moments,
-    _settle,
-    _slopes,
+    affine,
+    all_entering,
+    arriving_slope,
+    settled,
+    slopes_at,
+    store_dx,
+    store_result,
+    tile_moments,
 )
 
 
@@ -26,12 +26,12 @@ def _whole_half(
     C: tl.constexpr, TRAINING: tl.constexpr,
 ):  # fmt: skip
     """One norm of a tile that holds all rows."""
-    mean, square = _moments(value, count, at)
-    mean, rstd = _settle(
+    mean, square = tile_moments(value, count, at)
+    mean, rstd = settled(
         mean, square, count, running_mean, running_var, stats, at[1], momentum, eps, True,
         C, TRAINING,
     )  # fmt: skip
-    return _affine(value, mean, rstd, weight, bias, at[1], C)
+    return affine(value, mean, rstd, weight, bias, at[1], C)
 
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
@@ -46,7 +46,7 @@ def whole_kernel(
 ):  # fmt: skip
     """y, stats and running statistics; grid (channel tiles,)."""
     keyed = (graph_id, index, rows)
-    at, real, value1, _, value2, _ = _all_entering(
+    at, real, value1, _, value2, _ = all_entering(
         x1, x2, add, mask, (seed1, scale1, threshold1), (seed2, scale2, threshold2), keyed,
         0, tl.program_id(0) * BLOCK_C,
         C, BLOCK_R, BLOCK_C, MASK, PAIR, DROP1, DROP2, ADD1, ADD2,
@@ -60,7 +60,7 @@ def whole_kernel(
             value2, weight2, bias2, mean2, var2, stats + 3 * C, count, at, momentum, eps,
             C, TRAINING,
         )  # fmt: skip
-    _leave(out, plus, y, (seed3, scale3, threshold3), keyed, at, RELU, AFTER, PLUS)
+    store_result(out, plus, y, (seed3, scale3, threshold3), keyed, at, RELU, AFTER, PLUS)
 
 
 @triton.jit
@@ -69,11 +69,11 @@ def _whole_half_back(
     C: tl.constexpr, DROP: tl.constexpr, RELU: tl.constexpr,
 ):  # fmt: skip
     """Gradients of one norm of a tile that holds all rows; returns dz."""
-    slope, normed = _slopes(slope, value, weight, bias, stats, at, C, RELU)
+    slope, normed = slopes_at(slope, value, weight, bias, stats, at, C, RELU)
     along, total = tl.sum(slope * normed, 0), tl.sum(slope, 0)
     tl.store(dweight + at[1], along, at[1] < C)
     tl.store(dbias + at[1], total, at[1] < C)
-    return _back(slope, normed, along, total, weight, stats, dx, kept, factor, at, C, DROP)
+    return store_dx(slope, normed, along, total, weight, stats, dx, kept, factor, at, C, DROP)
 
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
@@ -87,12 +87,12 @@ def whole_gradient_kernel(
 ):  # fmt: skip
     """All gradients; grid (channel tiles,). DADD: that of ``add`` is not dx₁ itself."""
     keyed = (graph_id, index, rows)
-    at, _, value1, kept1, value2, kept2 = _all_entering(
+    at, _, value1, kept1, value2, kept2 = all_entering(
         x1, x2, add, mask, (seed1, scale1, threshold1), (seed2, scale2, threshold2), keyed,
         0, tl.program_id(0) * BLOCK_C,
         C, BLOCK_R, BLOCK_C, MASK, PAIR, DROP1, DROP2, ADD1, ADD2,
     )  # fmt: skip
-    slope = _arriving(grad, (seed3, scale3, threshold3), keyed, at, AFTER)
+    slope = arriving_slope(grad, (seed3, scale3, threshold3), keyed, at, AFTER)
     dz = _whole_half_back(
         slope, value1, kept1, scale1, dx1, weight1, bias1, dweight1, dbias1, stats, at,
         C, DROP1, RELU,
