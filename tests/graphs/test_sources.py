@@ -26,7 +26,7 @@ from gradformer.graphs.sources.peptides import read_peptides
 from gradformer.graphs.sources.readers import read_card
 from gradformer.graphs.sources.sbm_file import read_sbm_file
 from gradformer.graphs.sources.text import floats, integers
-from gradformer.graphs.sources.tu import read_tu
+from gradformer.graphs.sources.tu import read_tu, tu_graphs
 
 QUICK = ("actor", "citeseer", "cora", "imdb-binary", "mutag", "nci1", "pattern-sample", "zinc")
 SLOW = ("cluster", "collab", "molhiv", "pattern", "proteins")
@@ -269,8 +269,7 @@ def test_tu_drops_loops_and_repeats_and_counts_from_zero() -> None:
     assert arrays.edge_attr[:, 0].tolist() == [1, 1, 0, 0]
     assert arrays.y.tolist() == [0, 1]
     assert (arrays.schema.node, arrays.schema.edge, arrays.schema.outputs) == ((4,), (2,), 2)
-    attributes = read_tu("T", tu_files(edge_labels=None), node="attributes")
-    assert attributes.schema.node == 2
+    attributes = tu_graphs("T", tu_files(edge_labels=None), node="attributes")
     assert attributes.x[2].tolist() == [3, 45]
     assert attributes.edge_attr is None
 

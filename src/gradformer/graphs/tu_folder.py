@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from codecs import BOM_UTF8
-from dataclasses import replace
 from pathlib import Path
 
 from gradformer.errors import InputError, choice
-from gradformer.graphs.arrays import GraphArrays
 from gradformer.graphs.assemble import Vocabulary, assemble
 from gradformer.graphs.labels import MISSING
 from gradformer.graphs.raw_graphs import RawGraph, node_count
-from gradformer.graphs.sources.text import integers
-from gradformer.graphs.sources.tu import Column, Features, Read, read_tu
+from gradformer.graphs.sources.tu import Features, Read, TUGraphs, tu_graphs
 from gradformer.graphs.user_data import Reading, RowChecks, UserData
 
 Targets = list[list[str | None]]
@@ -44,24 +41,22 @@ def read_tu_folder(
         edge = _features(read, "edge", edge, like.edge if like else None)
         if targets is None and like is None:
             raise InputError(f"{name}_graph_labels.txt is missing; it holds what is to be learned")
-        arrays = read_tu(name, _with_labels(read, name), node=node, edge=edge)
-        if targets is not None and len(targets) != arrays.num_graphs:
+        found = tu_graphs(name, read, node=node, edge=edge)
+        count = len(found.node_ptr) - 1
+        if targets is not None and len(targets) != count:
             kind = "attributes" if usual_task == "regression" else "labels"
             raise InputError(
-                f"{name}_graph_{kind}.txt has {len(targets)} lines, expected {arrays.num_graphs}: "
+                f"{name}_graph_{kind}.txt has {len(targets)} lines, expected {count}: "
                 f"one for each graph of {name}_graph_indicator.txt"
             )
-        x = _as_in_file(arrays.x, read, name, "node_labels")
-        edge_attr = _as_in_file(arrays.edge_attr, read, name, "edge_labels")
     except InputError as error:
         raise InputError(f"{folder}/{error}") from None
-    arrays = replace(arrays, x=x, edge_attr=edge_attr)
     rows = RowChecks(str(folder), "graph", skip_invalid)
 
     def graph(row: int, g: int) -> RawGraph:
-        return _graph(arrays, g, None if targets is None else targets[g])
+        return _graph(found, g, None if targets is None else targets[g])
 
-    graphs = rows.graphs([(g + 1, g) for g in range(arrays.num_graphs)], graph)
+    graphs = rows.graphs([(g + 1, g) for g in range(count)], graph)
     return assemble(graphs, rows, kind="tu", task=task or usual_task, like=like)
 
 
@@ -113,40 +108,14 @@ def _targets(read: Read, task: str | None) -> tuple[Targets | None, str]:
     return None, "classification"
 
 
-def _with_labels(read: Read, name: str) -> Read:
-    """``read``, with a 0 for each graph in place of graph_labels, whose values are read apart."""
-
-    def labelled(kind: str) -> bytes | None:
-        indicator = read("graph_indicator") if kind == "graph_labels" else None
-        if indicator is None:
-            return None if kind == "graph_labels" else read(kind)
-        graph = integers(indicator, 1, f"{name}_graph_indicator.txt")
-        # No more graphs than nodes, whatever number the file claims.
-        return b"0\n" * min(int(graph.max(initial=0)), len(graph))
-
-    return labelled
-
-
-def _as_in_file(value: Column, read: Read, name: str, kind: str) -> Column:
-    """Features with labels as they stand in the file, so that two folders agree.
-
-    The TU reader counts them from the smallest one in the file.
-    """
-    content = read(kind)
-    if value is None or value.dtype.kind == "f" or content is None or not len(value):
-        return value
-    smallest = integers(content, value.shape[1], f"{name}_{kind}.txt").min(axis=0)
-    return value + smallest
-
-
-def _graph(arrays: GraphArrays, g: int, y: list[str | None] | None) -> RawGraph:
-    nodes = slice(arrays.node_ptr[g], arrays.node_ptr[g + 1])
-    edges = slice(arrays.edge_ptr[g], arrays.edge_ptr[g + 1])
+def _graph(found: TUGraphs, g: int, y: list[str | None] | None) -> RawGraph:
+    nodes = slice(found.node_ptr[g], found.node_ptr[g + 1])
+    edges = slice(found.edge_ptr[g], found.edge_ptr[g + 1])
     return RawGraph(
         row=g + 1,
-        num_nodes=node_count(int(arrays.sizes[g])),
-        edge_index=arrays.edge_index[:, edges],
-        x=None if arrays.x is None else arrays.x[nodes],
-        edge_attr=None if arrays.edge_attr is None else arrays.edge_attr[edges],
+        num_nodes=node_count(int(nodes.stop - nodes.start)),
+        edge_index=found.edge_index[:, edges],
+        x=None if found.x is None else found.x[nodes],
+        edge_attr=None if found.edge_attr is None else found.edge_attr[edges],
         y=y,
     )

@@ -8,7 +8,7 @@ edge_attributes) or graph (graph_labels).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,20 +22,50 @@ Features = Literal["labels", "attributes"]
 Column = NDArray[np.int64] | NDArray[np.float32] | None
 
 
-def read_tu(
-    name: str, read: Read, *, node: Features = "labels", edge: Features = "labels"
-) -> GraphArrays:
-    """Graphs of the set ``name``; ``read("A")`` is the content of NAME_A.txt, None if absent.
+class TUGraphs(NamedTuple):
+    """Graphs end to end as :class:`GraphArrays` has them; labels have the numbers of the files."""
 
-    Self-loops and repeated edges are dropped. Labels become one categorical column each, counted
-    from 0; attributes become floats. Without the file there are no features. The classes of graphs
-    are numbered in the order of their labels.
+    node_ptr: NDArray[np.int64]
+    edge_ptr: NDArray[np.int64]
+    edge_index: NDArray[np.int32]
+    x: Column
+    edge_attr: Column
+
+
+def read_tu(name: str, read: Read) -> GraphArrays:
+    """The benchmark ``name``; ``read("A")`` is the content of NAME_A.txt, None if absent.
+
+    Labels of nodes and edges are counted from 0; the classes of graphs are numbered in the order of
+    their labels.
+    """
+    labels = _column(name, read, "graph_labels")
+    found = tu_graphs(name, read, len(labels))
+    x, node = _from_zero(found.x)
+    edge_attr, edge = _from_zero(found.edge_attr)
+    classes, y = np.unique(labels, return_inverse=True)
+    schema = Schema(node, edge, "graph", "multiclass", len(classes))
+    return GraphArrays(*found[:3], schema, x, edge_attr, y.astype(np.int64))
+
+
+def tu_graphs(
+    name: str,
+    read: Read,
+    graphs: int | None = None,
+    *,
+    node: Features = "labels",
+    edge: Features = "labels",
+) -> TUGraphs:
+    """The graphs of the set ``name``; as many as NAME_graph_indicator.txt has, if not said.
+
+    Self-loops and repeated edges are dropped. Labels are one categorical column each, attributes
+    are floats. Without the file there are no features.
     """
     edges = integers(_required(name, read, "A"), 2, f"{name}_A.txt")
     source, target = np.ascontiguousarray(edges.T) - 1
-    indicator = _column(name, _required(name, read, "graph_indicator"), "graph_indicator") - 1
-    labels = _column(name, _required(name, read, "graph_labels"), "graph_labels")
-    nodes, graphs = len(indicator), len(labels)
+    indicator = _column(name, read, "graph_indicator") - 1
+    nodes = len(indicator)
+    if graphs is None:  # no more than nodes, whatever number the file claims
+        graphs = min(int(indicator.max(initial=-1)) + 1, nodes)
     falls = np.flatnonzero(np.diff(indicator) < 0)
     if nodes and (len(falls) or indicator[0] < 0 or indicator[-1] >= graphs):
         row = int(falls[0]) + 2 if len(falls) else (1 if indicator[0] < 0 else nodes)
@@ -57,17 +87,13 @@ def read_tu(
     source, target = source[kept], target[kept]
     node_ptr = np.searchsorted(indicator, np.arange(graphs + 1)).astype(np.int64)
     graph_of_edge = indicator[target]
-    x, node_schema = _features(name, read, f"node_{node}", nodes)
-    edge_attr, edge_schema = _features(name, read, f"edge_{edge}", len(edges))
-    classes, y = np.unique(labels, return_inverse=True)
-    return GraphArrays(
+    edge_attr = _features(name, read, f"edge_{edge}", len(edges))
+    return TUGraphs(
         node_ptr,
         np.searchsorted(graph_of_edge, np.arange(graphs + 1)).astype(np.int64),
         (np.stack([source, target]) - node_ptr[graph_of_edge]).astype(np.int32),
-        Schema(node_schema, edge_schema, "graph", "multiclass", len(classes)),
-        x,
-        edge_attr if edge_attr is None else edge_attr[kept],
-        y.astype(np.int64),
+        _features(name, read, f"node_{node}", nodes),
+        None if edge_attr is None else edge_attr[kept],
     )
 
 
@@ -81,24 +107,27 @@ def _simple(source: NDArray[np.int64], target: NDArray[np.int64], nodes: int) ->
     return order[wanted]
 
 
-def _features(name: str, read: Read, kind: str, rows: int) -> tuple[Column, tuple[int, ...] | int]:
+def _features(name: str, read: Read, kind: str, rows: int) -> Column:
     content = read(kind)
     if content is None:
-        return None, ()
+        return None
     file = f"{name}_{kind}.txt"
     value: Column
-    schema: tuple[int, ...] | int
     if kind.endswith("labels"):
-        columns = content.split(b"\n", 1)[0].count(b",") + 1
-        value = integers(content, columns, file)
-        value = value - value.min(axis=0) if len(value) else value
-        schema = tuple((value.max(axis=0, initial=0) + 1).tolist())
+        value = integers(content, content.split(b"\n", 1)[0].count(b",") + 1, file)
     else:
         value = floats(content, None, file)
-        schema = value.shape[1]
     if len(value) != rows:
         raise InputError(f"{file} has {len(value)} lines, expected {rows}")
-    return value, schema
+    return value
+
+
+def _from_zero(labels: Column) -> tuple[Column, tuple[int, ...]]:
+    """Labels [rows, columns] less the smallest of each column, and how many there may be."""
+    if labels is None:
+        return None, ()
+    counted = labels - labels.min(axis=0) if len(labels) else labels
+    return counted, tuple((counted.max(axis=0, initial=0) + 1).tolist())
 
 
 def _required(name: str, read: Read, kind: str) -> bytes:
@@ -108,5 +137,5 @@ def _required(name: str, read: Read, kind: str) -> bytes:
     return content
 
 
-def _column(name: str, content: bytes, kind: str) -> NDArray[np.int64]:
-    return integers(content, 1, f"{name}_{kind}.txt")[:, 0]
+def _column(name: str, read: Read, kind: str) -> NDArray[np.int64]:
+    return integers(_required(name, read, kind), 1, f"{name}_{kind}.txt")[:, 0]
