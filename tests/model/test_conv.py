@@ -14,7 +14,7 @@ from torch_geometric.nn import GATConv, GCNConv, GINConv, GINEConv, GPSConv
 from gradformer.attention import Decay, use_engine
 from gradformer.attention.draws import number_sites
 from gradformer.errors import ConfigError, InputError
-from gradformer.model import conv as module
+from gradformer.graphs import batch
 from gradformer.model.conv import GradformerConv
 
 # a path of three nodes, a node alone, a triangle
@@ -26,13 +26,13 @@ VECTOR = torch.tensor([0, 0, 0, 1, 2, 2, 2])
 def counted(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """The edge lists whose distances were computed."""
     seen: list[Tensor] = []
-    compute = module.batch_distances
+    compute = batch.batch_distances
 
     def count(edge_index: Tensor, layout: Any) -> Tensor:
         seen.append(edge_index)
         return compute(edge_index, layout)
 
-    monkeypatch.setattr(module, "batch_distances", count)
+    monkeypatch.setattr(batch, "batch_distances", count)
     return seen
 
 
@@ -98,10 +98,10 @@ def test_nothing_is_kept_of_an_edge_list_that_is_gone() -> None:
     layer, x, edges = make(), torch.randn(7, 8), EDGES.clone()
     layer(x, edges, VECTOR)
     gc.collect()
-    before = len(module._seen)
+    before = len(batch._known)
     del edges
     gc.collect()
-    assert len(module._seen) == before - 1
+    assert len(batch._known) == before - 1
 
 
 def test_inference_mode() -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from gradformer.attention.draws import site_seeds
 from gradformer.attention.layout import Layout, Rows
 from gradformer.errors import InputError
 from gradformer.structure.distance import hop_distances
@@ -83,11 +84,9 @@ class Batch:
     def num_graphs(self) -> int:
         return self.layout.num_graphs
 
-    def with_seed(self, seed: Tensor | None, sites: int) -> Batch:
+    def with_seed(self, seed: Tensor, sites: int) -> Batch:
         """The same batch inside the training step (trial seed, step) [2]."""
-        from gradformer.attention.draws import site_seeds
-
-        return replace(self, seeds=None if seed is None else site_seeds(seed, sites))
+        return replace(self, seeds=site_seeds(seed, sites))
 
     def to(self, device: torch.device | str) -> Batch:
         """The same batch on another device."""
@@ -108,16 +107,15 @@ class Batch:
         vector = getattr(data, "batch", None)
         if vector is None:
             vector = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device)
-        layout = Layout.from_batch(vector, getattr(data, "num_graphs", None))
-        edges, order = sort_edges(data.edge_index, layout)
+        found = packed(data.edge_index, vector, getattr(data, "num_graphs", None))
+        layout, edges = found.layout, found.edges
         distance = getattr(data, "distance", None)
-        if distance is None:
-            distance = kept_distances(data.edge_index, layout)
+        distance = found.distance if distance is None else distance
         check_distance(distance, layout)
         x = None if data.x is None else check_features("x", data.x, layout.capacity)
         edge_attr = data.edge_attr
         if edge_attr is not None:
-            edge_attr = check_features("edge_attr", edge_attr, edges.num_edges)[order]
+            edge_attr = check_features("edge_attr", edge_attr, edges.num_edges)[found.order]
         known = {"x", "y", "edge_index", "edge_attr", "batch", "ptr", "distance"}
         encodings = {
             key: value
@@ -131,21 +129,41 @@ class Batch:
         return cls(layout, edges, x, edge_attr, distance, encodings, y=data.y)
 
 
-_kept: Any = WeakTensorKeyDictionary()  # edge_index → (its version, node_ptr, distances)
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """Graphs of PyG, packed; ``order`` [edges] sorts their edges, and so edge features, as ours."""
+
+    layout: Layout
+    edges: Edges
+    order: Tensor
+
+    @cached_property
+    def distance(self) -> Tensor:
+        """Hops of all pairs, flat uint8."""
+        return batch_distances(self.edges.edge_index, self.layout)
 
 
-def kept_distances(edge_index: Tensor, layout: Layout) -> Tensor:
-    """:func:`batch_distances`, kept while ``edge_index`` lives and is not written to."""
-    if edge_index.is_inference():  # such tensors do not tell when they are changed
-        return batch_distances(edge_index, layout)
-    known = _kept.get(edge_index)
-    if known is not None and known[0] == edge_index._version:
-        node_ptr, distance = known[1:]
-        if torch.equal(node_ptr, layout.node_ptr):
-            return cast(Tensor, distance)
-    distance = batch_distances(edge_index, layout)
-    _kept[edge_index] = (edge_index._version, layout.node_ptr, distance)
-    return distance
+_known: Any = WeakTensorKeyDictionary()  # edge_index → (its version, batch vector, graphs, Packed)
+
+
+def packed(edge_index: Tensor, vector: Tensor, num_graphs: int | None = None) -> Packed:
+    """The graphs of PyG's ``edge_index`` and ``batch`` vector, for every layer and epoch.
+
+    They are kept while ``edge_index`` lives and is not written to; what was made in inference mode
+    serves only inside of it.
+    """
+    tracked = not edge_index.is_inference()  # such tensors do not tell when they are changed
+    if tracked and (known := _known.get(edge_index)) is not None:
+        version, before, graphs, found = known
+        usable = torch.is_inference_mode_enabled() or not found.layout.node_ptr.is_inference()
+        same = (version, graphs) == (edge_index._version, num_graphs)
+        if usable and same and torch.equal(before, vector):
+            return cast(Packed, found)
+    layout = Layout.from_batch(vector, num_graphs)
+    found = Packed(layout, *sort_edges(edge_index, layout))
+    if tracked:
+        _known[edge_index] = (edge_index._version, vector.clone(), num_graphs, found)
+    return found
 
 
 def batch_distances(edge_index: Tensor, layout: Layout) -> Tensor:

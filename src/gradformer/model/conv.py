@@ -3,50 +3,30 @@
 from __future__ import annotations
 
 import inspect
-from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils.weak import WeakTensorKeyDictionary
 
-from gradformer.attention import Decay, Layout
+from gradformer.attention import Decay
 from gradformer.attention.compiling import never_compiled
 from gradformer.attention.draws import DrawsAlone, number_sites
 from gradformer.errors import ConfigError, InputError, suggest
-from gradformer.graphs.batch import Batch, batch_distances, check_distance, sort_edges
+from gradformer.graphs.batch import Batch, check_distance, packed
 from gradformer.model.layer import Attention, FeedForward
 from gradformer.model.parts import BatchNorm, Branch, Dropout, norm_pair
-
-_seen: Any = WeakTensorKeyDictionary()  # edge_index → (its version, batch vector, Batch)
 
 
 @never_compiled  # it reads sizes back, and distances are computed by numba
 def _batch_of(edge_index: Tensor, vector: Tensor, distance: Tensor | None) -> Batch:
-    """Layout, edges and distances of a PyG batch, kept as long as its ``edge_index`` lives."""
-    tracked = not edge_index.is_inference()  # such tensors do not tell when they are changed
-    known = _seen.get(edge_index) if tracked else None
-    if known is not None and _serves(known, edge_index, vector):
-        batch: Batch = known[2]
+    """Layout, edges and distances of a PyG batch."""
+    found = packed(edge_index, vector)
+    _ = found.layout.rows  # made here: a compiler cannot follow the lock of a cached property
+    if distance is None:
+        distance = found.distance
     else:
-        layout = Layout.from_batch(vector)
-        batch = Batch(layout, sort_edges(edge_index, layout)[0])
-        _ = layout.rows  # made here: a compiler cannot follow the lock of a cached property
-    if distance is not None:
-        check_distance(distance, batch.layout)
-        return replace(batch, distance=distance)
-    if batch.distance is None:
-        batch = replace(batch, distance=batch_distances(edge_index, batch.layout))
-        if tracked:
-            _seen[edge_index] = (edge_index._version, vector.clone(), batch)
-    return batch
-
-
-def _serves(known: tuple[int, Tensor, Batch], edge_index: Tensor, vector: Tensor) -> bool:
-    """Whether what was kept is the same, and, if made in inference mode, still inside of it."""
-    version, before, batch = known
-    usable = torch.is_inference_mode_enabled() or not batch.layout.node_ptr.is_inference()
-    return usable and version == edge_index._version and torch.equal(before, vector)
+        check_distance(distance, found.layout)
+    return Batch(found.layout, found.edges, distance=distance)
 
 
 def _make_decay(decay: Decay | dict[str, Any] | None, heads: int) -> Decay:
@@ -159,13 +139,13 @@ class GradformerConv(DrawsAlone):
                     "share statistics inside gradformer.model.parallel.shared_batch()"
                 )
         batch = edge_index.new_zeros(len(x), dtype=torch.long) if batch is None else batch
-        packed = _batch_of(edge_index, batch, distance)
+        graphs = _batch_of(edge_index, batch, distance)
         if self.training:
             seed = torch.randint(2**31 - 1, (2,), device=x.device)
-            packed = packed.with_seed(seed, self.sites)
-        nodes, seeds = packed.nodes, packed.seeds
+            graphs = graphs.with_seed(seed, self.sites)
+        nodes, seeds = graphs.nodes, graphs.seeds
         tables = self.decay()[0]
-        y, x = self.attention.pass_on(x, tables, packed)
+        y, x = self.attention.pass_on(x, tables, graphs)
         if self.conv is not None and self.norm1 is not None:
             z = self.conv(x, edge_index, **kwargs)
             if not isinstance(z, Tensor) or z.shape != x.shape:
@@ -175,7 +155,7 @@ class GradformerConv(DrawsAlone):
             s = norm_pair(local, Branch(self.norm2, y, self.dropout2), x, nodes, seeds)
         else:
             s = self.norm2(y, nodes, seeds, before=self.dropout2, add=x)
-        change, dropout, s = self.mlp.pass_on(s, packed)
+        change, dropout, s = self.mlp.pass_on(s, graphs)
         return self.norm3(change, nodes, seeds, before=dropout, add=s)
 
     def __repr__(self) -> str:
