@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from gradformer.cli.complete import choices, data_names, model_names
+
+_own_data: Any = partial(typer.Option, rich_help_panel="Your own data")
+_machine: Any = partial(typer.Option, rich_help_panel="Machine")
 
 RunFolder = Annotated[
     Path,
@@ -27,38 +31,28 @@ NewData = Annotated[
 ]
 Mirror = Annotated[
     Path | None,
-    typer.Option(
+    _machine(
         "--data",
         envvar="GRADFORMER_DATA",
         help="Folder with raw files of benchmarks (default: downloaded once).",
-        rich_help_panel="Machine",
     ),
 ]
 Smiles = Annotated[
     str | None,
-    typer.Option(
-        metavar="COLUMN",
-        help="Column of the SMILES (default: found by its name).",
-        rich_help_panel="Your own data",
-    ),
+    _own_data(metavar="COLUMN", help="Column of the SMILES (default: found by its name)."),
 ]
 SkipInvalid = Annotated[
     bool,
-    typer.Option(
-        "--skip-invalid",
-        help="Leave out rows that cannot be read, and list them.",
-        rich_help_panel="Your own data",
-    ),
+    _own_data("--skip-invalid", help="Leave out rows that cannot be read, and list them."),
 ]
 Split = Annotated[
     str | None,
-    typer.Option(
+    _own_data(
         metavar="WAY",
         help="random, stratified, scaffold, column or kfold (ten folds: --trials 10); of a "
         "benchmark also fixed (default: the benchmark's; of your data column, stratified or "
         "random, the first that fits).",
         autocompletion=choices("random", "stratified", "scaffold", "column", "kfold", "fixed"),
-        rich_help_panel="Your own data",
     ),
 ]
 Model = Annotated[
@@ -91,10 +85,7 @@ RecipeFile = Annotated[
     typer.Option("--recipe", help="YAML file to use in place of the package's recipe."),
 ]
 Trial = Annotated[int, typer.Option(metavar="N", min=0, help="Trial whose model is used.")]
-Quiet = Annotated[
-    bool,
-    typer.Option("--quiet", "-q", help="Show no progress.", rich_help_panel="Machine"),
-]
+Quiet = Annotated[bool, _machine("--quiet", "-q", help="Show no progress.")]
 
 
 @dataclass(frozen=True)
@@ -104,11 +95,10 @@ class Machine:
     mirror: Mirror = None
     device: Annotated[
         str,
-        typer.Option(
+        _machine(
             "--device",
             metavar="DEVICE",
             help="auto (a GPU where there is one), cpu, cuda or cuda:1.",
-            rich_help_panel="Machine",
             autocompletion=choices("auto", "cpu", "cuda"),
         ),
     ] = "auto"
@@ -120,9 +110,7 @@ class Inference(Machine):
 
     batch_size: Annotated[
         int,
-        typer.Option(
-            "--batch-size", metavar="N", min=1, help="Graphs at once.", rich_help_panel="Machine"
-        ),
+        _machine("--batch-size", metavar="N", min=1, help="Graphs at once."),
     ] = 64
 
 
@@ -147,39 +135,31 @@ class TrainingFile(_Reading):
     smiles: Smiles = None
     target: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Column to learn; repeat it for several.",
-            rich_help_panel="Your own data",
-        ),
+        _own_data(metavar="COLUMN", help="Column to learn; repeat it for several."),
     ] = None
     task: Annotated[
         str | None,
-        typer.Option(
+        _own_data(
             metavar="TASK",
             help="regression, binary, multiclass, multilabel or classification (default: found "
             "from the targets).",
             autocompletion=choices(
                 "regression", "binary", "multiclass", "multilabel", "classification"
             ),
-            rich_help_panel="Your own data",
         ),
     ] = None
     level: Annotated[
         str | None,
-        typer.Option(
+        _own_data(
             metavar="LEVEL",
             help="graph or node: what is predicted (default: graph).",
-            rich_help_panel="Your own data",
             autocompletion=choices("graph", "node"),
         ),
     ] = None
     split_column: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Column that says train, val or test; with --split column.",
-            rich_help_panel="Your own data",
+        _own_data(
+            metavar="COLUMN", help="Column that says train, val or test; with --split column."
         ),
     ] = None
     skip_invalid: SkipInvalid = False
