@@ -22,6 +22,12 @@ class Neighbours(NamedTuple):
     ptr: NDArray[np.int64]
     targets: NDArray[np.int32]
 
+    def ends(self, node_ptr: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Source and target of every entry, [edges] each, counted over all graphs."""
+        source = np.repeat(np.arange(len(self.ptr) - 1), np.diff(self.ptr))
+        first = np.repeat(node_ptr[:-1], np.diff(self.ptr[node_ptr]))
+        return source, self.targets + first
+
 
 def check_edges(node_ptr: NDArray[Any], edge_ptr: NDArray[Any], edge_index: NDArray[Any]) -> None:
     """Raise an :class:`InputError` unless the three arrays describe graphs."""
@@ -117,8 +123,7 @@ def neighbours(
                 np.concatenate([source, target + base]),
                 np.concatenate([target, source - base]),
             )
-        count = np.bincount(source, minlength=int(node_ptr[-1]))
-        ptr = pointer(count)
+        ptr = pointer(np.bincount(source, minlength=int(node_ptr[-1])))
         return Neighbours(ptr, target[np.argsort(source, kind="stable")].astype(np.int32))
 
     ptr = np.zeros(int(node_ptr[-1]) + 1, np.int64)
@@ -139,18 +144,13 @@ def simple_neighbours(
 ) -> Neighbours:
     """Neighbours of the simple undirected graph: both directions, no self-loop, no edge twice,
     each list in rising order."""
-    ptr, index = neighbours(node_ptr, edge_ptr, edge_index, symmetric=True)
-    nodes = len(ptr) - 1
-    source = np.repeat(np.arange(nodes), np.diff(ptr))
-    base = np.repeat(np.asarray(node_ptr[:-1], np.int64), np.diff(ptr[np.asarray(node_ptr)]))
-    target = index + base
+    lists = neighbours(node_ptr, edge_ptr, edge_index, symmetric=True)
+    node_ptr, nodes = np.asarray(node_ptr, np.int64), len(lists.ptr) - 1
+    source, target = lists.ends(node_ptr)
     source, target = np.divmod(np.unique((source * nodes + target)[source != target]), nodes or 1)
-    count = np.bincount(source, minlength=nodes)
-    base = np.repeat(np.asarray(node_ptr[:-1], np.int64), np.diff(node_ptr))
-    return Neighbours(
-        pointer(count),
-        (target - base[source]).astype(np.int32),
-    )
+    first = np.repeat(node_ptr[:-1], np.diff(node_ptr))  # of each node's graph
+    ptr = pointer(np.bincount(source, minlength=nodes))
+    return Neighbours(ptr, (target - first[source]).astype(np.int32))
 
 
 def degrees(

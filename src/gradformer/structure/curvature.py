@@ -105,11 +105,10 @@ def edge_curvature(
 ) -> NDArray[np.float64]:
     """κ of every given edge, [edges]; 0 for self-loops."""
     lists, kappa, _ = _curvature(node_ptr, edge_ptr, edge_index, method)
-    nodes = max(int(node_ptr[-1]), 1)
-    base = np.repeat(np.asarray(node_ptr[:-1], np.int64), np.diff(edge_ptr))
-    owner = np.repeat(np.arange(nodes), np.diff(lists.ptr)) if len(kappa) else np.empty(0, np.int64)
-    first_node = np.repeat(np.asarray(node_ptr[:-1], np.int64), np.diff(node_ptr))
-    known = owner * nodes + lists.targets + first_node[owner]
+    node_ptr, nodes = np.asarray(node_ptr, np.int64), int(node_ptr[-1])
+    source, target = lists.ends(node_ptr)
+    base = np.repeat(node_ptr[:-1], np.diff(edge_ptr))
+    known = source * nodes + target
     wanted = (edge_index[0] + base) * nodes + edge_index[1] + base
     place = np.searchsorted(known, wanted)
     out = np.zeros(len(wanted))
@@ -126,9 +125,7 @@ def _curvature(
     lists = simple_neighbours(node_ptr, edge_ptr, edge_index)
     node_ptr = np.asarray(node_ptr, np.int64)
     degree = np.diff(lists.ptr)
-    first_node = np.repeat(node_ptr[:-1], np.diff(node_ptr))
-    owner = np.repeat(np.arange(len(degree)), degree)
-    here, there = degree[owner], degree[first_node[owner] + lists.targets]
+    here, there = (degree[end] for end in lists.ends(node_ptr))
     work = (here + there) * here * there
     if method == "auto":
         hopeless = len(work) > 0 and work.mean() > TRANSPORT_LIMIT
