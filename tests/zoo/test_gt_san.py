@@ -9,6 +9,7 @@ import torch
 
 from gradformer.model.base import create_model, model_class
 from gradformer.zoo.complete_graph import complete_edges, unlinked
+from gradformer.zoo.eigenpairs import NORMALISED
 from tests.zoo import toys
 
 
@@ -30,7 +31,7 @@ def test_complete_edges_are_all_pairs():
 def test_san_attention_by_hand():
     """One layer against loops over pairs: two kinds of scores, one normaliser."""
     model = toys.make("san", gamma=0.5).double().eval()
-    batch = model.prepare(toys.toy_batch(model.schema))
+    batch = toys.toy_batch(model.schema)
     h = torch.randn(batch.num_nodes, 16, dtype=torch.float64)
     e, f, layer = model.edge(batch), model.other, model.layers[0]
     messages = []
@@ -67,7 +68,7 @@ def test_san_reads_the_spectrum_of_pyg_graphs():
     graph = Data(
         x=torch.tensor([[0], [1], [2]]), edge_index=path, edge_attr=torch.ones(4, 1).long()
     )
-    pairs = model.prepare(graph).extras["eigenpairs_sym"]
+    pairs = NORMALISED.of(model.prepare(graph), 4, 2, count=4)
     values = pairs[0, :, 1]
     torch.testing.assert_close(values, torch.tensor([0.0, 1.0, 2.0, 0.0]), atol=1e-6, rtol=0)
     assert model(graph).shape == (1, 2)

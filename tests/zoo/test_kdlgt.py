@@ -40,11 +40,11 @@ def quadratic(query, key, value, layout):
 @pytest.mark.parametrize("options", CASES)
 def test_linear_form_equals_quadratic_form(options):
     model = toys.make("kdlgt", **options).double().eval()
-    batch = model.prepare(toys.toy_batch(model.schema))
+    batch = toys.toy_batch(model.schema)
     attention = model.layers[0].attention
     z = torch.randn(batch.num_nodes, 32, dtype=torch.float64)
-    anchors = batch.extras.get("anchors")
-    query, key = attention.features(z, model.position.raw(batch), anchors, batch)
+    position, anchors = model.position.raw(batch), model.anchors(batch)
+    query, key = attention.features(z, position, anchors, batch)
     value = torch.randn(batch.num_nodes, 2, 16, dtype=torch.float64)
     query, key, value = inputs = [t.detach().requires_grad_() for t in (query, key, value)]
     linear = linear_attention(query, key, value, Places.of(batch.layout))

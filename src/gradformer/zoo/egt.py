@@ -198,16 +198,13 @@ class EGT(RowReader):
         widths = [inputs, *(round(ratio * c.width) for ratio in c.head), schema.outputs]
         self.head = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
 
-    def prepare(self, data: Batch | Any) -> Batch:
-        batch, count = super().prepare(data), self.config.svd
-        return SINGULAR.attach(batch, count=count) if count else batch
-
     def nodes(self, batch: Batch) -> Tensor:
         """Nodes as they enter the first layer, [Σn, D]."""
         h: Tensor = self.node(batch)
         if self.position is None:
             return h
-        y: Tensor = self.position(SINGULAR.of(batch, self.config.svd, 2), batch)
+        count = self.config.svd
+        y: Tensor = self.position(SINGULAR.of(batch, count, 2, count=count), batch)
         return h + y
 
     def node_pairs(self, batch: Batch, pairs: Pairs) -> Tensor:

@@ -150,15 +150,12 @@ class GraphGPS(GraphModel):
         else:
             self.head = Head(c.width, schema.outputs, schema.level, "mlp", c.pool)
 
-    def prepare(self, data: Batch | Any) -> Batch:
-        batch, count = super().prepare(data), self.config.pe_steps
-        return eigenpairs.PLAIN.attach(batch, count=count) if self.spectrum else batch
-
     def encode(self, batch: Batch) -> tuple[Tensor, Tensor | None]:
         """What enters the first layer: h [nodes, width], e [edges, width] or None."""
         h, _ = encode_nodes(self.node, self.walk, batch)
         if self.spectrum is not None:
-            pairs = eigenpairs.PLAIN.of(batch, self.config.pe_steps, 2)
+            count = self.config.pe_steps
+            pairs = eigenpairs.PLAIN.of(batch, count, 2, count=count)
             h = torch.cat([h, self.spectrum(pairs, batch)], dim=1)
         return h, None if self.edge is None else self.edge(batch)
 

@@ -208,17 +208,18 @@ class KDLGT(GraphModel):
         self.layers = nn.ModuleList(KDLGTLayer(c) for _ in range(c.layers))
         self.head = Head(c.width, schema.outputs, schema.level, "mlp", c.pool)
 
-    def prepare(self, data: Batch | Any) -> Batch:
-        batch, c = super().prepare(data), self.config
-        return ANCHORS.attach(batch, count=c.anchors) if c.positions == "anchors" else batch
+    def anchors(self, batch: Batch) -> Tensor | None:
+        """Hops to the anchors, [nodes, anchors], if positions are told by them."""
+        if self.config.positions != "anchors":
+            return None
+        count = self.config.anchors
+        return ANCHORS.of(batch, count, count=count)
 
     def states(self, batch: Batch) -> Tensor:
-        c = self.config
         x, position = encode_nodes(self.node, self.position, batch, concat=False)
         assert position is not None
         e = None if self.edge is None else self.edge.rows(batch)
-        anchors = ANCHORS.of(batch, c.anchors) if c.positions == "anchors" else None
-        places = Places.of(batch.layout)
+        anchors, places = self.anchors(batch), Places.of(batch.layout)
         for layer in self.layers:
             x = layer(x, e, position, anchors, batch, places)
         return x

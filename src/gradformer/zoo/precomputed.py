@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -69,19 +68,16 @@ class Precomputed:
         made = self.function(*graph_arrays(batch), **options)
         return torch.from_numpy(made).to(batch.layout.device)
 
-    def attach(self, batch: Batch, **options: Any) -> Batch:
-        """The same batch with this array, which has a row for each node."""
-        if self.name in batch.extras or self.name in batch.encodings:
-            return batch
-        found = self.compute(batch, **options)
-        rows = found.new_zeros(batch.num_nodes - len(found), *found.shape[1:])
-        return replace(batch, extras={**batch.extras, self.name: torch.cat([found, rows])})
-
-    def of(self, batch: Batch, *shape: int) -> Tensor:
-        """The array of a batch with rows of ``shape``."""
+    def of(self, batch: Batch, *shape: int, **options: Any) -> Tensor:
+        """The array of a batch, [nodes, *shape]: what came with it, else computed."""
         found = batch.extras.get(self.name, batch.encodings.get(self.name))
-        if found is None or found.shape[1:] != shape:
-            came = None if found is None else list(found.shape)
-            expected = f"[rows, {', '.join(map(str, shape))}]"
-            raise InputError(f"{self.name}: expected {expected} with the batch, got {came}")
+        if found is None:
+            found = self.compute(batch, **options)
+            padding = found.new_zeros(batch.num_nodes - len(found), *found.shape[1:])
+            found = torch.cat([found, padding])
+        if found.shape[1:] != shape:
+            expected = f"[nodes, {', '.join(map(str, shape))}]"
+            raise InputError(
+                f"{self.name}: expected {expected} with the batch, got {list(found.shape)}"
+            )
         return found

@@ -201,12 +201,10 @@ class SAN(GraphModel):
         self.layers = nn.ModuleList(SANLayer(c) for _ in range(c.layers))
         self.head = Head(c.width, schema.outputs, schema.level, "mlp", c.pool)
 
-    def prepare(self, data: Batch | Any) -> Batch:
-        return NORMALISED.attach(super().prepare(data), count=self.config.eigenpairs)
-
     def encode(self, batch: Batch) -> Tensor:
         """What enters the first layer, [nodes, width]."""
-        pairs = NORMALISED.of(batch, self.config.eigenpairs, 2)
+        count = self.config.eigenpairs
+        pairs = NORMALISED.of(batch, count, 2, count=count)
         return torch.cat([self.node(batch), self.spectrum(pairs, batch)], dim=1)
 
     def others(self, batch: Batch) -> Others | None:
