@@ -84,6 +84,12 @@ class Batch:
     def num_graphs(self) -> int:
         return self.layout.num_graphs
 
+    def pair_bytes(self) -> Tensor:
+        """``distance``, of a batch that must have it."""
+        if self.distance is None:
+            raise InputError("distance: the batch has none; pack the graphs with a pair index")
+        return self.distance
+
     def with_seed(self, seed: Tensor, sites: int) -> Batch:
         """The same batch inside the training step (trial seed, step) [2]."""
         return replace(self, seeds=site_seeds(seed, sites))

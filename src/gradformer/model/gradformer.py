@@ -230,13 +230,12 @@ class Gradformer(GraphModel):
             self.train(was_training)
 
     def _attention(self, batch: Batch) -> list[LayerAttention]:
-        found = []
+        found, where = [], (batch.layout, batch.pair_bytes())
         for (x, tables), layer in zip(self.walk(batch), self.layers):
-            assert batch.distance is not None
             assert isinstance(layer, GradformerLayer)
             q, k, v = layer.attention.project(x)
             _, weight = decay_attention(
-                q, k, v, batch.layout, batch.distance, tables.mul, tables.add, return_weights=True
+                q, k, v, *where, tables.mul, tables.add, return_weights=True
             )
             score, decay = _pairs(q, k, tables, batch)
             found.append(LayerAttention(score, decay, weight))
@@ -266,13 +265,12 @@ def _pairs(q: Tensor, k: Tensor, tables: Tables, batch: Batch) -> tuple[Tensor, 
     heads = q.shape[1]
     score = q.new_zeros(int(batch.layout.packed_ptr[-1]), heads)
     decay = torch.ones_like(score)
-    assert batch.distance is not None
     factor = _factor(tables)
     for group in batch.layout.groups:
         both = group.real[:, :, None] & group.real[:, None, :]
         dense = torch.einsum("gihd,gjhd->gijh", q[group.nodes], k[group.nodes]) * q.shape[2] ** -0.5
         score[group.packed[both]] = dense[both]
-        byte = batch.distance[group.pairs[both]].long()
+        byte = batch.pair_bytes()[group.pairs[both]].long()
         decay[group.packed[both]] = factor[:, byte].T.to(decay.dtype)
     return score, decay
 

@@ -7,7 +7,6 @@ from torch import Tensor, nn
 from gradformer.attention import Tables, joint_attention
 from gradformer.attention.arguments import check_heads
 from gradformer.attention.draws import Site, share
-from gradformer.errors import InputError
 from gradformer.graphs.batch import Batch
 from gradformer.model.fused_edge_norm import Unmade, made
 from gradformer.model.gated import GatedGCN
@@ -53,13 +52,11 @@ class Attention(Site):
         self, joint: Tensor, tables: Tables, batch: Batch, bias: Tensor | None = None
     ) -> Tensor:
         """The result, from q, k and v side by side."""
-        if batch.distance is None:
-            raise InputError("distance: the batch has none; pack the graphs with a pair index")
         dropout = self.dropout if self.training else 0.0
         y = joint_attention(
             self._heads(joint),
             batch.layout,
-            batch.distance,
+            batch.pair_bytes(),
             tables.mul,
             tables.add,
             bias=bias,

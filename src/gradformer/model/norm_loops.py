@@ -192,8 +192,6 @@ def _moments(x: Tensor, add: Tensor | None, norm: BatchNorm) -> tuple[Tensor, Te
     merge_kernel(moments, len(x), norm.eps, found.numpy())
     center, inverse, variance = found
     if norm.momentum:
-        assert norm.running_mean is not None
-        assert norm.running_var is not None
         norm.running_mean.lerp_(center, norm.momentum)
         norm.running_var.lerp_(variance, norm.momentum)
     return center, inverse
@@ -201,8 +199,6 @@ def _moments(x: Tensor, add: Tensor | None, norm: BatchNorm) -> tuple[Tensor, Te
 
 def _known(norm: BatchNorm) -> tuple[Tensor, Tensor]:
     """μ and 1/σ of the running statistics."""
-    assert norm.running_mean is not None
-    assert norm.running_var is not None
     return norm.running_mean, (norm.running_var + norm.eps).rsqrt()
 
 

@@ -24,6 +24,10 @@ class BatchNorm(nn.BatchNorm1d):
     variance: it is normalised by the running statistics.
     """
 
+    running_mean: Tensor
+    running_var: Tensor
+    num_batches_tracked: Tensor
+
     def forward(  # type: ignore[override]
         self,
         x: Tensor,
@@ -104,13 +108,10 @@ class BatchNorm(nn.BatchNorm1d):
         alike, as ``torch.optim.swa_utils.update_bn`` wants it."""
         if self.momentum is not None:
             return self.momentum
-        assert self.num_batches_tracked is not None
         self.num_batches_tracked.add_(1)
         return 1.0 / float(self.num_batches_tracked)
 
     def _masked(self, x: Tensor, mask: Tensor) -> Tensor:
-        assert self.running_mean is not None
-        assert self.running_var is not None
         real = torch.where(mask, x, 0.0).to(self.weight.dtype)  # sums of bf16 would round
         count = total(mask.sum().to(real.dtype))
         several = count > 1

@@ -32,11 +32,9 @@ def difference(first: Measured, other: Measured) -> Difference | None:
     runs = [one.history for one in (first, other) if one.history is not None]
     if len(runs) == 2 and not comparable(*runs):
         return None
-    assert first.outcome is not None
-    assert other.outcome is not None
     if not resampled(dataset(first)):
-        return welch(*(one.outcome["test"]["values"] for one in (first, other) if one.outcome))
-    found = paired_difference(first.outcome, other.outcome)
+        return welch(*(one.known["test"]["values"] for one in (first, other)))
+    found = paired_difference(first.known, other.known)
     if found is None:
         return None
     reach = None if found.high is None else found.high - found.mean
@@ -52,8 +50,7 @@ def verdict(first: Measured, other: Measured) -> int:
     overlap = sqrt(1 + found.pairs * resampled(dataset(first)))  # of drawn splits
     if abs(found.mean) <= found.reach * overlap:
         return 0
-    assert first.outcome is not None
-    return 1 if (found.mean < 0) == first.outcome["lower_is_better"] else -1
+    return 1 if (found.mean < 0) == first.known["lower_is_better"] else -1
 
 
 def welch(first: Sequence[float], other: Sequence[float]) -> Difference:

@@ -8,8 +8,8 @@ from gradformer.report.markup import Markup
 from gradformer.report.plots import Axes, dot_plot
 from gradformer.report.scales import significant
 from gradformer.report.sheet import Panel
-from gradformer.studies.figures import by_column, epoch_seconds, in_rows, score_name
-from gradformer.studies.study import Cell, Measured, Rows, Study
+from gradformer.studies.figures import epoch_seconds, in_rows, score_name
+from gradformer.studies.study import Cell, Measured, Rows, Study, by_column
 from gradformer.studies.tables import shown
 from gradformer.training.recipe import load_recipe
 
@@ -62,9 +62,8 @@ def draw(measured: Sequence[Measured]) -> Markup | None:
         for place, name in enumerate(("seconds of an epoch", "peak memory, GiB")):
             dots = []
             for one in known:
-                assert one.outcome is not None
                 at = spent[column, one.cell.model][place]
-                score = shown(one.outcome)[0] * one.outcome["test"]["mean"]
+                score = shown(one.known)[0] * one.known["test"]["mean"]
                 dots.append((one.cell.row, at, score))
             if dots:
                 most = max(at for _, at, _ in dots)

@@ -9,18 +9,9 @@ from gradformer.report.history import History
 from gradformer.report.markup import Markup
 from gradformer.report.plots import Axes, Line, line_plot
 from gradformer.report.sheet import Panel, sheet
-from gradformer.studies.study import Measured
+from gradformer.studies.study import Measured, by_column
 from gradformer.studies.tables import shown
 from gradformer.training.metrics import metric_name
-
-
-def by_column(measured: Sequence[Measured]) -> dict[str, list[Measured]]:
-    """What has a result, column by column."""
-    found: dict[str, list[Measured]] = {}
-    for one in measured:
-        if one.outcome is not None:
-            found.setdefault(one.cell.column, []).append(one)
-    return found
 
 
 def in_rows(title: str, panels: Sequence[Panel]) -> Markup | None:
@@ -37,11 +28,10 @@ def curves(
     for column, members in by_column(measured).items():
         lines: dict[str, list[tuple[float, float, float]]] = {}
         for one in members:
-            assert one.outcome is not None
             if one.cell.point is not None:
                 name, at = one.cell.point
-                factor, _ = shown(one.outcome)
-                test = one.outcome["test"]
+                factor, _ = shown(one.known)
+                test = one.known["test"]
                 point = (at, factor * test["mean"], factor * (test["std"] or 0.0))
                 lines.setdefault(name, []).append(point)
         drawn = [_line(number, name, points) for number, (name, points) in enumerate(lines.items())]
@@ -55,9 +45,8 @@ def curves(
 
 def score_name(one: Measured) -> str:
     """What stands at the axis of a score."""
-    assert one.outcome is not None
-    unit = " ↓" if one.outcome["lower_is_better"] else ", % ↑"
-    return f"test {metric_name(one.outcome['metric'])}{unit}"
+    unit = " ↓" if one.known["lower_is_better"] else ", % ↑"
+    return f"test {metric_name(one.known['metric'])}{unit}"
 
 
 def epoch_seconds(history: History) -> float | None:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from gradformer.report.markup import Markup
 from gradformer.report.plots import strip_plot
 from gradformer.report.sheet import Panel
-from gradformer.studies.figures import by_column, in_rows, score_name
-from gradformer.studies.study import Cell, Measured, Study
+from gradformer.studies.figures import in_rows, score_name
+from gradformer.studies.study import Cell, Measured, Study, by_column
 from gradformer.studies.tables import shown
 
 INDICES = {
@@ -33,9 +33,8 @@ def draw(measured: Sequence[Measured]) -> Markup | None:
     for column, members in by_column(measured).items():
         rows = []
         for one in members:
-            assert one.outcome is not None
-            factor, _ = shown(one.outcome)
-            rows.append((one.cell.row, [factor * v for v in one.outcome["test"]["values"]]))
+            factor, _ = shown(one.known)
+            rows.append((one.cell.row, [factor * v for v in one.known["test"]["values"]]))
         plot = strip_plot(f"Score of each index on {column}", score_name(members[0]), rows)
         panels.append(Panel(column, [plot]))
     return in_rows("Score of each index", panels)

@@ -111,6 +111,21 @@ class Measured:
     missing: str = ""
     memory: int | None = None
 
+    @property
+    def known(self) -> dict[str, Any]:
+        """The outcome, of a cell that has one."""
+        assert self.outcome is not None
+        return self.outcome
+
+
+def by_column(measured: Sequence[Measured]) -> dict[str, list[Measured]]:
+    """What has a result, column by column."""
+    found: dict[str, list[Measured]] = {}
+    for one in measured:
+        if one.outcome is not None:
+            found.setdefault(one.cell.column, []).append(one)
+    return found
+
 
 Rows = tuple[list[str], list[list[str]]]
 """The head and the rows of a table."""

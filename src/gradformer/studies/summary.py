@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from gradformer.graphs.cards import find_card
 from gradformer.studies.differences import dataset, verdict
 from gradformer.studies.paper import printed
 from gradformer.studies.rivals import RIVALS
-from gradformer.studies.study import Measured, Rows
+from gradformer.studies.study import Measured, Rows, by_column
 from gradformer.studies.tables import markdown_table, shown, value
 from gradformer.training.metrics import metric_label
 
@@ -41,10 +40,7 @@ STUDIES = ("table1", "nodes")
 
 def summary(measured: Sequence[Measured]) -> str:
     """Two tables in markdown and how far to believe them; empty where nothing was measured."""
-    columns: dict[str, list[Measured]] = {}
-    for one in measured:
-        if one.outcome is not None:
-            columns.setdefault(one.cell.column, []).append(one)
+    columns = by_column(measured)
     several = {name: some for name, some in columns.items() if len(some) > 1}
     if not several:
         return ""
@@ -105,7 +101,7 @@ def _beside_the_paper(columns: dict[str, list[Measured]]) -> list[str]:
         number = next((found for s in STUDIES if (found := printed(s, OURS, name))), None)
         for one in some:
             if number is not None and one.cell.preset == "paper":
-                factor, test = shown(_outcome(one))[0], _outcome(one)["test"]
+                factor, test = shown(one.known)[0], one.known["test"]
                 gap = float(number.split()[0]) - factor * test["mean"]
                 gaps[name] = _sign(one) * gap / (factor * (test["std"] or 1.0))
     above = [name for name, gap in gaps.items() if gap > 0]
@@ -128,7 +124,7 @@ def best(columns: dict[str, list[Measured]]) -> Rows:
     rows = []
     for name, some in columns.items():
         first = _leader(some)
-        outcome, seeds = _outcome(first), len(_values(first))
+        outcome, seeds = first.known, len(_values(first))
         worse: dict[bool, list[str]] = {}
         for one in some:
             if one is not first:
@@ -166,34 +162,27 @@ def beside(columns: dict[str, list[Measured]]) -> Rows:
 
 def _leader(some: Sequence[Measured]) -> Measured:
     """The best mean."""
-    return max(some, key=lambda one: _sign(one) * _outcome(one)["test"]["mean"])
+    return max(some, key=lambda one: _sign(one) * one.known["test"]["mean"])
 
 
 def _is_shared(some: Sequence[Measured]) -> bool:
     """Whether one of ours and one of the others have the best mean."""
-    most = _outcome(_leader(some))["test"]["mean"]
-    return (
-        len({one.cell.model == OURS for one in some if _outcome(one)["test"]["mean"] == most}) > 1
-    )
+    most = _leader(some).known["test"]["mean"]
+    return len({one.cell.model == OURS for one in some if one.known["test"]["mean"] == most}) > 1
 
 
 def _camp(some: Sequence[Measured], ours: bool) -> list[Measured]:
     return [one for one in some if (one.cell.model == OURS) == ours]
 
 
-def _outcome(one: Measured) -> dict[str, Any]:
-    assert one.outcome is not None
-    return one.outcome
-
-
 def _values(one: Measured) -> list[float]:
     """The test value of each seed."""
-    values: list[float] = _outcome(one)["test"]["values"]
+    values: list[float] = one.known["test"]["values"]
     return values
 
 
 def _sign(one: Measured) -> int:
-    return -1 if _outcome(one)["lower_is_better"] else 1
+    return -1 if one.known["lower_is_better"] else 1
 
 
 def _names(rows: Sequence[str]) -> str:

@@ -75,8 +75,7 @@ def apart(first: Measured, other: Measured) -> str:
     found = difference(first, other)
     if found is None:
         return "–"
-    assert other.outcome is not None
-    factor, places = shown(other.outcome)
+    factor, places = shown(other.known)
     text = f"{factor * found.mean:+.{places}f}"
     if found.reach is not None:
         ends = (factor * (found.mean + sign * found.reach) for sign in (-1, 1))

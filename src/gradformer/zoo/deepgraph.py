@@ -211,7 +211,6 @@ class DeepGraph(RowReader):
 
     def _bytes(self, batch: Batch, pieces: Tokens, members: Tensor) -> Tensor:
         """Of all pairs of nodes and substructures: hops, unreachable for members, or blocked."""
-        assert batch.distance is not None
         layout, pairs = batch.layout, pieces.pairs
         holds = torch.zeros(
             members.shape[0] * members.shape[1], layout.largest + 1, device=layout.device
@@ -224,19 +223,18 @@ class DeepGraph(RowReader):
         mixed = (node < layout.capacity) & (piece >= 0)
         place = layout.rows.index[node.clamp(max=layout.capacity - 1)].long()
         member = mixed & holds[piece.clamp(min=0), place.clamp(0, layout.largest)]
-        bytes_ = pieces.distance(batch.distance, token=BLOCKED)
+        bytes_ = pieces.distance(batch.pair_bytes(), token=BLOCKED)
         far = pieces.among_nodes & (bytes_ >= BLOCKED) & (bytes_ < UNREACHABLE)
         bytes_ = torch.where(far, BLOCKED - 1, bytes_)
         return torch.where(member, UNREACHABLE, bytes_).to(torch.uint8)
 
     def adjacency(self, batch: Batch, members: Tensor) -> Tensor:
         """Of each substructure, nodes ascending: [graphs · S, m²] of 0 and 1."""
-        assert batch.distance is not None
         layout = batch.layout
         size = layout.node_ptr.diff().long()[:, None, None, None]
         row, column = members[:, :, :, None], members[:, :, None, :]
         place = layout.pair_ptr[:, None, None, None] + row.clamp(min=0) * size + column.clamp(min=0)
-        joined = (batch.distance[place] == 1) & (row >= 0) & (column >= 0)
+        joined = (batch.pair_bytes()[place] == 1) & (row >= 0) & (column >= 0)
         return joined.flatten(2).flatten(0, 1).to(self.token.dtype)
 
     def enter(self, batch: Batch, rows: AllRows) -> Tensor:

@@ -209,8 +209,7 @@ class EGT(RowReader):
 
     def node_pairs(self, batch: Batch, pairs: Pairs) -> Tensor:
         """Pairs of nodes as they enter the first layer: distance plus edge features, [Σn², De]."""
-        assert batch.distance is not None
-        hops = batch.distance[pairs.place].long().clamp(max=self.config.hops + 1)
+        hops = batch.pair_bytes()[pairs.place].long().clamp(max=self.config.hops + 1)
         e: Tensor = self.distance(hops)
         if self.edge is None:
             return e

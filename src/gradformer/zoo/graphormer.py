@@ -145,9 +145,8 @@ class Graphormer(RowReader):
 
     def wide(self, batch: Batch) -> tuple[Tokens, Batch]:
         """The token rows, and the batch with them: layout and distance bytes."""
-        assert batch.distance is not None
         tokens = add_tokens(batch.layout, first=True)
-        bytes_ = tokens.distance(batch.distance)
+        bytes_ = tokens.distance(batch.pair_bytes())
         return tokens, replace(batch, layout=tokens.layout, distance=bytes_)
 
     def bias(self, batch: Batch, tokens: Tokens) -> Tensor | None:

@@ -117,8 +117,7 @@ class PathBias(nn.Module):
 
     def forward(self, batch: Batch, pairs: Pairs) -> Tensor:
         """For all ``pairs`` of the batch's nodes."""
-        assert batch.distance is not None
-        hops, values = batch.distance[pairs.place].long(), self._values(batch)
+        hops, values = batch.pair_bytes()[pairs.place].long(), self._values(batch)
         empty = len(values) - 1
         if self.mix is None:
             edge = self.paths(batch, pairs, 1)[:, 0]
@@ -137,11 +136,10 @@ class PathBias(nn.Module):
 
     def without_path(self, batch: Batch, pairs: Pairs) -> Tensor | None:
         """The term of a pair that no path joins, [1, heads]: none, but for ``padding``."""
-        assert batch.distance is not None
         if self.padding is None or self.mix is None:
             return None
         places = torch.arange(self.hops, device=batch.layout.device)
-        counted = places < self._longest(batch.distance[pairs.place].long(), pairs)
+        counted = places < self._longest(batch.pair_bytes()[pairs.place].long(), pairs)
         return (self.padding @ self.mix * counted[:, None, None]).sum(0) / self.hops
 
     def _longest(self, hops: Tensor, pairs: Pairs) -> Tensor:

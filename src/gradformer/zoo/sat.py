@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradformer.errors import ConfigError, InputError, choice
+from gradformer.errors import ConfigError, choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import ModelConfig, Needs, option, register
@@ -251,9 +251,7 @@ class SAT(RowReader):
     def _subgraphs(self, batch: Batch, edges: Edges, tokens: Tokens | None) -> Subgraphs | None:
         if self.config.extractor == "subtree":
             return None
-        layout, distance = batch.layout, batch.distance
-        if distance is None:
-            raise InputError("distance: the subgraph extractor finds neighbourhoods by distances")
+        layout, distance = batch.layout, batch.pair_bytes()
         if tokens is not None:
             layout, distance = tokens.layout, tokens.distance(distance, token=UNREACHABLE)
         return neighbourhoods(layout, edges, distance, self.config.hops)
