@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 
+from gradformer.errors import InputError
 from gradformer.graphs.arrays import Level
 from gradformer.model.base import GraphModel, model_class
 from tests.zoo import toys
@@ -122,6 +123,14 @@ def test_padding_changes_nothing(variant: Variant) -> None:
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_every_parameter_takes_part(variant: Variant) -> None:
     toys.check_parameters(variant.make(dropout=0.0, flip_signs=False, samples=1))
+
+
+@pytest.mark.parametrize("name", ["graphormer", "deepgraph", "egt"])
+def test_a_batch_without_distances_is_one_line(name: str) -> None:
+    model = toys.make(name)
+    batch = replace(toys.toy_batch(model.schema), distance=None)
+    with pytest.raises(InputError, match=r"^distance: the batch has none"):
+        model(batch)
 
 
 @pytest.mark.parametrize("name", ["graphormer", "deepgraph", "egt"])

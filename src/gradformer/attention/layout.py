@@ -12,6 +12,11 @@ from torch import Tensor
 from gradformer.errors import InputError
 
 
+def pointer_of(counts: Tensor) -> Tensor:
+    """First row of each of many things laid end to end, and the end of the last, [things + 1]."""
+    return torch.nn.functional.pad(counts.cumsum(0), (1, 0))
+
+
 @dataclass(frozen=True, eq=False)
 class Rows:
     """The rows of a packed tensor: which graph each belongs to, its place there, and if it is real.
@@ -91,8 +96,8 @@ class Layout:
                 "sizes: expected a list of node counts, whole and not negative, "
                 f"got {given.dtype} {list(given.shape)}"
             )
-        node_ptr = torch.nn.functional.pad(sizes.cumsum(0), (1, 0))
-        pair_ptr = torch.nn.functional.pad((sizes * sizes).cumsum(0), (1, 0))[:-1]
+        node_ptr = pointer_of(sizes)
+        pair_ptr = pointer_of(sizes * sizes)[:-1]
         ids = torch.arange(len(sizes)) if graph_id is None else graph_id
         return cls(
             node_ptr.to(device, torch.int32),
@@ -164,7 +169,7 @@ class Layout:
     def packed_starts(self) -> Tensor:
         """``packed_ptr``, not kept."""
         sizes = self.node_ptr.diff().long()
-        return torch.nn.functional.pad((sizes * sizes).cumsum(0), (1, 0))
+        return pointer_of(sizes * sizes)
 
     def is_symmetric(self, distance: Tensor, chunk: int = 1 << 22) -> bool:
         """Whether byte(i, j) = byte(j, i) in every graph; reads back an answer for each chunk."""

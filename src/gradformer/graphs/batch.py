@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from gradformer.attention.draws import site_seeds
-from gradformer.attention.layout import Layout, Rows
+from gradformer.attention.layout import Layout, Rows, pointer_of
 from gradformer.errors import InputError
 from gradformer.structure.distance import hop_distances
 from gradformer.structure.pointers import pointer
@@ -203,7 +203,7 @@ def sort_edges(edge_index: Tensor, layout: Layout) -> tuple[Edges, Tensor]:
         raise InputError("edge_index: an edge joins two different graphs of the batch")
     graph = layout.graph[target]
     counts = torch.bincount(graph, minlength=layout.num_graphs)
-    first = torch.nn.functional.pad(counts.cumsum(0), (1, 0))[:-1]
+    first = pointer_of(counts)[:-1]
     place = torch.arange(len(source), device=source.device) - first[graph]
     rows = Rows(layout.graph_id[graph], place.int())
     return link(source, target, nodes, nodes, rows), order

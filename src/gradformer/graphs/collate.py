@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from gradformer.attention.availability import runs_kernels
-from gradformer.attention.layout import Layout, Rows
+from gradformer.attention.layout import Layout, Rows, pointer_of
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.graphs.store import Store
 
@@ -207,7 +207,7 @@ def _ragged(first: Tensor, length: Tensor, capacity: int) -> tuple[Tensor, Tenso
     Returns the rows [capacity] (the last real place again where padded), the pointers [g + 1] and
     the slot g of each row.
     """
-    ptr = torch.nn.functional.pad(length.cumsum(0), (1, 0))
+    ptr = pointer_of(length)
     place = torch.arange(capacity, device=first.device)
     slot = torch.searchsorted(ptr[1:], place, right=True).clamp(max=len(first) - 1)
     row = first[slot] + (place - ptr[slot]).clamp(max=(length[slot] - 1).clamp(min=0))

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from gradformer.attention.layout import Layout, Rows
+from gradformer.attention.layout import Layout, Rows, pointer_of
 from gradformer.graphs.batch import Edges
 
 
@@ -33,7 +33,7 @@ class Pairs:
         first = torch.nn.functional.pad(layout.node_ptr, (0, 1), value=layout.capacity).long()
         size = torch.nn.functional.pad(layout.node_ptr.diff(), (0, 1)).long()  # 0: padded rows
         graph = layout.graph.long()
-        ptr = torch.nn.functional.pad(size[graph].cumsum(0), (1, 0))  # [capacity + 1]
+        ptr = pointer_of(size[graph])  # [capacity + 1]
         pair = torch.arange(layout.pair_capacity, device=layout.device)
         query = torch.searchsorted(ptr[1:], pair, right=True).clamp(max=max(layout.capacity - 1, 0))
         slot = graph[query]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradformer.attention.layout import Layout, Rows
+from gradformer.attention.layout import Layout, Rows, pointer_of
 from gradformer.graphs.batch import Edges
 
 
@@ -19,7 +19,7 @@ def complete_edges(layout: Layout) -> Edges:
     size = torch.nn.functional.pad(layout.node_ptr.diff(), (0, 1)).long()  # 0: padded rows
     graph = layout.graph.long()
     degree = (size[graph] - 1).clamp(min=0)  # [nodes]
-    ptr = torch.nn.functional.pad(degree.cumsum(0), (1, 0))
+    ptr = pointer_of(degree)
     if layout.padded:
         count = min(capacity * max(layout.largest - 1, 0), layout.pair_capacity)
     else:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradformer.attention import Layout
+from gradformer.attention.layout import Layout, pointer_of
 from gradformer.errors import choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
@@ -210,7 +210,7 @@ def last_nodes(layout: Layout, most: int) -> tuple[Layout, Tensor | None]:
         return layout, None
     sizes = layout.node_ptr.diff()
     kept = sizes.clamp(max=most)
-    node_ptr = nn.functional.pad(kept.cumsum(0), (1, 0)).int()
+    node_ptr = pointer_of(kept).int()
     smaller = replace(layout, node_ptr=node_ptr, largest=most, padded=True)
     graph = smaller.graph.long().clamp(max=layout.num_graphs - 1)
     rows = smaller.rows.index + (layout.node_ptr[:-1] + sizes - kept)[graph]

@@ -11,9 +11,8 @@ from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-from torch.nn.functional import pad
 
-from gradformer.attention.layout import Layout, Rows
+from gradformer.attention.layout import Layout, Rows, pointer_of
 from gradformer.graphs.batch import Edges, link
 from gradformer.zoo.all_pairs import Pairs
 
@@ -54,7 +53,7 @@ def neighbourhoods(layout: Layout, edges: Edges, distance: Tensor, hops: int) ->
     # Beside each root all edges of its graph: those into its nodes are contiguous.
     begin = edges.target_ptr[first].long()
     length = edges.target_ptr[(first + size).clamp(max=layout.capacity)] - begin
-    ptr = pad(length.cumsum(0), (1, 0))
+    ptr = pointer_of(length)
     room = edges.num_edges * layout.largest if layout.padded else int(ptr[-1])
     row = torch.arange(room, device=layout.device)
     root = torch.searchsorted(ptr[1:], row, right=True).clamp(max=max(layout.capacity - 1, 0))

@@ -12,7 +12,7 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from gradformer.attention.layout import Layout
+from gradformer.attention.layout import Layout, pointer_of
 from gradformer.model.segments import moved
 from gradformer.structure.codebook import SATURATED
 from gradformer.zoo.all_pairs import Pairs
@@ -121,10 +121,10 @@ def add_tokens(
         taken = torch.where(sizes > 0, taken, 0)
     padded = layout.padded or counts is not None
     both = sizes + taken
-    node_ptr = torch.nn.functional.pad(both.cumsum(0), (1, 0))
+    node_ptr = pointer_of(both)
     larger = Layout(
         node_ptr.int(),
-        torch.nn.functional.pad((both * both).cumsum(0), (1, 0))[:-1],
+        pointer_of(both * both)[:-1],
         layout.graph_id,
         layout.capacity + slots * layout.num_graphs,
         layout.largest + slots,
