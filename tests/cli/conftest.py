@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +14,13 @@ from typer.testing import CliRunner, Result
 from gradformer.cli.app import app
 
 Program = Callable[..., Result]
+QUIET = ("--quiet", "--no-report", "--no-tensorboard")
+BRIEF = (*QUIET, "--set", "train.epochs=1", "--set", "model.layers=1")
+"""Words of a training that shows nothing, and of one that is as short as can be."""
+
+
+def csv_rows(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
 
 
 @pytest.fixture(scope="session")
@@ -78,7 +87,7 @@ def graph_run(program: Program, files: Path) -> Path:
     """One trial of three classes on graphs.jsonl."""
     out = files / "graph-run"
     program(
-        *("train", files / "graphs.jsonl", "--out", out, "--set", "train.epochs=2"),
-        *("--set", "model.layers=1", "--quiet", "--no-tensorboard", "--no-report"),
+        *("train", files / "graphs.jsonl", "--out", out, *QUIET),
+        *("--set", "train.epochs=2", "--set", "model.layers=1"),
     )
     return out

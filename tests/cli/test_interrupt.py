@@ -15,7 +15,7 @@ from safetensors.numpy import load_file
 
 from gradformer.cli.training import stopping_in_time
 from gradformer.training.loop import StoppedError
-from tests.cli.conftest import Program
+from tests.cli.conftest import QUIET, Program
 
 PROGRAM = [sys.executable, "-c", "from gradformer.cli import main; main()"]
 
@@ -48,7 +48,7 @@ def test_ctrl_c_then_resume(program: Program, files: Path, tmp_path: Path) -> No
     assert "error" not in said
     assert "Traceback" not in said
     assert not (stopped / "results.json").exists()
-    program("train", "--resume", stopped, "--quiet", "--no-report", "--no-tensorboard")
+    program("train", "--resume", stopped, *QUIET)
     program(*words, "--out", whole, "--quiet")
     results = [json.loads((run / "results.json").read_text()) for run in (stopped, whole)]
     assert results[0] == results[1]
@@ -58,13 +58,13 @@ def test_ctrl_c_then_resume(program: Program, files: Path, tmp_path: Path) -> No
 
 def test_a_budget_ends_a_run_that_goes_on(program: Program, files: Path, tmp_path: Path) -> None:
     """Twice: a run that is begun and one that is continued."""
-    run, quiet = tmp_path / "my run", ("--quiet", "--no-report", "--no-tensorboard")
-    begun = program("train", files / "graphs.jsonl", "--budget", "0", "--out", run, *quiet)
-    again = program("train", "--resume", run, "--budget", "0", *quiet)
+    run = tmp_path / "my run"
+    begun = program("train", files / "graphs.jsonl", "--budget", "0", "--out", run, *QUIET)
+    again = program("train", "--resume", run, "--budget", "0", *QUIET)
     for stopped in (begun, again):
         assert stopped.stderr == f"stopped and saved; continue: gradformer train --resume '{run}'\n"
         assert not (run / "results.json").exists()
-    program("train", "--resume", run, "--budget", "9", *quiet)
+    program("train", "--resume", run, "--budget", "9", *QUIET)
     assert (run / "results.json").exists()
 
 

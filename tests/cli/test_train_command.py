@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from gradformer.training.run import Run
-from tests.cli.conftest import Program
+from tests.cli.conftest import BRIEF, QUIET, Program
 
 
 def test_a_run_of_molecules_has_its_files_and_a_result_of_each_trial(molecule_run: Path) -> None:
@@ -77,9 +77,9 @@ def test_a_run_is_not_overwritten_unless_asked(
 
 
 def test_overwrite_replaces_a_run(program: Program, files: Path, tmp_path: Path) -> None:
-    words = ("train", files / "graphs.jsonl", "-o", tmp_path / "run", "-q", "--no-report")
-    program(*words, "--set", "train.epochs=1", "--set", "model.layers=1")
-    program(*words, "--set", "train.epochs=2", "--set", "model.layers=1", "--overwrite")
+    words = ("train", files / "graphs.jsonl", "-o", tmp_path / "run", *BRIEF)
+    program(*words)
+    program(*words, "--set", "train.epochs=2", "--overwrite")
     assert yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text())["train"]["epochs"] == 2
 
 
@@ -98,8 +98,7 @@ def test_a_run_without_a_good_trial_is_a_failure(
 def test_bad_rows_stop_or_are_left_out(program: Program, files: Path, tmp_path: Path) -> None:
     table = tmp_path / "some.csv"
     table.write_text((files / "molecules.csv").read_text() + "bad,CC(,1.0,chain\n")
-    words = ("train", table, "--target", "y", "-o", tmp_path / "run", "-q", "--no-report")
-    words = (*words, "--set", "train.epochs=1", "--set", "model.layers=1")
+    words = ("train", table, "--target", "y", "-o", tmp_path / "run", *BRIEF)
     stopped = program(*words, code=1)
     assert "line 62" in stopped.stderr
     assert "--skip-invalid" in stopped.stderr
@@ -111,17 +110,16 @@ def test_a_run_whose_data_have_moved_is_continued_with_them(
     program: Program, files: Path, tmp_path: Path
 ) -> None:
     table, moved, run = tmp_path / "here.csv", tmp_path / "there.csv", tmp_path / "run"
-    quiet = ("--quiet", "--no-report", "--no-tensorboard")
     shutil.copy(files / "molecules.csv", table)
     begun = ("train", table, "--target", "y", "--set", "train.epochs=1", "-o", run)
-    program(*begun, "--budget", "0", *quiet)
+    program(*begun, "--budget", "0", *QUIET)
     table.rename(moved)
-    said = program("train", "--resume", run, *quiet, code=1).stderr
+    said = program("train", "--resume", run, *QUIET, code=1).stderr
     assert f"or give them: gradformer train FILE --resume {run}," in said
-    said = program("train", "pattern-sample", "--resume", run, *quiet, code=1).stderr
+    said = program("train", "pattern-sample", "--resume", run, *QUIET, code=1).stderr
     assert "the data are not those that the run began with" in said
     before = json.loads((run / "data.json").read_text())
-    program("train", moved, "--resume", run, *quiet)
+    program("train", moved, "--resume", run, *QUIET)
     assert Run.load(run).trials == [0]
     assert before["origin"].pop("path") == str(table)
     after = json.loads((run / "data.json").read_text())
@@ -164,10 +162,7 @@ def test_a_model_that_cannot_be_scored_is_told_of_and_exported(
     file = tmp_path / "graphs.jsonl"
     file.write_text("".join(json.dumps(line) + "\n" for line in lines))
     out = tmp_path / "run"
-    told = program(
-        *("train", file, "-o", out, "-q", "--set", "model.layers=1", "--set", "train.epochs=1"),
-        *("--no-report", "--no-tensorboard"),
-    )
+    told = program("train", file, "-o", out, *BRIEF)
     assert json.loads((out / "results.json").read_text())["trials"][0]["test"]["mae"] is None
     assert "trial 0 has no test score and counts nowhere" in " ".join(told.stderr.split())
     program("export", out, "--out", tmp_path / "model")
