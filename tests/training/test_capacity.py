@@ -7,21 +7,15 @@ import pytest
 
 from gradformer.training import capture
 from gradformer.training.capture import CapturedTrial
-from gradformer.training.trial import Trial
 from tests.training import toy
 
 RECIPE = toy.RECIPE.change("train.epochs=10")
 
 
-def make() -> Trial:
-    data = toy.data(RECIPE)
-    return Trial(0, RECIPE, data, data.collator("cpu"))
-
-
 def test_it_holds_what_it_looks_ahead_to(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in (("AHEAD", 4), ("NODES", 1), ("EDGES", 1), ("PAIRS", 1)):
         monkeypatch.setattr(capture, name, value)
-    trial, resumed = make(), make()
+    trial, resumed = toy.trial(RECIPE), toy.trial(RECIPE)
     one = CapturedTrial(trial)
     nodes, edges = (np.diff(trial.data.store.arrays[f"{kind}_ptr"]) for kind in ("node", "edge"))
     found = [one.capacity(epoch) for epoch in range(10)]

@@ -58,8 +58,7 @@ def test_kernels_are_compiled_before_one_is_launched(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(JITFunction, "_do_compile", noted)
     recipe = RECIPE.change("model.width=56")  # of which no other test has kernels
-    data = toy.data(recipe)
-    trial = Trial(0, recipe, data, data.collator("cuda"))
+    trial = toy.trial(recipe, device="cuda")
     assert capture([trial]) is None
     assert len(at_once) > 5
     assert all(at_once)

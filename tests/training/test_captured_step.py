@@ -15,8 +15,7 @@ def make(*settings: str, device: str = "cpu", **options: str) -> Trial:
     recipe = toy.RECIPE.change(
         "model.layers=1", "model.width=8", "model.pe_width=3", "train.clip=0", *settings
     )
-    data = toy.data(recipe, **options)
-    return Trial(1, recipe, data, data.collator(device))
+    return toy.trial(recipe, 1, device, **options)
 
 
 def test_the_capacity_holds_every_batch_and_hardly_more() -> None:

@@ -14,7 +14,6 @@ from gradformer.training.fit import fit, resume
 from gradformer.training.folder import held, replacing
 from gradformer.training.run import Run
 from tests.training import toy
-from tests.training.test_run import contents
 
 SMALL = toy.RECIPE.change("model.layers=1", "train.epochs=1")
 OTHER = SMALL.change("train.epochs=2")
@@ -33,10 +32,10 @@ def old(finished: Path, tmp_path: Path) -> Path:
 
 
 def test_a_run_in_training_is_not_overwritten(old: Path) -> None:
-    before = contents(old)
+    before = toy.contents(old)
     with held(old), pytest.raises(InputError, match="another process is training there"):
         fit(toy.data(SMALL), recipe=SMALL, out=old, overwrite=True, **toy.QUIET)
-    assert contents(old) == before
+    assert toy.contents(old) == before
 
 
 @pytest.mark.parametrize(
@@ -49,11 +48,11 @@ def test_a_run_in_training_is_not_overwritten(old: Path) -> None:
     ],
 )
 def test_options_that_do_not_fit_touch_no_folder(setting: str, task: str, old: Path) -> None:
-    before, recipe = contents(old), SMALL.change(setting)
+    before, recipe = toy.contents(old), SMALL.change(setting)
     for folder in (old, old.parent / "new"):
         with pytest.raises(ConfigError, match=setting.split("=")[0]):
             fit(toy.data(recipe, task=task), recipe=recipe, out=folder, overwrite=True, **toy.QUIET)
-    assert contents(old) == before
+    assert toy.contents(old) == before
     assert not (old.parent / "new").exists()
 
 
@@ -63,12 +62,12 @@ def test_a_run_that_cannot_begin_leaves_the_old_one(
     def full(*_: object) -> None:
         raise InputError("the disk is full")
 
-    before = contents(old)
+    before = toy.contents(old)
     with monkeypatch.context() as patch:
         patch.setattr(fitting, "save_examples", full)
         with pytest.raises(InputError, match="is full"):
             fit(toy.data(OTHER), recipe=OTHER, out=old, overwrite=True, **toy.QUIET)
-    assert contents(old) == before
+    assert toy.contents(old) == before
     assert fit(toy.data(OTHER), recipe=OTHER, out=old, overwrite=True, **toy.QUIET).recipe == OTHER
     assert not (old / ".replaced").exists()
 

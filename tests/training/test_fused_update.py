@@ -8,7 +8,6 @@ from torch import Tensor
 
 from gradformer.attention import use_engine
 from gradformer.training.step import Step
-from gradformer.training.trial import Trial
 from tests.training import toy
 
 fused_update = pytest.importorskip("gradformer.training.fused_update")
@@ -17,9 +16,8 @@ WARM = ("train.warmup_epochs=1", "train.epochs=2")  # 4 of 8 steps
 
 def make(engine: str, device: str, settings: tuple[str, ...]) -> Step:
     recipe = toy.RECIPE.change("model.layers=1", "model.width=8", *settings)
-    data = toy.data(recipe)
     with use_engine(engine):
-        return Trial(1, recipe, data, data.collator(device)).step
+        return toy.trial(recipe, 1, device).step
 
 
 def gradient(size: int, step: int) -> Tensor:

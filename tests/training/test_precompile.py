@@ -14,7 +14,6 @@ from gradformer import use_engine
 from gradformer.model.base import all_models
 from gradformer.training import capture, precompile
 from gradformer.training.precompile import Zeros, compile_kernels
-from gradformer.training.trial import Trial
 from tests.training import toy
 from tests.training.test_models import toy_recipe
 
@@ -106,9 +105,8 @@ def test_a_step_without_its_kernels(name: str, monkeypatch: pytest.MonkeyPatch) 
     interpreter = pytest.importorskip("triton.runtime.interpreter")
     monkeypatch.setattr(interpreter.InterpretedFunction, "run", lambda *_, **__: None)
     recipe = toy_recipe(name)
-    data = toy.data(recipe)
     with use_engine("fused"):
-        trial = Trial(0, recipe, data, data.collator("cpu"))
+        trial = toy.trial(recipe)
         captured = capture.CapturedTrial(trial)
         with Zeros():
             captured.step(captured.capacity(0))()

@@ -64,8 +64,7 @@ def without_streams(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def make(recipe: Recipe) -> Trial:
-    data = toy.data(recipe)
-    trial = Trial(1, recipe, data, data.collator("cpu"))
+    trial = toy.trial(recipe, 1)
     trial.captured = CapturedTrial(trial)
     return trial
 

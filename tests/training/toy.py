@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import signal
 import sys
@@ -9,6 +10,7 @@ from dataclasses import replace
 from multiprocessing.context import ForkProcess as Process
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import torch
 
@@ -19,6 +21,8 @@ from gradformer.graphs.store import pack
 from gradformer.training.data import TrainingData, structure_for
 from gradformer.training.fit import fit, resume
 from gradformer.training.recipe import Recipe
+from gradformer.training.records import read_record
+from gradformer.training.trial import Trial
 
 FORK = multiprocessing.get_context("fork")
 QUIET = {"quiet": True, "tensorboard": False, "device": "cpu"}
@@ -89,6 +93,36 @@ def data(recipe: Recipe = RECIPE, **options: object) -> TrainingData:
         scaled=regression,
         about={"name": "toy"},
     )
+
+
+def trial(
+    recipe: Recipe = RECIPE, number: int = 0, device: str = "cpu", **options: object
+) -> Trial:
+    """A trial of the problem that has not begun."""
+    material = data(recipe, **options)
+    return Trial(number, recipe, material, material.collator(device))
+
+
+def some_graphs(count: int = 30) -> list[nx.Graph]:
+    """Graphs of 3 to 8 nodes, as a user has them."""
+    rng = np.random.default_rng(0)
+    return [nx.gnp_random_graph(int(n), 0.5, seed=int(n)) for n in rng.integers(3, 9, count)]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file of a run that must not depend on how often it was stopped."""
+    found = {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file() and path.name not in ("record.jsonl", ".lock")
+    }
+    timeless = [
+        {k: v for k, v in entry.items() if k not in ("seconds", "graphs_per_second")}
+        for entry in read_record(folder / "record.jsonl")
+        if entry["kind"] in ("epoch", "result")
+    ]
+    lines = sorted(json.dumps(entry) for entry in timeless)
+    return {**found, "record": "\n".join(lines).encode()}
 
 
 def start(folder: Path, *settings: str, trials: int = 1) -> Process:

@@ -1,0 +1,87 @@
+"""A user's graphs as a trial takes them: what is refused and what is told before any training."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pytest
+
+from gradformer.errors import GradformerWarning, InputError
+from gradformer.graphs.objects import from_objects, from_smiles_list
+from gradformer.graphs.own import read
+from gradformer.training.data import own_data
+from gradformer.training.recipe import load_recipe
+from tests.training import toy
+
+
+def test_what_cannot_be_learned_or_scored_is_said_before_training(tmp_path: Path) -> None:
+    parts = [(n, ["train", "val", "test"][n % 3 - 1]) for n in range(1, 31)]
+    empty = [n + 0.5 if part == "train" else "" for n, part in parts]
+    same = ["a" if part == "train" else "ab"[n % 2] for n, part in parts]
+    for name, y in {"empty": empty, "same": same}.items():
+        lines = [f"{'C' * n},{target},{part}" for (n, part), target in zip(parts, y)]
+        (tmp_path / f"{name}.csv").write_text("\n".join(["smiles,y,part", *lines]))
+    one_class = read(tmp_path / "same.csv", split_column="part")
+    recipe = load_recipe("own")
+    for data, message in (
+        (from_smiles_list(["C", "CC"], y=[1.5, 1.5]), "target 'y' is always 1.5, so nothing"),
+        (from_smiles_list(["C", "CC"], y=[1.5, 2.0]), "left for val of 2 graphs with labels"),
+        (read(tmp_path / "empty.csv", split_column="part"), "of the val part has a label"),
+        (one_class, "all labels of the train part are the same"),
+    ):
+        with pytest.raises(InputError, match=message):
+            own_data(recipe, data)
+    own_data(recipe, one_class, begun=True)  # it was not always refused
+
+
+@pytest.mark.parametrize("copy", ["{}O", "O{}"])
+def test_molecules_of_both_training_and_test_are_told(copy: str) -> None:
+    chains = ["C" * n for n in range(1, 16)]
+    words = [f"{chain}O" for chain in chains] + [copy.format(chain) for chain in chains]
+    data = from_smiles_list(words, y=[len(word) + 0.5 for word in words])
+    with pytest.warns(GradformerWarning, match=r"of 3 test molecules .* \(the first: position"):
+        own_data(load_recipe("own"), data)
+    isomers = from_smiles_list([f"C{c}O" for c in chains] + [f"{c}OC" for c in chains], y=data.rows)
+    own_data(load_recipe("own"), isomers)  # tells nothing
+
+
+def test_a_class_that_is_too_rare_to_be_tested_is_told() -> None:
+    graphs = toy.some_graphs(65)
+    y = ["odd" if k % 2 else "even" for k in range(60)] + ["rare"] * 5
+    data = from_objects(graphs, y=y)
+    with pytest.warns(GradformerWarning, match="class 'rare': nothing of it is in the test part"):
+        own_data(load_recipe("own"), data)
+    folds = load_recipe("own", settings=["data.split=kfold", "trials=10"])
+    own_data(folds, data)  # tells nothing: every row is tested
+
+
+def test_a_graph_that_is_too_large_is_named_as_in_the_file(tmp_path: Path) -> None:
+    sizes = [4, 5, 40_000, 6]
+    lines = [json.dumps({"num_nodes": n, "edges": [[0, 1]], "y": n + 0.5}) for n in sizes]
+    (tmp_path / "graphs.jsonl").write_text("\n".join(lines))
+    with pytest.raises(InputError, match=r"^line 3 has 40,000 nodes"):
+        own_data(load_recipe("own"), read(tmp_path / "graphs.jsonl"))
+
+
+def test_attributes_that_no_model_sees_are_told() -> None:
+    graphs = toy.some_graphs()
+    nx.set_node_attributes(graphs[3], 1.5, "charge")
+    data = from_objects(graphs, y=[len(g) + 0.5 for g in graphs])
+    with pytest.warns(GradformerWarning, match="not used: charge of nodes; a model sees x of"):
+        own_data(load_recipe("own"), data)
+
+
+def test_ten_folds_test_every_graph_once() -> None:
+    graphs = toy.some_graphs(40)
+    for y in ([len(g) % 2 for g in graphs], [0.5 + len(g) for g in graphs]):
+        recipe = load_recipe("own", settings=["data.split=kfold", "seed=3", "trials=10"])
+        data = own_data(recipe, from_objects(graphs, y=y))
+        folds = [data.split(3 + trial) for trial in range(10)]
+        tested = np.concatenate([fold.test for fold in folds])
+        assert sorted(tested) == list(range(40))
+        for fold, following in zip(folds, [*folds[1:], folds[0]]):
+            np.testing.assert_array_equal(fold.val, following.test)
+            assert len({*fold.train, *fold.val, *fold.test}) == 40

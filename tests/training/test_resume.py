@@ -1,0 +1,173 @@
+"""A run that was stopped, killed or ran out of disk goes on to the same bytes."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shutil
+import signal
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from gradformer.errors import ConfigError, GradformerWarning, InputError
+from gradformer.training.fit import fit, resume
+from gradformer.training.records import read_record
+from gradformer.training.run import Run
+from tests.training import toy
+from tests.training.toy import QUIET
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return toy.finish(tmp_path_factory.mktemp("long") / "run", "train.epochs=12", trials=2)
+
+
+def test_a_trial_has_the_same_files_alone_and_among_others(whole: Path, tmp_path: Path) -> None:
+    alone = toy.finish(tmp_path / "run", "seed=1")
+    ours, theirs = toy.contents(alone / "trials" / "0"), toy.contents(whole / "trials" / "1")
+    del ours["result.json"], theirs["result.json"]  # names the trial
+    assert ours == theirs
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
+def test_a_signal_leaves_a_run_that_continues_to_the_same_bytes(
+    number: signal.Signals, long: Path, tmp_path: Path
+) -> None:
+    folder = tmp_path / "stopped"
+    process = toy.start(folder, "train.epochs=12", trials=2)
+    wait_for_epochs(folder, 5)
+    assert process.pid is not None
+    os.kill(process.pid, number)
+    process.join(timeout=60)
+    assert process.exitcode == 3
+    assert "gradformer train --resume" in folder.with_suffix(".error").read_text()
+    toy.finish(folder, trials=2)
+    assert toy.contents(folder) == toy.contents(long)
+
+
+def test_killed_at_any_moment_it_continues_to_the_same_bytes(long: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "killed"
+    rng = np.random.default_rng(int(time.time()))
+    for _ in range(10):
+        process = toy.start(folder, "train.epochs=12", trials=2)
+        before = lines(folder)
+        while lines(folder) == before and process.is_alive():
+            time.sleep(0.001)
+        time.sleep(rng.uniform(0.0, 0.2))  # in a step, a record, a checkpoint, a result
+        process.kill()
+        process.join()
+    toy.finish(folder, "train.epochs=12", trials=2)
+    assert toy.contents(folder) == toy.contents(long)
+
+
+def test_killed_while_writing_a_checkpoint_the_last_one_is_whole(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every rename and sync of a run is, in turn, the last thing that happens."""
+    from gradformer.graphs import atomic
+    from gradformer.training import files
+
+    class KilledError(BaseException):
+        pass
+
+    for fatal in range(0, 60, 7):
+        folder = tmp_path / str(fatal)
+        calls = iter(range(1000))
+
+        def sync(path: Path, fatal: int = fatal, calls: object = calls) -> None:
+            if next(calls) == fatal:  # type: ignore[call-overload]
+                raise KilledError
+
+        recipe = toy.RECIPE.change("trials=2")
+        with monkeypatch.context() as patch:
+            patch.setattr(atomic, "flush", sync)
+            patch.setattr(files, "flush", sync)
+            patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # it tidies nothing
+            with pytest.raises(KilledError):
+                fit(toy.data(), recipe=recipe, out=folder, save_every=0.0, **QUIET)
+        if not (folder / "recipe.yaml").exists():
+            continue
+        resume(folder, toy.data(), save_every=0.0, **QUIET)
+        assert toy.contents(folder) == toy.contents(whole)
+
+
+def test_a_full_disk_is_one_line_and_leaves_the_last_checkpoint(long: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "full"
+    process = toy.start(folder, "train.epochs=12", trials=2)
+    wait_for_epochs(folder, 4)
+    assert process.pid is not None
+    resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (20_000, 20_000))
+    process.join(timeout=60)
+    assert process.exitcode == 3
+    error = folder.with_suffix(".error").read_text()
+    assert "cannot be written (File too large); make room" in error
+    assert "\n" not in error
+    toy.finish(folder, trials=2)
+    assert toy.contents(folder) == toy.contents(long)
+
+
+def test_a_missing_or_damaged_file_is_named(copied: Path, tmp_path: Path) -> None:
+    (copied / "trials/0/result.json").unlink()
+    (path,) = (copied / "trials/0/checkpoints").glob("*/tensors.safetensors")
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(InputError, match="checksum"):
+        resume(copied, toy.data(), **QUIET)
+    path.unlink()
+    with pytest.raises(InputError, match="safetensors: cannot be read"):
+        resume(copied, toy.data(), **QUIET)
+    (copied / "data.json").write_text("{")
+    with pytest.raises(InputError, match=r"data.json: cannot be read"):
+        Run.load(copied)
+    with pytest.raises(InputError, match="not a run"):
+        Run.load(tmp_path)
+
+
+def test_results_without_weights_stand_and_are_not_trained_again(whole: Path, copied: Path) -> None:
+    """As they are kept in a repository."""
+    shutil.rmtree(copied / "trials")
+    before = toy.contents(copied)
+    with pytest.raises(InputError, match=r"all 2 trials have ended, .* --recipe .*run/recipe.yaml"):
+        resume(copied, toy.data(), **QUIET)
+    assert toy.contents(copied) == before
+    with pytest.raises(InputError, match=r"no trial .* is kept with its weights"):
+        Run.load(copied).evaluate(toy.data().store)
+    (copied / "results.json").unlink()  # its record has them too
+    with pytest.warns(GradformerWarning, match="not the weights of 2 of its trials"):
+        resume(copied, toy.data(), trials=3, **QUIET)
+    run = Run.load(copied)
+    assert run.results["trials"][:2] == Run.load(whole).results["trials"]
+    assert run.trials == [2]
+
+
+def test_other_data_do_not_continue_a_run(whole: Path) -> None:
+    with pytest.raises(InputError, match="not those that the run began with"):
+        resume(whole, toy.data(graphs=39), **QUIET)
+    with pytest.raises(InputError, match="Python objects"):
+        resume(whole, **QUIET)
+    with pytest.raises(ConfigError, match="either a recipe"):
+        fit(toy.data(), recipe=toy.RECIPE, model="gcn")
+
+
+def test_a_run_that_continues_elsewhere_says_so(
+    copied: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    resume(copied, toy.data(), tensorboard=False, device="cpu")
+    assert "bits may differ" not in capfd.readouterr().err
+    record = copied / "record.jsonl"
+    record.write_text(record.read_text().replace('"threads": 1', '"threads": 64', 1))
+    resume(copied, toy.data(), tensorboard=False, device="cpu")
+    assert "start of the run: threads; bits may differ" in capfd.readouterr().err
+
+
+def lines(folder: Path) -> int:
+    return len(read_record(folder / "record.jsonl"))
+
+
+def wait_for_epochs(folder: Path, epochs: int) -> None:
+    deadline = time.monotonic() + 120
+    while lines(folder) < 1 + epochs:
+        assert time.monotonic() < deadline, "the process trains nothing"
+        time.sleep(0.005)
