@@ -10,9 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
-from gradformer.cli.data import data_app
 from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs import datasets, mirror
 from gradformer.graphs.cards import Card, card_names, find_card, is_card
@@ -288,35 +286,3 @@ def test_memory_estimate_grows_with_what_it_should() -> None:
     assert estimate_memory(store, **{**options, "batch_size": 99}).step == pytest.approx(
         20 / 8 * base.step
     )
-
-
-def run(*arguments: str) -> str:
-    result = CliRunner().invoke(data_app, list(arguments), catch_exceptions=False)
-    assert result.exit_code == 0, result.output
-    return result.output
-
-
-def test_commands(data_mirror: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    listing = run("list")
-    assert all(name in listing for name in card_names())
-    info = run("info", "mutag", "--data", str(data_mirror))
-    for text in (
-        "188, random split 150 / 18 / 20",
-        "17.93 nodes, 19.79 edges",
-        "pairs",
-        "GPU memory",
-    ):
-        assert text in info
-    assert "ok" in run("verify", "MUTAG", "--data", str(data_mirror))
-    assert "nothing to fetch" in run("fetch", "pattern")
-    assert "no file to verify" in run("verify", "cluster")
-    assert "mutag-" in run("pack", "mutag", "--data", str(data_mirror), "--rwse", "4")
-
-
-def test_verify_names_the_file_that_differs(data_mirror: Path, tmp_path: Path) -> None:
-    copy = small_mirror(data_mirror, tmp_path / "mirror")
-    (copy / "TU" / "MUTAG.zip").write_bytes(b"")
-    result = CliRunner().invoke(data_app, ["verify", "mutag", "--data", str(copy)])
-    assert "DIFFERS" in result.output
-    assert isinstance(result.exception, InputError)
