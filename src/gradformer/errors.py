@@ -7,6 +7,8 @@ command line prints it without a traceback.
 from __future__ import annotations
 
 import difflib
+import sys
+import warnings
 from collections.abc import Iterable
 
 
@@ -24,6 +26,14 @@ class ConfigError(GradformerError, ValueError):
 
 class GradformerWarning(UserWarning):
     """Something worth knowing that does not stop the work."""
+
+
+def warn(text: str) -> None:
+    """Give a :class:`GradformerWarning`, as of the line outside of the package that led to it."""
+    frame, level = sys._getframe().f_back, 2
+    while frame is not None and frame.f_globals.get("__name__", "").split(".")[0] == "gradformer":
+        frame, level = frame.f_back, level + 1
+    warnings.warn(text, GradformerWarning, stacklevel=level)
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
 import torch
 from torch_geometric.data import Data
 
-from gradformer.errors import ConfigError, InputError
+from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs.objects import from_objects
 from gradformer.graphs.store import pack
 from gradformer.training.fit import fit, resume
@@ -64,6 +65,9 @@ def test_networkx_graphs_with_a_regression(tmp_path: Path) -> None:
     np.testing.assert_array_equal(again.value, found.value)
     with pytest.raises(InputError, match="SMILES"):
         run.predict(["CCO"])
+    with pytest.warns(GradformerWarning, match="1 of 3 positions are left out") as told:
+        run.predict([*graphs[:2], nx.Graph()], skip_invalid=True)
+    assert told[0].filename == __file__  # and not a file of the package
     assert resume(run.folder, graphs, y=y, trials=2, **toy.QUIET).trials == [0, 1]
     for data in (from_objects(graphs, y=y), toy.data()):
         with pytest.raises(ConfigError, match="trails: not an option of data that are read"):

@@ -13,13 +13,12 @@ import os
 import shutil
 import sys
 import tempfile
-import warnings
 import zipfile
 import zlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from gradformer.errors import GradformerWarning, InputError
+from gradformer.errors import InputError, warn
 from gradformer.graphs.cards import Card
 
 
@@ -65,7 +64,7 @@ def raw_files(card: Card, data: str | os.PathLike[str] | None = None) -> RawFile
     named = data or os.environ.get("GRADFORMER_DATA")
     root = Path(named).expanduser() if named else cache_folder() / "raw"
     if card.published and (root / card.published).is_file():
-        _warn(f"{card.name}: no checksum of {card.published} is known; the file's own is recorded")
+        warn(f"{card.name}: no checksum of {card.published} is known; the file's own is recorded")
         return RawFiles(root, {card.published: _sum(root / card.published)})
     if named:
         _require_files(root, card)
@@ -74,15 +73,11 @@ def raw_files(card: Card, data: str | os.PathLike[str] | None = None) -> RawFile
     sums = {path: _sum(root / path) for path in sorted(card.files)}
     unknown = tuple(path for path, found in sums.items() if found != card.files[path])
     if unknown:
-        _warn(
+        warn(
             f"{card.name}: checksum of {', '.join(unknown)} under {root} differs from the card; "
             "the files are used and the difference is recorded"
         )
     return RawFiles(root, sums, unknown)
-
-
-def _warn(text: str) -> None:
-    warnings.warn(text, GradformerWarning, stacklevel=3)
 
 
 def fetch(card: Card, root: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -14,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from gradformer.errors import GradformerWarning, InputError
+from gradformer.errors import InputError, warn
 from gradformer.graphs.assemble import assemble
 from gradformer.graphs.labels import MISSING
 from gradformer.graphs.molecules import (
@@ -106,11 +105,10 @@ def _tell_parts(table: Table, used: set[int]) -> None:
     for at, name in enumerate(table.header):
         words = (cells[at] for _, cells in table.rows if len(cells) > at)
         if at not in used and names_parts(words):
-            text = (
+            warn(
                 f"{table.path}: column {name!r} names the parts of a split and is not used; "
                 f"--split-column {name} (split_column={name!r}) takes it"
             )
-            warnings.warn(text, GradformerWarning, stacklevel=4)
 
 
 def _from_cell(cell: str, column: str, to_graph: Callable[[str], Molecule]) -> Molecule:

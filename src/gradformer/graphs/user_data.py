@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import inspect
-import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -14,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import ConfigError, GradformerWarning, InputError, suggest
+from gradformer.errors import ConfigError, InputError, suggest, warn
 from gradformer.graphs.arrays import GraphArrays, Level, Schema
 from gradformer.graphs.labels import Labels
 from gradformer.graphs.raw_graphs import RawGraph
@@ -114,11 +113,10 @@ class UserData:
     def tell_unused(self) -> None:
         """Warn of attributes that are not read, and so are not learned from."""
         if self.unused:
-            text = (
+            warn(
                 f"not used: {', '.join(self.unused)}; a model sees x of nodes and edge_attr of "
                 "edges, so put there what it shall learn from"
             )
-            warnings.warn(text, GradformerWarning, stacklevel=3)
 
     def tell_skipped(self) -> None:
         """Warn of the rows that were left out, each with its reason."""
@@ -126,8 +124,7 @@ class UserData:
             return
         total = len(self.rows) + len(self.skipped)
         reasons = "; ".join(f"{self.unit} {row}: {reason}" for row, reason in self.skipped)
-        text = f"{len(self.skipped)} of {total} {self.unit}s are left out: {reasons}"
-        warnings.warn(text, GradformerWarning, stacklevel=3)
+        warn(f"{len(self.skipped)} of {total} {self.unit}s are left out: {reasons}")
 
 
 @dataclass

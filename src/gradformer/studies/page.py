@@ -5,13 +5,12 @@ A figure is a file beside the page. One that can no longer be drawn stays as it 
 
 from __future__ import annotations
 
-import warnings
 from base64 import b64encode
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from gradformer.errors import GradformerWarning, InputError
+from gradformer.errors import InputError, warn
 from gradformer.report.history import History
 from gradformer.report.markup import Content, Markup, join, note, table, tag
 from gradformer.report.page import page, report_page
@@ -83,7 +82,7 @@ def _damage_is_said(what: str) -> Iterator[None]:
     try:
         yield
     except InputError as error:
-        warnings.warn(f"{what} is left as it is: {error}", GradformerWarning, stacklevel=3)
+        warn(f"{what} is left as it is: {error}")
 
 
 def figure_of(study: Study, measured: Sequence[Measured]) -> Markup | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import os
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -13,7 +12,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gradformer.errors import GradformerWarning, InputError
+from gradformer.errors import InputError, warn
 from gradformer.graphs.arrays import Over, Schema, split_over
 from gradformer.graphs.cards import find_card
 from gradformer.graphs.collate import Collator
@@ -202,12 +201,10 @@ def _refuse_one_label(y: NDArray[Any]) -> None:
 def _tell_copies(user: UserData, split: Split) -> None:
     """Warn where molecules of the test part are trained on: that score is not one of new ones."""
     if found := copies(user, split):
-        warnings.warn(
+        warn(
             f"{len(found)} of {len(split.test)} test molecules are in the training part too (the "
             f"first: {user.name(found[0])}), so the test score is too good; split by "
-            "scaffold, which keeps copies together, or leave copies out",
-            GradformerWarning,
-            stacklevel=3,
+            "scaffold, which keeps copies together, or leave copies out"
         )
 
 
@@ -218,10 +215,8 @@ def _tell_untested(user: UserData, tested: NDArray[Any]) -> None:
         return
     if missing := [word for k, word in enumerate(labels.classes[0]) if k not in tested]:
         others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-        warnings.warn(
+        warn(
             f"class {missing[0]!r}{others}: nothing of it is in the test part, whose score does "
             "not tell how it is predicted; give more of it, or test every row with --split kfold "
-            "--trials 10",
-            GradformerWarning,
-            stacklevel=3,
+            "--trials 10"
         )

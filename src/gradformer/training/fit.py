@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
@@ -14,7 +13,7 @@ from typing import Any
 import torch
 
 from gradformer.attention.tiles import precision
-from gradformer.errors import ConfigError, GradformerWarning, InputError
+from gradformer.errors import ConfigError, InputError, warn
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import by_first, find_device, from_first, joined
 from gradformer.training.files import RESUMABLE, read_json, replace_file, replace_json
@@ -206,11 +205,9 @@ def _keep_results(run: Run, results: Sequence[dict[str, Any]]) -> None:
         path = run.place(result["trial"]) / "result.json"
         replace_json(path, {name: v for name, v in result.items() if name != "kind"}, RESUMABLE)
     if results:
-        warnings.warn(
+        warn(
             f"{run.folder}: has the results but not the weights of {len(results)} of its trials; "
-            "these results stand, and only the other trials will predict",
-            GradformerWarning,
-            stacklevel=2,
+            "these results stand, and only the other trials will predict"
         )
 
 

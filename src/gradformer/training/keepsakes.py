@@ -6,7 +6,6 @@ few test graphs, on which a model that can show its attention is drawn.
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +15,7 @@ from numpy.typing import NDArray
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from gradformer.errors import GradformerWarning, InputError
+from gradformer.errors import InputError, warn
 from gradformer.graphs.atomic import appearing
 from gradformer.graphs.store import Store
 from gradformer.structure.pointers import pointer
@@ -86,8 +85,7 @@ def load_examples(folder: Path) -> Store | None:
 
 
 def _tell_damaged(path: Path) -> None:
-    text = f"{path}: damaged or of another version, so nothing is drawn of it; restore it"
-    warnings.warn(text, GradformerWarning, stacklevel=3)
+    warn(f"{path}: damaged or of another version, so nothing is drawn of it; restore it")
 
 
 def take(store: Store, graphs: NDArray[np.int64]) -> Store:

@@ -6,7 +6,6 @@ import json
 import os
 import platform
 import subprocess
-import warnings
 from collections.abc import Iterable, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -14,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gradformer.errors import GradformerWarning
+from gradformer.errors import warn
 from gradformer.graphs.atomic import flush
 from gradformer.training.curves import Curves
 from gradformer.training.distributed import processes
@@ -47,11 +46,9 @@ class Recorder:
                 self._curves_of(trial, int(record["epoch"])).add(record)
             except OSError as error:
                 self._tensorboard = False
-                warnings.warn(
+                warn(
                     f"{self._board}: cannot be written ({error.strerror or error}); the run goes "
-                    "on without curves for TensorBoard",
-                    GradformerWarning,
-                    stacklevel=2,
+                    "on without curves for TensorBoard"
                 )
 
     def sync(self) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
-from gradformer.errors import GradformerWarning, InputError
+from gradformer.errors import InputError, warn
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.labels import Labels
 from gradformer.graphs.molecules import smiles_reader
@@ -165,12 +164,10 @@ class Run:
         results = (self.folder / "trials").glob("*/result.json")
         lost = [path.parent for path in results if not (path.parent / WEIGHTS).is_file()]
         if lost:
-            warnings.warn(
+            warn(
                 f"{self.folder}: the weights of {len(lost)} of its trials are not there "
                 f"({', '.join(sorted(place.name for place in lost))}), so the others are used; "
-                "gradformer train --resume makes them again where their checkpoints are kept",
-                GradformerWarning,
-                stacklevel=1,  # once, whoever asks
+                "gradformer train --resume makes them again where their checkpoints are kept"
             )
         return self.trials
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
-from gradformer.errors import ConfigError, GradformerWarning, suggest
+from gradformer.errors import ConfigError, suggest, warn
 from gradformer.graphs.arrays import Level, Task
 from gradformer.yaml_text import parse_yaml
 
@@ -99,11 +98,10 @@ def named(data: object) -> Card | None:
 def tell_path(name: str) -> None:
     """Warn where a name of the package, which means the same everywhere, is also that of a file."""
     if os.path.exists(name):
-        text = (
+        warn(
             f"{name}: the benchmark of this name is taken; for the file or folder of the same name "
             f"say {os.path.join(os.curdir, name)} (in Python also Path({name!r}))"
         )
-        warnings.warn(text, GradformerWarning, stacklevel=1)  # once, whoever asks
 
 
 def _found(name: str) -> Card | None:
