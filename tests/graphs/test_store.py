@@ -93,7 +93,7 @@ def test_codebook_of_training_is_kept_for_new_graphs(tmp_path: Path) -> None:
 
 def test_similarity_needs_features() -> None:
     arrays = replace(unsorted_graphs(), x=None)
-    with pytest.raises(ConfigError, match="similarity needs node features"):
+    with pytest.raises(InputError, match="similarity needs node features"):
         pack(arrays, Structure(index="similarity"))
     assert pack(unsorted_graphs(), Structure(index="similarity")).codebook.name == "similarity"
 

@@ -16,14 +16,11 @@ from gradformer.errors import ConfigError, choice
 from gradformer.graphs.arrays import GraphArrays
 from gradformer.progress import bar
 from gradformer.structure.codebook import HOPS, Codebook
-from gradformer.structure.curvature import curvature_distances
-from gradformer.structure.distance import hop_distances
 from gradformer.structure.encodings import LAPLACIAN_VERSION, laplacian, random_walk
-from gradformer.structure.similarity import similarity_distances
+from gradformer.structure.index import Index, pair_index
 from gradformer.yaml_text import parse_yaml
 
 Array = NDArray[Any]
-Index = Literal["hops", "curvature", "similarity"]
 #: What the rows of an array belong to.
 Kind = Literal["node", "edge", "pair", "graph"]
 
@@ -115,7 +112,15 @@ def compute(
     graphs = (arrays.node_ptr, arrays.edge_ptr, arrays.edge_index)
     found: dict[str, tuple[Kind, Array]] = {}
     if structure.index is not None:
-        distance, codebook = _pair_index(arrays, structure, codebook)
+        with bar("pair index", arrays.num_graphs) as advance:
+            distance, codebook = pair_index(
+                structure.index,
+                *graphs,
+                arrays.x,
+                symmetric=structure.symmetric,
+                codebook=codebook,
+                progress=advance,
+            )
         found["distance"] = ("pair", distance)
     if structure.rwse:
         with bar("random walks", arrays.num_graphs) as advance:
@@ -133,21 +138,6 @@ def compute(
             found[array_name] = (registered.kind, value)
     _check_rows(arrays, found)
     return found, codebook or HOPS
-
-
-def _pair_index(
-    arrays: GraphArrays, structure: Structure, codebook: Codebook | None
-) -> tuple[Array, Codebook]:
-    graphs = (arrays.node_ptr, arrays.edge_ptr, arrays.edge_index)
-    with bar("pair index", arrays.num_graphs) as advance:
-        if structure.index == "hops":
-            symmetric = structure.symmetric
-            return hop_distances(*graphs, symmetric=symmetric, progress=advance), HOPS
-        if structure.index == "curvature":
-            return curvature_distances(*graphs, codebook=codebook, progress=advance)
-        if arrays.x is None:
-            raise ConfigError("structure.index: similarity needs node features, there are none")
-        return similarity_distances(arrays.node_ptr, arrays.x, codebook=codebook, progress=advance)
 
 
 def _check_rows(arrays: GraphArrays, found: dict[str, tuple[Kind, Array]]) -> None:

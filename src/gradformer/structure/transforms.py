@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,12 +12,8 @@ from torch_geometric.transforms import BaseTransform
 
 from gradformer.errors import InputError, choice
 from gradformer.structure.codebook import FIXED, Codebook
-from gradformer.structure.curvature import curvature_distances
-from gradformer.structure.distance import hop_distances
 from gradformer.structure.encodings import laplacian, random_walk
-from gradformer.structure.similarity import similarity_distances
-
-Index = Literal["hops", "curvature", "similarity"]
+from gradformer.structure.index import Index, pair_index
 
 
 class AddDistance(BaseTransform):
@@ -50,16 +46,11 @@ class AddDistance(BaseTransform):
         self.codebook = codebook or FIXED[index]
 
     def forward(self, data: Data) -> Data:
-        node_ptr, edge_ptr, edge_index = _arrays(data)
-        if self.index == "similarity":
-            if data.x is None:
-                raise InputError("data.x: absent, but similarity compares node features")
-            x = data.x.detach().cpu().numpy()
-            pairs, _ = similarity_distances(node_ptr, x, codebook=self.codebook)
-        elif self.index == "curvature":
-            pairs, _ = curvature_distances(node_ptr, edge_ptr, edge_index, codebook=self.codebook)
-        else:
-            pairs = hop_distances(node_ptr, edge_ptr, edge_index, symmetric=self.symmetric)
+        graphs = _arrays(data)
+        x = None if data.x is None else data.x.detach().cpu().numpy()
+        pairs, _ = pair_index(
+            self.index, *graphs, x, symmetric=self.symmetric, codebook=self.codebook
+        )
         data.distance = torch.from_numpy(pairs)
         return data
 
