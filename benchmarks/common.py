@@ -7,6 +7,7 @@ import os
 import statistics
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,17 @@ def forget() -> None:
     torch._C._cuda_clearCublasWorkspaces()  # one for every stream that made a product
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
+
+
+def gpu_ms(work: Callable[[], object], times: int = 1) -> float:
+    """Milliseconds that the GPU takes for ``work`` on the present stream, mean over ``times``."""
+    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    begin.record()
+    for _ in range(times):
+        work()
+    end.record()
+    end.synchronize()
+    return begin.elapsed_time(end) / times
 
 
 def replay(trials: list[Trial], epochs: int = 5) -> float:

@@ -15,10 +15,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from common import forget, write_record
+from common import forget, gpu_ms, write_record
 
 from gradformer.graphs.collate import Capacity
-from gradformer.training.capture import EDGES, NODES, CapturedTrial, Recorded, _round_up
+from gradformer.training.capture import EDGES, NODES, CapturedTrial, Recorded, round_up
 from gradformer.training.data import benchmark
 from gradformer.training.recipe import load_recipe
 from gradformer.training.trial import Trial
@@ -34,16 +34,8 @@ def step_ms(captured: CapturedTrial, ids: torch.Tensor, capacity: Capacity) -> f
         step(ids, capacity)
 
     recorded = Recorded(captured.stream, body, list(step.state))
-    times = []
-    for _ in range(REPLAYS):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        with torch.cuda.stream(captured.stream):
-            begin.record()
-            recorded.replay()
-            end.record()
-        end.synchronize()
-        times.append(begin.elapsed_time(end))
-    return statistics.median(times)
+    with torch.cuda.stream(captured.stream):
+        return statistics.median(gpu_ms(recorded.replay) for _ in range(REPLAYS))
 
 
 def compare(name: str) -> dict[str, Any]:
@@ -63,8 +55,8 @@ def compare(name: str) -> dict[str, Any]:
         ids = captured.ids[number].clone()
         tight = Capacity(
             common.graphs,
-            _round_up(int(nodes[number]), NODES),
-            _round_up(int(edges[number]), EDGES),
+            round_up(int(nodes[number]), NODES),
+            round_up(int(edges[number]), EDGES),
             common.largest,
         )
         ours += step_ms(captured, ids, common) / len(QUANTILES)

@@ -151,10 +151,10 @@ class CapturedTrial:
             self._capacities.append(
                 Capacity(
                     self.ids.shape[1],
-                    max(before.nodes, _round_up(nodes, NODES)),
-                    max(before.edges, _round_up(edges, EDGES)),
+                    max(before.nodes, round_up(nodes, NODES)),
+                    max(before.edges, round_up(edges, EDGES)),
                     int(self._nodes[graphs].max()),
-                    max(before.pairs or 0, _round_up(pairs, PAIRS)),
+                    max(before.pairs or 0, round_up(pairs, PAIRS)),
                 )
             )
         return self._capacities[epoch // AHEAD]
@@ -234,10 +234,10 @@ class _Prediction:
             row[: len(ids)] = torch.from_numpy(ids)
         self.capacity = Capacity(
             self.ids.shape[1],
-            _round_up(max(int(nodes[ids].sum()) for ids in parts), NODES),
-            _round_up(max(int(edges[ids].sum()) for ids in parts), EDGES),
+            round_up(max(int(nodes[ids].sum()) for ids in parts), NODES),
+            round_up(max(int(edges[ids].sum()) for ids in parts), EDGES),
             int(nodes[graphs].max()),
-            _round_up(max(int((nodes[ids] ** 2).sum()) for ids in parts), PAIRS),
+            round_up(max(int((nodes[ids] ** 2).sum()) for ids in parts), PAIRS),
         )
         self.by_node = trial.data.schema.level == "node"
         self.rows = [int(nodes[ids].sum()) if self.by_node else len(ids) for ids in parts]
@@ -267,5 +267,5 @@ class _Prediction:
         return np.concatenate([part[:count] for part, count in zip(out, self.rows)])
 
 
-def _round_up(number: int, unit: int) -> int:
+def round_up(number: int, unit: int) -> int:
     return max(-(-number // unit), 1) * unit
