@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -133,3 +134,59 @@ def solve(
     missing = [name for name, value in found.items() if value is None]
     assert not missing, f"no gradient: {missing}"
     return {name: value.clone() for name, value in found.items() if value is not None}
+
+
+LEARNED = {"learn_decay": True, "slope": 0.1, "spread": 0.6}
+
+
+def compare(
+    problem: Problem,
+    decay: Decay | None,
+    dropout: float,
+    dtype: torch.dtype = torch.float32,
+    tolerance: float = 3e-5,
+) -> dict[str, torch.Tensor]:
+    """Hold one call of the fused engine to the reference in float64; returns what it found."""
+    rounded = replace(
+        problem, **{name: getattr(problem, name).to(dtype).double() for name in "qkv"}
+    )
+    rounded = replace(rounded, cotangent=problem.cotangent.to(dtype).double())
+    expected = solve(rounded, decay, "reference", torch.float64, dropout)
+    found = solve(rounded, decay, "fused", dtype, dropout)
+    assert found.keys() == expected.keys()
+    for name, value in expected.items():
+        error = (found[name].double() - value).abs().max()
+        allowed = tolerance * max(1.0, float(value.abs().max()))
+        assert error <= allowed, f"{name}: off by {error:.1e}, allowed {allowed:.1e}"
+    return found
+
+
+def decay_of(options: dict[str, Any] | None, heads: int, device: str) -> Decay | None:
+    if options is None:
+        return None
+    return Decay(heads, **({"decay": 0.7, "start": 2.3} | options)).to(device)
+
+
+KINDS: dict[str, dict[str, Any] | None] = {
+    "plain": None,
+    "start": {},
+    "start and λ": LEARNED,
+    "weight": {"on": "weight", "learn_decay": True},
+    "linear": {"shape": "linear", "end": 5.0},
+    "free": {"shape": "free"},
+    "free weight": {"shape": "free", "on": "weight", "decay": 0.9},
+    "blocked": {"unreachable": "blocked"},
+    "blocked profile": {"unreachable": "blocked", "profile": True},
+    "weight blocked": {"unreachable": "blocked", "on": "weight"},
+    "step": {"decay": 0.0, "start": 2.0, "on": "weight"},
+}
+
+
+def mirrored(problem: Problem, sizes: Sequence[int]) -> Problem:
+    """With distances that are the same both ways, and the promise of it."""
+    blocks = problem.distance.split([n * n for n in sizes])
+    square = [block.view(n, n) for block, n in zip(blocks, sizes)]
+    distance = torch.cat([torch.minimum(block, block.T).flatten() for block in square])
+    layout = replace(problem.layout, symmetric=True)
+    assert layout.is_symmetric(distance)
+    return replace(problem, layout=layout, distance=distance)

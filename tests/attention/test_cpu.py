@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from gradformer.attention import Decay, cpu, decay_attention, joint_attention, use_engine
-from tests.attention.problems import Problem, moved, padded, random_problem, solve
-from tests.attention.test_fused import KINDS, decay_of
+from tests.attention.problems import KINDS, Problem, decay_of, moved, padded, random_problem, solve
 
 SIZES = (3, 1, 40, 16, 17)  # less than the lanes of a row, more, and just as many
 

@@ -20,54 +20,21 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from gradformer.attention import Decay, decay_attention, joint_attention, use_engine
 from gradformer.attention.launch import OWN, SMALL
 from gradformer.errors import ConfigError
-from tests.attention.problems import Problem, moved, padded, random_problem, solve
+from tests.attention.problems import (
+    KINDS,
+    LEARNED,
+    Problem,
+    compare,
+    decay_of,
+    mirrored,
+    moved,
+    padded,
+    random_problem,
+    solve,
+)
 
 NARROW, MEDIUM = 6, OWN + 5  # head width and size of a graph that take the row kernels,
 BROAD, LARGE = 17, SMALL + 5  # and the tiled ones
-LEARNED = {"learn_decay": True, "slope": 0.1, "spread": 0.6}
-
-
-def compare(
-    problem: Problem,
-    decay: Decay | None,
-    dropout: float,
-    dtype: torch.dtype = torch.float32,
-    tolerance: float = 3e-5,
-) -> dict[str, torch.Tensor]:
-    """Hold one call of the fused engine to the reference in float64; returns what it found."""
-    rounded = replace(
-        problem, **{name: getattr(problem, name).to(dtype).double() for name in "qkv"}
-    )
-    rounded = replace(rounded, cotangent=problem.cotangent.to(dtype).double())
-    expected = solve(rounded, decay, "reference", torch.float64, dropout)
-    found = solve(rounded, decay, "fused", dtype, dropout)
-    assert found.keys() == expected.keys()
-    for name, value in expected.items():
-        error = (found[name].double() - value).abs().max()
-        allowed = tolerance * max(1.0, float(value.abs().max()))
-        assert error <= allowed, f"{name}: off by {error:.1e}, allowed {allowed:.1e}"
-    return found
-
-
-def decay_of(options: dict[str, Any] | None, heads: int, device: str) -> Decay | None:
-    if options is None:
-        return None
-    return Decay(heads, **({"decay": 0.7, "start": 2.3} | options)).to(device)
-
-
-KINDS: dict[str, dict[str, Any] | None] = {
-    "plain": None,
-    "start": {},
-    "start and λ": LEARNED,
-    "weight": {"on": "weight", "learn_decay": True},
-    "linear": {"shape": "linear", "end": 5.0},
-    "free": {"shape": "free"},
-    "free weight": {"shape": "free", "on": "weight", "decay": 0.9},
-    "blocked": {"unreachable": "blocked"},
-    "blocked profile": {"unreachable": "blocked", "profile": True},
-    "weight blocked": {"unreachable": "blocked", "on": "weight"},
-    "step": {"decay": 0.0, "start": 2.0, "on": "weight"},
-}
 
 
 @pytest.mark.parametrize(
@@ -91,16 +58,6 @@ def test_larger_graphs(kind: str, width: int, device: str) -> None:
     n = LARGE if width == BROAD else MEDIUM
     problem = random_problem((n,), heads=1, width=width, diameter=3).to(device)
     compare(problem, decay_of(KINDS[kind], 1, device), dropout=0.2)
-
-
-def mirrored(problem: Problem, sizes: Sequence[int]) -> Problem:
-    """With distances that are the same both ways, and the promise of it."""
-    blocks = problem.distance.split([n * n for n in sizes])
-    square = [block.view(n, n) for block, n in zip(blocks, sizes)]
-    distance = torch.cat([torch.minimum(block, block.T).flatten() for block in square])
-    layout = replace(problem.layout, symmetric=True)
-    assert layout.is_symmetric(distance)
-    return replace(problem, layout=layout, distance=distance)
 
 
 @pytest.mark.parametrize(("n", "width"), [(MEDIUM, NARROW), (LARGE, BROAD)])

@@ -9,8 +9,16 @@ import pytest
 import torch
 
 from gradformer.attention import Layout, decay_attention
-from tests.attention.problems import moved, padded, random_problem, solve
-from tests.attention.test_fused import KINDS, compare, decay_of, mirrored
+from tests.attention.problems import (
+    KINDS,
+    compare,
+    decay_of,
+    mirrored,
+    moved,
+    padded,
+    random_problem,
+    solve,
+)
 
 
 @pytest.mark.gpu

@@ -13,7 +13,7 @@ import pytest
 
 from gradformer import Run
 from tests.cli.conftest import BRIEF, Program
-from tests.training.test_records import no_file_above
+from tests.training.toy import no_file_above
 
 
 def test_an_exported_model_predicts_the_same_elsewhere(

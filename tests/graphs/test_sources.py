@@ -25,8 +25,6 @@ from gradformer.graphs.sources.molhiv import read_molhiv
 from gradformer.graphs.sources.peptides import read_peptides
 from gradformer.graphs.sources.readers import read_card
 from gradformer.graphs.sources.sbm_file import read_sbm_file
-from gradformer.graphs.sources.text import floats, integers
-from gradformer.graphs.sources.tu import read_tu, tu_graphs
 
 QUICK = ("actor", "citeseer", "cora", "imdb-binary", "mutag", "nci1", "pattern-sample", "zinc")
 SLOW = ("cluster", "collab", "molhiv", "pattern", "proteins")
@@ -165,28 +163,26 @@ def test_zinc_pickles_come_from_the_archive_and_its_index_may_lie_beside_it(
     assert read_card(card, files).num_graphs == 7
 
 
+def hold_one_graph(ours: GraphArrays, data: Data) -> None:
+    """Features, edges, classes and published splits of a single graph are those of PyG."""
+    x, edges, _ = graph(ours, 0)
+    assert (x == data.x.numpy()).all()
+    assert (edges == pyg_edges(data)[0]).all()
+    assert (ours.y == data.y.numpy()).all()
+    for part, mask in enumerate((data.train_mask, data.val_mask, data.test_mask)):
+        assert ((ours.split == part) == mask.view(len(x), -1).numpy()).all()
+
+
 @pytest.mark.parametrize("name", ["Cora", "CiteSeer"])
 def test_planetoid_agrees_with_pyg(name: str, data_mirror: Path, tmp_path: Path) -> None:
     shutil.copytree(data_mirror / "Planetoid" / name, tmp_path / name)
     (tmp_path / name).chmod(0o755)
-    ours, data = read(name, data_mirror), Planetoid(str(tmp_path), name)[0]
-    x, edges, _ = graph(ours, 0)
-    assert (x == data.x.numpy()).all()
-    assert (edges == pyg_edges(data)[0]).all()
-    assert (ours.y == data.y.numpy()).all()
-    for part, mask in enumerate((data.train_mask, data.val_mask, data.test_mask)):
-        assert ((ours.split[:, 0] == part) == mask.numpy()).all()
+    hold_one_graph(read(name, data_mirror), Planetoid(str(tmp_path), name)[0])
 
 
 def test_actor_agrees_with_pyg(data_mirror: Path, tmp_path: Path) -> None:
     shutil.copytree(data_mirror / "Actor" / "raw", tmp_path / "raw")
-    ours, data = read("actor", data_mirror), Actor(str(tmp_path))[0]
-    x, edges, _ = graph(ours, 0)
-    assert (x == data.x.numpy()).all()
-    assert (edges == pyg_edges(data)[0]).all()
-    assert (ours.y == data.y.numpy()).all()
-    for part, mask in enumerate((data.train_mask, data.val_mask, data.test_mask)):
-        assert ((ours.split == part) == mask.numpy()).all()
+    hold_one_graph(read("actor", data_mirror), Actor(str(tmp_path))[0])
 
 
 def test_zinc_first_molecules_and_labels(data_mirror: Path) -> None:
@@ -245,65 +241,6 @@ def test_molhiv_with_a_table_cut_short_is_refused(data_mirror: Path) -> None:
 
         with pytest.raises(InputError):
             read_molhiv(cut)
-
-
-def tu_files(**changes: str | None) -> Callable[[str], bytes | None]:
-    files = {
-        "A": "1, 2\n2, 1\n2, 2\n1, 2\n4, 3\n3, 4\n",
-        "graph_indicator": "1\n1\n2\n2\n2\n",
-        "graph_labels": "-1\n1\n",
-        "node_labels": "3\n4\n3\n6\n3\n",
-        "edge_labels": "1\n1\n0\n1\n0\n0\n",
-        "node_attributes": "0.5, 1\n1, 2\n3, 4.5e1\n5, 6\n7, 8\n",
-    }
-    merged = {**files, **changes}
-    return lambda kind: merged[kind].encode() if merged.get(kind) is not None else None
-
-
-def test_tu_drops_loops_and_repeats_and_counts_from_zero() -> None:
-    arrays = read_tu("T", tu_files()).check("T")
-    assert arrays.edge_index.tolist() == [[1, 0, 1, 0], [0, 1, 0, 1]]
-    assert arrays.node_ptr.tolist() == [0, 2, 5]
-    assert arrays.edge_ptr.tolist() == [0, 2, 4]
-    assert arrays.x[:, 0].tolist() == [0, 1, 0, 3, 0]
-    assert arrays.edge_attr[:, 0].tolist() == [1, 1, 0, 0]
-    assert arrays.y.tolist() == [0, 1]
-    assert (arrays.schema.node, arrays.schema.edge, arrays.schema.outputs) == ((4,), (2,), 2)
-    attributes = tu_graphs("T", tu_files(edge_labels=None), node="attributes")
-    assert attributes.x[2].tolist() == [3, 45]
-    assert attributes.edge_attr is None
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"A": None}, "T_A.txt is missing"),
-        ({"A": "1, 2\n2, x\n"}, "T_A.txt, line 2: holds something"),
-        ({"A": "1, 2\n\n2\n"}, "T_A.txt, line 3: does not have 2 columns"),
-        ({"A": "1, 2\n1, 3\n"}, "T_A.txt, line 2: edge 1, 3 does not join"),
-        ({"A": "1, 9\n"}, "T_A.txt, line 1: edge 1, 9"),
-        ({"A": "0, 1\n"}, "T_A.txt, line 1: edge 0, 1"),
-        ({"graph_indicator": "1\n2\n1\n2\n2\n"}, "T_graph_indicator.txt, line 3"),
-        ({"graph_indicator": "1\n1\n2\n2\n3\n"}, "T_graph_indicator.txt, line 5"),
-        ({"node_labels": "1\n2\n"}, "T_node_labels.txt has 2 lines, expected 5"),
-        ({"graph_labels": "1.5\n1\n"}, "T_graph_labels.txt, line 1"),
-    ],
-)
-def test_tu_names_the_bad_line(changes: dict[str, str | None], message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        read_tu("T", tu_files(**changes))
-
-
-def test_tables_of_numbers() -> None:
-    assert integers(b"1, -2\r\n\n 3\t4", 2, "f").tolist() == [[1, -2], [3, 4]]
-    assert integers(b"", 3, "f").shape == (0, 3)
-    assert floats(b"1,2.5\n-3e2,4\n", None, "f").tolist() == [[1, 2.5], [-300, 4]]
-    for text in (b"1 2 3", b"--1 2", b"1-1 2", b"1 2\n- 3", b"1" * 19 + b" 2", b"1.0 2", b"\xff 1"):
-        with pytest.raises(InputError, match="f, line"):
-            integers(text, 2, "f")
-    for text in (b"1,2\n3", b"1,a", b"1,\n"):
-        with pytest.raises(InputError, match="f, line"):
-            floats(text, None, "f")
 
 
 def test_published_block_models(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from gradformer.model.edge_attention import (
     softmax_with_own,
     weighted_sum,
 )
-from tests.model.test_fused_messages import graphs, states, weighted
+from tests.model.messages import graphs, states, weighted
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("on_the_device")

@@ -19,7 +19,7 @@ from gradformer.model.fused_gated import gated, updates
 from gradformer.model.gated import GatedGCN
 from gradformer.model.maps import linear
 from gradformer.training.weights import Weights
-from tests.model.test_fused_messages import graphs, states, weighted
+from tests.model.messages import graphs, states, weighted
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.usefixtures("on_the_device")

@@ -9,7 +9,7 @@ from torch import Tensor
 from gradformer import use_engine
 from gradformer.model import gated_loops
 from gradformer.model.gated import GatedGCN
-from tests.model.test_fused_messages import graphs, states
+from tests.model.messages import graphs, states
 
 
 def everything(engine: str, kind: str, dtype: torch.dtype = torch.float32) -> list[Tensor]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import signal
 from pathlib import Path
@@ -22,7 +21,6 @@ from gradformer.training.files import read_json
 from gradformer.training.loop import Stop, StoppedError
 from gradformer.training.run import Run
 from tests.conftest import shared_path
-from tests.studies.conftest import Reproduce
 
 TABLE1 = STUDIES["table1"]
 SHORT = ("train.epochs=3", "data.fraction=0.3", "train.batch_size=8", "model.layers=1")
@@ -115,48 +113,6 @@ def test_a_cell_is_complete_with_its_own_seeds_until_more_are_asked_for(tmp_path
     assert (seeds(gcn), seeds(gin)) == (2, 2), "none is taken away"
 
 
-def test_seeds_of_some_cells_are_not_those_of_the_plan(
-    tmp_path: Path, reproduce: Reproduce, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = ("table1", "--out", tmp_path)
-    reproduce(*words, "--dataset", "mutag", "-m", "majority", "--trials", "1")
-    monkeypatch.delenv("GRADFORMER_SMOKE")
-    settings = [f"--set={s}" for s in read_json(tmp_path / "table1" / "plan.json")["settings"]]
-    more = (*words, *settings, "--resume")
-    majority = tmp_path / "table1" / "mutag-majority-class" / "results.json"
-    reproduce(*more)
-    assert len(read_json(majority)["trials"]) == 1
-    reproduce(*more, "-m", "majority", "--trials", "3")
-    assert len(read_json(majority)["trials"]) == 3
-    assert read_json(tmp_path / "table1" / "plan.json")["trials"] == 1
-    reproduce(*more, "--trials", "4")
-    assert len(read_json(majority)["trials"]) == 4
-    assert read_json(tmp_path / "table1" / "plan.json")["trials"] == 4
-
-
-@pytest.mark.filterwarnings("default::gradformer.errors.GradformerWarning")
-def test_a_record_without_weights_gives_its_page_and_can_grow(
-    tmp_path: Path, reproduce: Reproduce
-) -> None:
-    """As it is committed: no weights, checkpoints or graphs."""
-    words = ("table1", "--dataset", "mutag", "--model", "gcn", "--out", tmp_path)
-    reproduce(*words, "--trials", "1")
-    place = tmp_path / "table1" / "mutag-gcn"
-    before = read_json(place / "results.json")["trials"][0]
-    for folder in ("trials", "examples"):
-        shutil.rmtree(place / folder)
-    said = reproduce(*words, "--resume", "--trials", "1", "--budget", "0")
-    assert "measured 1 of 1 cells" in said.output
-    said = reproduce(*words, "--resume", "--trials", "2")
-    assert "results but not the weights of 1 of its trials" in said.output
-    after = read_json(place / "results.json")["trials"]
-    assert len(after) == 2
-    assert after[0] == before
-    run = Run.load(place)
-    assert run.trials == [1]  # only the new seed was trained
-    assert [line["trial"] for line in run.record if line["kind"] == "epoch"] == [0, 1]
-
-
 def test_what_another_cell_has_begun_goes_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -240,27 +196,6 @@ def test_a_damaged_cell_hides_no_other(tmp_path: Path) -> None:
     assert other.missing == "not begun"
 
 
-@pytest.mark.filterwarnings("default::gradformer.errors.GradformerWarning")
-def test_damaged_weights_and_a_short_record_take_no_number_away(
-    tmp_path: Path, reproduce: Reproduce
-) -> None:
-    words = ("table1", "--dataset", "mutag", "--model", "gcn", "--trials", "1", "--out", tmp_path)
-    reproduce(*words)
-    place = tmp_path / "table1" / "mutag-gcn"
-    page = place.parent / "README.md"
-    before = page.read_text()
-    record = (place / "record.jsonl").read_text()
-    (place / "record.jsonl").write_text(record[:-50])
-    page.unlink()
-    reproduce(*words, "--resume")
-    assert page.read_text() == before
-    (place / "trials" / "0" / "model.safetensors").write_text("no weights")
-    page.unlink()
-    said = reproduce(*words, "--resume").output
-    assert re.search(r"page of mutag is left as it is: .*not the weights of this gcn", said)
-    assert page.read_text() == before
-
-
 def test_a_plan_is_kept_and_grows(tmp_path: Path) -> None:
     begin(TABLE1, Plan(("mutag",), ("gcn",), 4), tmp_path, False)
     with pytest.raises(InputError, match="continue it with --resume"):
@@ -269,74 +204,3 @@ def test_a_plan_is_kept_and_grows(tmp_path: Path) -> None:
         begin(TABLE1, PLAN, tmp_path, True)  # its page would lose all cells that are there
     whole = begin(TABLE1, Plan(("nci1",), ("gin",), 10), tmp_path, True)
     assert whole == Plan(("mutag", "nci1"), ("gcn", "gin"), 10)
-
-
-def test_budget_and_resume_in_the_program(reproduce: Reproduce, tmp_path: Path) -> None:
-    words = ("table1", "--out", tmp_path)
-    said = reproduce(*words, "--dataset", "mutag", "--model", "gcn", "--budget", "0")
-    assert "measured 0 of 1 cells" in said.output
-    assert f"gradformer reproduce table1 --resume --out {tmp_path} --dataset mutag" in said.output
-    page = tmp_path / "table1" / "README.md"
-    assert "not begun (1 of 1): gcn on mutag" in page.read_text()
-    assert "begun before" in reproduce(*words, code=1).output
-    assert "measured 1 of 1 cells" in reproduce(*words, "--resume").output
-    assert "not begun" not in page.read_text()
-
-
-def test_presets_are_kept_and_grow(tmp_path: Path, reproduce: Reproduce) -> None:
-    words = ("table1", "--out", tmp_path, "--trials", "1")
-    models = ("--dataset", "mutag", "-m", "gradformer", "-m", "gcn")
-    reproduce(*words, *models, "--preset", "authors")
-
-    def trained() -> set[str]:
-        return {path.parent.name for path in tmp_path.glob("table1/*/results.json")}
-
-    assert trained() == {"mutag-gradformer-authors"}
-    reproduce(*words, "--resume")
-    assert trained() == {"mutag-gradformer-authors"}, "the same cells as before"
-    said = reproduce(*words, "--resume", "-m", "gcn", code=1).output
-    assert "--preset authors was asked for before, and no cell" in said
-    assert "say --preset none now" in said
-    reproduce(*words, "--resume", "--preset", "none")
-    assert trained() == {"mutag-gradformer-authors", "mutag-gcn"}
-    assert read_json(tmp_path / "table1" / "plan.json")["presets"] == ["authors", "none"]
-
-
-def test_what_fails_is_said_and_the_rest_is_measured(reproduce: Reproduce, tmp_path: Path) -> None:
-    words = ("--dataset", "mutag", "--model", "gt", "--model", "gcn", "--set", "model.pool=none")
-    said = reproduce("table1", *words, "--out", tmp_path / "bad", code=1)
-    assert "is left out: " in said.output
-    text = (tmp_path / "bad" / "table1" / "README.md").read_text()
-    assert "pool" in text
-    for option, value in (("--dataset", "mutga"), ("--model", "gnc")):
-        said = reproduce("table1", option, value, "--out", tmp_path, code=1)
-        assert f"{option} {value}: unknown; did you mean" in said.output
-    assert "did you mean 'decay'?" in reproduce("dceay", code=1).output
-
-
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (("table1", "--preset", "tunde"), "--preset tunde: no cell of table1 on mutag has it; did"),
-        (("index", "--model", "gin"), "--model gin: no cell of index on mutag has it; known: grad"),
-        (("decay", "--set", "model.layer=3"), "model.layer: unknown option; did you mean 'layers'"),
-    ],
-)
-def test_what_fits_no_cell_is_said_before_anything_is_written(
-    words: tuple[str, ...], said: str, reproduce: Reproduce, tmp_path: Path
-) -> None:
-    output = reproduce(*words, "--dataset", "mutag", "--out", tmp_path, code=1).output
-    assert said in output
-    assert not list(tmp_path.iterdir())
-
-
-def test_settings_of_some_models_and_seeds_that_diverge_are_on_the_page(
-    reproduce: Reproduce, tmp_path: Path
-) -> None:
-    words = ("--dataset", "mutag", "--model", "graphgps", "--model", "gcn", "--trials", "1")
-    changes = ("--set", "model.heads=2", "--set", "train.lr=1e30")
-    said = reproduce("table1", *words, *changes, "--out", tmp_path, code=1)
-    assert "measured 0 of 2 cells" in said.output
-    text = (tmp_path / "table1" / "README.md").read_text()
-    assert "1 of 1 seeds diverged (1 of 2): graphgps on mutag" in text
-    assert "model.heads: unknown option" in text

@@ -13,14 +13,13 @@ from gradformer.model.base import all_models
 from gradformer.training.capture import capture
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
 from gradformer.training.loop import Stop, train, train_epoch
-from gradformer.training.recipe import Recipe
 from gradformer.training.trial import Trial
 from tests.training import toy
 
 
 @pytest.mark.parametrize("name", sorted(all_models()))
 def test_trains_and_continues(name: str, tmp_path: Path) -> None:
-    recipe = toy_recipe(name)
+    recipe = toy.recipe_of(name)
     data = toy.data(recipe)
     collator = data.collator("cpu")
     trial = Trial(0, recipe, data, collator)
@@ -38,7 +37,7 @@ def test_trains_and_continues(name: str, tmp_path: Path) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", sorted(all_models()))
 def test_captured_side_by_side_as_alone(name: str) -> None:
-    recipe = toy_recipe(name)
+    recipe = toy.recipe_of(name)
     data = toy.data(recipe)
     collator = data.collator("cuda")
 
@@ -51,13 +50,6 @@ def test_captured_side_by_side_as_alone(name: str) -> None:
     (alone,), (_, beside) = trained(1), trained(0, 1)
     assert torch.isfinite(alone.weights.vector).all()
     assert torch.equal(alone.weights.vector, beside.weights.vector)
-
-
-def toy_recipe(name: str) -> Recipe:
-    options = {"epochs": 4, "batch_size": 7, "lr": 3e-3}
-    return Recipe.from_dict(
-        {"dataset": "toy", "model": {"name": name, "layers": 2}, "train": options}
-    )
 
 
 def train_once(trial: Trial) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from gradformer.model.base import all_models
 from gradformer.training import capture, precompile
 from gradformer.training.precompile import Zeros, compile_kernels
 from tests.training import toy
-from tests.training.test_models import toy_recipe
 
 STREAM: Any = SimpleNamespace(device=torch.device("cpu"), synchronize=lambda: None)
 
@@ -104,7 +103,7 @@ def test_a_step_without_its_kernels(name: str, monkeypatch: pytest.MonkeyPatch) 
     """What the plain code between kernels that do nothing looks up is there, in every model."""
     interpreter = pytest.importorskip("triton.runtime.interpreter")
     monkeypatch.setattr(interpreter.InterpretedFunction, "run", lambda *_, **__: None)
-    recipe = toy_recipe(name)
+    recipe = toy.recipe_of(name)
     with use_engine("fused"):
         trial = toy.trial(recipe)
         captured = capture.CapturedTrial(trial)

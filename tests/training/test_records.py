@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import platform
-import resource
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -20,22 +17,11 @@ from tests.training import toy
 SMALL = toy.RECIPE.change("model.layers=1", "train.epochs=16")
 
 
-@contextmanager
-def no_file_above(size: int) -> Iterator[None]:
-    """Inside, a file cannot grow beyond ``size`` bytes, as on a disk that is full."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
-
-
 def test_a_full_disk_before_any_checkpoint_is_one_line(tmp_path: Path) -> None:
     data = toy.data(SMALL)
     options = {**toy.QUIET, "save_every": 1e9}
     words = r"record.jsonl: cannot be written \(File too large\); .* --resume"
-    with no_file_above(4501), pytest.raises(InputError, match=words):
+    with toy.no_file_above(4501), pytest.raises(InputError, match=words):
         fit(data, recipe=SMALL, out=tmp_path / "run", **options)  # type: ignore[arg-type]
     assert (tmp_path / "run" / "record.jsonl").stat().st_size == 4501
     run = resume(tmp_path / "run", data, **options)  # type: ignore[arg-type]
@@ -45,7 +31,7 @@ def test_a_full_disk_before_any_checkpoint_is_one_line(tmp_path: Path) -> None:
 def test_curves_that_cannot_be_written_are_given_up(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "record.jsonl", tensorboard=True)
     recorder.epoch(0, {"epoch": 1, "loss": 0.5})
-    with no_file_above(120), pytest.warns(GradformerWarning) as said:
+    with toy.no_file_above(120), pytest.warns(GradformerWarning) as said:
         recorder.epoch(0, {"epoch": 2, "loss": 0.5})
     assert str(said[0].message) == (
         f"{tmp_path / 'tensorboard'}: cannot be written (File too large); the run goes on without "

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import json
 import multiprocessing
+import resource
 import signal
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from multiprocessing.context import ForkProcess as Process
 from pathlib import Path
@@ -123,6 +126,25 @@ def contents(folder: Path) -> dict[str, bytes]:
     ]
     lines = sorted(json.dumps(entry) for entry in timeless)
     return {**found, "record": "\n".join(lines).encode()}
+
+
+def recipe_of(name: str) -> Recipe:
+    """A short training of any model."""
+    options = {"epochs": 4, "batch_size": 7, "lr": 3e-3}
+    return Recipe.from_dict(
+        {"dataset": "toy", "model": {"name": name, "layers": 2}, "train": options}
+    )
+
+
+@contextmanager
+def no_file_above(size: int) -> Iterator[None]:
+    """Inside, a file cannot grow beyond ``size`` bytes, as on a disk that is full."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
 def start(folder: Path, *settings: str, trials: int = 1) -> Process:
