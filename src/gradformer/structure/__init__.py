@@ -1,4 +1,10 @@
-"""What a graph tells before training: pair distances, one byte each, and node encodings."""
+"""What a graph tells before training: pair distances, one byte each, and node encodings.
+
+``index`` chooses what a distance is: hops (``distance``), ``curvature`` (by ``transport``) or
+``similarity``; a ``codebook`` says what its bytes mean. ``encodings`` are of nodes, ``paths`` of
+pairs. ``adjacency`` has the neighbour lists, ``pointers`` where things begin, ``parallel`` the
+threads and the compiler; ``transforms`` is all of it for PyG.
+"""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,4 +1,10 @@
-"""The paper's tables and figures, one small file each over recipes, and what carries them out."""
+"""The paper's tables and figures, one small file each over recipes, and what carries them out.
+
+A ``study`` is a list of cells: ``table1``, ``deep``, ``low_resource``, ``ablation``, ``index``,
+``decay``, ``efficiency``, ``nodes``, ``attention``, ``starts``. The ``runner`` trains them, and
+``rivals`` beside them. Written down are ``tables`` with the numbers of the ``paper`` and
+``differences``, ``figures``, a ``page`` of each, and a ``summary`` of all.
+"""
 
 from __future__ import annotations
 
