@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, l1_loss
 
 from gradformer.attention import decay_attention
 from gradformer.attention.layout import Layout
@@ -172,6 +172,27 @@ def plain_loss(name: str, out: Tensor, y: Tensor) -> Tensor:
     if name == "bce":
         return binary_cross_entropy_with_logits(out, y)
     return (out - y).abs().mean() if name == "l1" else (out - y).square().mean()
+
+
+def training(
+    model: nn.Module, batch: Batch, loss: Callable[[Tensor], Tensor]
+) -> Callable[[], dict[str, Tensor]]:
+    """What a subject gives in train mode: the model's output, and the loss of it."""
+
+    def train() -> dict[str, Tensor]:
+        out = model(batch)
+        return {"out_train": out, "loss": loss(out)}
+
+    return train
+
+
+def benchmark_loss(batch: Batch, by_node: bool) -> Callable[[Tensor], Tensor]:
+    """That of Benchmarking GNNs: weighted cross-entropy of nodes, mean absolute error of graphs."""
+    y = batch.y
+    assert y is not None
+    if by_node:
+        return lambda out: weighted_cross_entropy(out, y)
+    return lambda out: l1_loss(out, y.view_as(out))
 
 
 def leaf(x: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.zoo.egt import EGT, EGTLayer
 from tests.golden.adapters.graphormer import columns, vocabulary
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import match, plain_loss, stored_batch
+from tests.golden.mapping import match, plain_loss, stored_batch, training
 from tests.golden.padded import packed_pairs, packed_rows
 
 NODE, EDGE = 128, 8  # codes of one feature column
@@ -76,10 +76,8 @@ def subjects(case: Case) -> list[Subject]:
             found["out_single"] = alone(batch)
         return {key: value for key, value in found.items() if key in case}
 
-    def train() -> dict[str, Tensor]:
-        out = model(batch)
-        return {"out_train": out, "loss": plain_loss(case.config["loss_name"], out, case["y"])}
-
+    kind = case.config["loss_name"]
+    train = training(model, batch, lambda out: plain_loss(kind, out, case["y"]))
     nodes, channels = packed_rows(sizes), packed_pairs(sizes, channels_last=True)
     select: dict[str, Any] = {"hidden/input": nodes, "hidden_edge/input": channels}
     for i in range(given["model_height"]):

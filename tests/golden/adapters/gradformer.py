@@ -9,31 +9,18 @@ from gradformer.attention import Decay, Layout, decay_attention
 from gradformer.model.official import official_model, official_names
 from gradformer.structure.codebook import HOPS
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import gradients, leaf, stored_batch
+from tests.golden.mapping import (
+    dense_pairs,
+    gradients,
+    leaf,
+    plain_loss,
+    run_and_keep,
+    stored_batch,
+)
 
 
 def subjects(case: Case) -> list[Subject]:
     return [_attention(case)] if "q" in case else [_model(case)]
-
-
-def dense(pairs: Tensor, sizes: list[int], width: int) -> Tensor:
-    """[Σ n², heads] → [graphs, heads, width, width], zero where padded."""
-    out = pairs.new_zeros(len(sizes), pairs.shape[1], width, width)
-    first = 0
-    for graph, n in enumerate(sizes):
-        block = pairs[first : first + n * n].view(n, n, -1)
-        out[graph, :, :n, :n] = block.permute(2, 0, 1)
-        first += n * n
-    return out
-
-
-def loss_of(name: str, out: Tensor, y: Tensor) -> Tensor:
-    """The scalar that the reference differentiated."""
-    if name in ("mae", "l1"):
-        return (out - y.view_as(out)).abs().mean()
-    if name.startswith("bce"):
-        return nn.functional.binary_cross_entropy_with_logits(out, y.view_as(out).to(out.dtype))
-    return nn.functional.cross_entropy(out, y)
 
 
 def _model(case: Case) -> Subject:
@@ -49,33 +36,28 @@ def _model(case: Case) -> Subject:
     pe = {"rwse": leaf(case["pe"])} if "pe" in case else {}
     batch, _ = stored_batch(case, x=x, edge_attr=edge_attr, encodings=pe)
     sizes = batch.layout.node_ptr.diff().tolist()
-    width = case["spd"].shape[1]
 
     def observe() -> dict[str, Tensor]:
         walked = model.walk(batch)
         attention = model.attention(batch)
         seen = {"out": model(batch), "h0": walked[0][0]}
         # a padded pair counts as distance 510, a real one as its own
-        real = dense(torch.ones_like(attention[0].decay), sizes, width) > 0
+        real = dense_pairs(torch.ones_like(attention[0].decay), sizes) > 0
         far = model.decay()[0].mul.value[:, 255, None, None]
-        seen["decay"] = torch.where(real, dense(attention[0].decay, sizes, width), far)
+        seen["decay"] = torch.where(real, dense_pairs(attention[0].decay, sizes), far)
         hops = torch.from_numpy(HOPS.values.copy())[batch.distance.long()]
-        hops = torch.where(real[:, :1], dense(hops[:, None], sizes, width), 510.0)
+        hops = torch.where(real[:, :1], dense_pairs(hops[:, None], sizes), 510.0)
         seen["spd"] = hops.squeeze(1).long()
         for number, layer in enumerate(attention):
             seen[f"hidden/{number}"] = walked[number + 1][0]
-            seen[f"attn/{number}"] = dense(layer.weight, sizes, width)
+            seen[f"attn/{number}"] = dense_pairs(layer.weight, sizes)
         return {name: value for name, value in seen.items() if name in case}
 
     def train() -> dict[str, Tensor]:
-        def keep(_: nn.Module, arguments: tuple) -> None:
-            arguments[0].retain_grad()
-            inputs["grad_h0"] = arguments[0]
-
-        hook = model.layers[0].register_forward_pre_hook(keep)
-        out = model(batch)
-        hook.remove()
-        return {"out_train": out, "loss": loss_of(config["loss"], out, case["y"])}
+        out, inputs["grad_h0"] = run_and_keep(model, "layers.0", lambda: model(batch))
+        name = config["loss"]
+        kind = "l1" if name in ("mae", "l1") else "bce" if name.startswith("bce") else "ce"
+        return {"out_train": out, "loss": plain_loss(kind, out, case["y"])}
 
     inputs = gradients(case, {"x": x, **({"pe": pe["rwse"]} if pe else {})})
     return Subject(case, model, names, observe, train, inputs=inputs)
@@ -119,7 +101,7 @@ def _attention(case: Case) -> Subject:
 
     def observe() -> dict[str, Tensor]:
         out, weights = run()
-        return {"out": padded(out), "attn": dense(weights, sizes, width)}
+        return {"out": padded(out), "attn": dense_pairs(weights, sizes)}
 
     def train() -> dict[str, Tensor]:
         out, _ = run()

@@ -12,7 +12,7 @@ from gradformer.attention import decay_attention
 from gradformer.graphs.arrays import Schema
 from gradformer.zoo.graphormer import Graphormer
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import match, plain_loss, rows_of, stored_batch, watch
+from tests.golden.mapping import match, plain_loss, rows_of, stored_batch, training, watch
 from tests.golden.padded import packed_pairs, packed_rows, table_rows
 
 OFFSET = 512  # codes of one feature column
@@ -71,11 +71,8 @@ def subjects(case: Case) -> list[Subject]:
             found["attn_bias_full"] = tables.add.value.t()[wide.distance.long()] + bias
         return {key: value for key, value in found.items() if key in case}
 
-    def train() -> dict[str, Tensor]:
-        out = model(batch)
-        name = case.config["loss"].split(" ")[0]
-        return {"out_train": out, "loss": plain_loss(name, out, case["y"])}
-
+    kind = case.config["loss"].split(" ")[0]
+    train = training(model, batch, lambda out: plain_loss(kind, out, case["y"]))
     rows, pairs = packed_rows(sizes), packed_pairs(sizes)
     select = {f"hidden/{name}": rows for name in ["input", "final", *range(given["n_layers"])]}
     select |= {f"attn/{i}": pairs for i in range(given["n_layers"])} | {"attn_bias_full": pairs}

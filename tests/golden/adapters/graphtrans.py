@@ -11,7 +11,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.zoo.graphtrans import GraphTrans, NormGINE, last_nodes
 from gradformer.zoo.tokens import add_tokens
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import match, plain_loss, stored_batch, watch
+from tests.golden.mapping import match, plain_loss, stored_batch, training, watch
 
 
 def subjects(case: Case) -> list[Subject]:
@@ -60,12 +60,9 @@ def subjects(case: Case) -> list[Subject]:
         seen["padded_input"] = tokens.of_nodes(seen["padded_input"])[: sum(sizes)]
         return {f"hidden/{name}": value for name, value in seen.items()} | {"out": out}
 
-    def train() -> dict[str, Tensor]:
-        out = model(batch)
-        name = case.config["loss"].lower()
-        kind = "ce" if name.startswith("cross") else "mse" if name.startswith("mse") else "bce"
-        return {"out_train": out, "loss": plain_loss(kind, out, case["y"])}
-
+    name = case.config["loss"].lower()
+    kind = "ce" if name.startswith("cross") else "mse" if name.startswith("mse") else "bce"
+    train = training(model, batch, lambda out: plain_loss(kind, out, case["y"]))
     padded = [f"transformer{i}" for i in range(args["num_encoder_layers"])]
     padded += ["transformer_out", "padded_input"]
     select = {f"hidden/{name}": without_padding for name in padded}

@@ -5,13 +5,12 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn.functional import l1_loss
 
 from gradformer.graphs.arrays import Schema
 from gradformer.zoo.complete_graph import complete_edges
 from gradformer.zoo.gt import GT
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import match, places, stored_batch, watch, weighted_cross_entropy
+from tests.golden.mapping import benchmark_loss, match, places, stored_batch, training, watch
 
 
 def subjects(case: Case) -> list[Subject]:
@@ -67,12 +66,7 @@ def subjects(case: Case) -> list[Subject]:
             found["hidden/readout"] = model.embedding(model.states(batch), batch)
         return found
 
-    def train() -> dict[str, Tensor]:
-        out = model(batch)
-        if node_task:
-            return {"out_train": out, "loss": weighted_cross_entropy(out, batch.y)}
-        return {"out_train": out, "loss": l1_loss(out, batch.y.view_as(out))}
-
+    train = training(model, batch, benchmark_loss(batch, node_task))
     return [Subject(case, model, _names(model), observe, train)]
 
 

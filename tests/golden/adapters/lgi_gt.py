@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from gradformer.graphs.arrays import Schema
@@ -38,11 +37,6 @@ def subjects(case: Case) -> list[Subject]:
     tokens = None if model.token is None else add_tokens(batch.layout, first=False)
     sizes, extra = batch.layout.node_ptr.diff().tolist(), int(tokens is not None)
 
-    def stored_order(rows: Tensor) -> Tensor:
-        if tokens is None:
-            return rows
-        return torch.cat([tokens.of_nodes(rows), tokens.of_tokens(rows)])
-
     def observe() -> dict[str, Tensor]:
         keys, inputs = {}, {}
         for i in count:
@@ -53,8 +47,8 @@ def subjects(case: Case) -> list[Subject]:
         seen = watch(model, keys, lambda: model(batch), inputs)
         for i in count:
             seen[f"hidden/gconv_out_{i}"], e = seen[f"hidden/gconv_out_{i}"]
-            seen[f"hidden/{i}"] = stored_order(seen[f"hidden/{i}"])
             if tokens is not None:
+                seen[f"hidden/{i}"] = tokens.unpack(seen[f"hidden/{i}"])
                 seen[f"hidden/tlayer_in_{i}"] = tokens.of_nodes(seen[f"hidden/tlayer_in_{i}"])
             if model.config.conv == "eela":
                 conv: Any = model.get_submodule(f"blocks.{i}.conv")

@@ -9,7 +9,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.model.base import create_model
 from gradformer.zoo.mpnn import ConvolutionStack
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import match, stored_batch, watch
+from tests.golden.mapping import match, stored_batch, training, watch
 
 
 def subjects(case: Case) -> list[Subject]:
@@ -42,10 +42,7 @@ def _subject(case: Case, kind: str) -> Subject:
         readout = model.embedding(model.states(batch), batch)
         return {**seen, "hidden/readout": readout}
 
-    def train() -> dict[str, Tensor]:
-        out = model(batch)
-        return {"out_train": out, "loss": cross_entropy(out, case["y"])}
-
+    train = training(model, batch, lambda out: cross_entropy(out, case["y"]))
     return Subject(case, model, _names(model, kind), observe, train)
 
 

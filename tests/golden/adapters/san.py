@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import torch
 from torch import Tensor
-from torch.nn.functional import l1_loss
 
 from gradformer.graphs.arrays import Schema
 from gradformer.zoo.eigenpairs import real_slots
 from gradformer.zoo.san import SAN
 from tests.golden.adapters.gt import block_names
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import match, stored_batch, watch, weighted_cross_entropy
+from tests.golden.mapping import benchmark_loss, match, stored_batch, training, watch
 
 
 def subjects(case: Case) -> list[Subject]:
@@ -73,12 +72,7 @@ def subjects(case: Case) -> list[Subject]:
             seen["hidden/readout"] = model.embedding(model.states(batch), batch)
         return seen
 
-    def train() -> dict[str, Tensor]:
-        out = model(batch)
-        if node_task:
-            return {"out_train": out, "loss": weighted_cross_entropy(out, batch.y)}
-        return {"out_train": out, "loss": l1_loss(out, batch.y.view_as(out))}
-
+    train = training(model, batch, benchmark_loss(batch, node_task))
     return [Subject(case, model, _names(model), observe, train, select)]
 
 

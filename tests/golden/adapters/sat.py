@@ -20,6 +20,7 @@ from tests.golden.mapping import (
     plain_loss,
     real_pairs,
     stored_batch,
+    training,
     watch,
     watch_weights,
 )
@@ -42,12 +43,6 @@ def subjects(case: Case) -> list[Subject]:
         tokens = add_tokens(layout, first=False)
         layout = tokens.layout
 
-    def stored_order(rows: Tensor) -> Tensor:
-        """Our rows with the tokens after all nodes."""
-        if tokens is None:
-            return rows
-        return torch.cat([tokens.of_nodes(rows), tokens.of_tokens(rows)])
-
     def pairs() -> Tensor:
         """Our place of each stored pair."""
         key, query = case["pre/complete_edge_index"]
@@ -64,7 +59,9 @@ def subjects(case: Case) -> list[Subject]:
         keys |= {f"layers.{i}.extractor": f"x_struct/{i}" for i in count}
         seen = watch(model, keys, lambda: model(batch), inputs={"layers.0": "hidden/input"})
         out = seen.pop("out")
-        found = {name: stored_order(value) for name, value in seen.items()} | {"out": out}
+        if tokens is not None:
+            seen = {name: tokens.unpack(value) for name, value in seen.items()}
+        found = {**seen, "out": out}
         found["hidden/readout"] = model.embedding(model.states(batch), batch)
         names = {f"layers.{i}.attention": f"attn/{i}" for i in count}
         weights = watch_weights(model, names, lambda: model(batch))
@@ -73,11 +70,8 @@ def subjects(case: Case) -> list[Subject]:
         extra = int(tokens is not None)
         return found | {name: dense_pairs(value, sizes, extra) for name, value in weights.items()}
 
-    def train() -> dict[str, Tensor]:
-        out = model(batch)
-        loss = plain_loss(case.config["loss_name"], out, case["y"])
-        return {"out_train": out, "loss": loss}
-
+    kind = case.config["loss_name"]
+    train = training(model, batch, lambda out: plain_loss(kind, out, case["y"]))
     weights = [] if listed else [f"attn/{i}" for i in range(h["num_layers"])]
     extra = int(tokens is not None)
     select = {name: partial(real_pairs, sizes=sizes, tokens=extra) for name in weights}
