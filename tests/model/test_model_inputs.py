@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
+from gradformer.attention import use_engine
 from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.arrays import Schema
 from gradformer.model.base import create_model
@@ -201,6 +202,10 @@ def test_a_graph_that_inference_mode_has_seen_can_be_trained_on() -> None:
     with torch.inference_mode():
         model(data)
     model(data).sum().backward()
+    with torch.inference_mode():
+        model.attention(data)  # by the reference, which makes more of the layout
+    with use_engine("reference"):
+        model(data).sum().backward()
 
 
 def test_attention_keeps_the_mode_of_the_model_even_when_refused() -> None:

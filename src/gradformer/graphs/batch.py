@@ -114,7 +114,8 @@ class Batch:
         if vector is None:
             vector = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device)
         found = packed(data.edge_index, vector, getattr(data, "num_graphs", None))
-        layout, edges = found.layout, found.edges
+        # Copies: what they make at need may be large, or be made in inference mode.
+        layout, edges = replace(found.layout), replace(found.edges)
         distance = getattr(data, "distance", None)
         distance = found.distance if distance is None else distance
         check_distance(distance, layout)
@@ -146,7 +147,8 @@ class Packed:
     @cached_property
     def distance(self) -> Tensor:
         """Hops of all pairs, flat uint8."""
-        return batch_distances(self.edges.edge_index, self.layout)
+        ends = torch.stack([self.edges.source, self.edges.target])
+        return batch_distances(ends, self.layout)
 
 
 _known: Any = WeakTensorKeyDictionary()  # edge_index → (its version, batch vector, graphs, Packed)
