@@ -11,13 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
-from gradformer.attention import Decay, decay_attention, joint_attention, use_engine
+from gradformer.attention import Decay, decay_attention, use_engine
 from gradformer.attention.launch import OWN, SMALL
 from gradformer.errors import ConfigError
 from tests.attention.problems import (
@@ -214,67 +212,6 @@ def test_the_same_bits_twice(sizes: Sequence[int], width: int, device: str) -> N
     first, second = (solve(problem, decay, "fused", torch.float32, 0.3) for _ in range(2))
     for name, value in first.items():
         assert torch.equal(value, second[name]), name
-
-
-def test_views_of_one_projection(device: str) -> None:
-    """q, k and v as slices of one matrix, and with channels that are not contiguous."""
-    p = random_problem((7, 5), heads=2, width=6).to(device)
-    decay = decay_of(LEARNED, 2, device)
-    assert decay is not None
-    (tables,) = decay()
-    joined = torch.stack([p.q, p.k, p.v], dim=1).float().requires_grad_()  # [nodes, 3, heads, d]
-    plain = [t.float().requires_grad_() for t in (p.q, p.k, p.v)]
-    swapped = [t.float().transpose(1, 2).contiguous().requires_grad_() for t in (p.q, p.k, p.v)]
-    with use_engine("fused"):
-        calls = [
-            decay_attention(*inputs, p.layout, p.distance, tables.mul, tables.add)
-            for inputs in (plain, joined.unbind(1), [t.transpose(1, 2) for t in swapped])
-        ]
-    cotangent = p.cotangent.float()
-    expected = torch.autograd.grad((calls[0] * cotangent).sum(), plain, retain_graph=True)
-    (by_slices,) = torch.autograd.grad((calls[1] * cotangent).sum(), joined, retain_graph=True)
-    by_strides = torch.autograd.grad((calls[2] * cotangent).sum(), swapped)
-    assert torch.equal(calls[0], calls[1])
-    assert torch.equal(calls[0], calls[2])
-    for number, value in enumerate(expected):
-        assert torch.equal(by_slices[:, number], value)
-        assert torch.equal(by_strides[number].transpose(1, 2), value)
-
-
-class Recorded(TorchDispatchMode):
-    """Names of the torch operators that run inside."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> torch.Tensor:
-        self.names.add(func.overloadpacket.__name__)
-        found: torch.Tensor = func(*args, **(kwargs or {}))
-        return found
-
-
-@pytest.mark.parametrize("engine", ["reference", "fused"])
-def test_q_k_v_side_by_side(engine: str, device: str) -> None:
-    """The same bits as from three tensors; the fused engine copies nothing apart or together."""
-    p = random_problem((7, 5), heads=2, width=6).to(device)
-    (tables,) = Decay(2, decay=0.7, start=2.3).to(device)()
-    apart = [t.float().requires_grad_() for t in (p.q, p.k, p.v)]
-    joint = torch.cat(apart, dim=1).detach().requires_grad_()
-    where = (p.layout, p.distance, tables.mul, tables.add)
-    cotangent = p.cotangent.float()
-    with use_engine(engine):
-        out = decay_attention(*apart, *where)
-        with Recorded() as run:
-            same = joint_attention(joint, *where)
-            (found,) = torch.autograd.grad(same, joint, cotangent)
-    assert torch.equal(out, same)
-    expected = torch.autograd.grad(out, apart, cotangent)
-    assert torch.equal(found, torch.cat(expected, dim=1))
-    if engine == "fused":
-        assert not run.names & {"cat", "clone", "stack", "zeros"}
 
 
 @pytest.mark.parametrize(
