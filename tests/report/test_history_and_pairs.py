@@ -10,16 +10,20 @@ import pytest
 from scipy import stats
 
 from gradformer.report.history import History, open_histories, thinned
-from gradformer.report.outcome import unequal
-from gradformer.report.pairs import comparable, paired_difference
+from gradformer.report.outcome import differences, unequal
+from gradformer.report.pairs import comparable, paired_difference, splits_by_seed
 
 
-def history(record, label="a", content="x", split="auto", trials=2, seed=0) -> History:
+def history(
+    record, label="a", content="x", split="auto", trials=2, seed=0, dataset="own", way=None
+) -> History:
     run = SimpleNamespace(
         folder=Path("nowhere"),
         record=record,
-        origin={"content": content},
-        recipe=SimpleNamespace(data=SimpleNamespace(split=split), trials=trials, seed=seed),
+        origin={"content": content} | ({} if way is None else {"split": way}),
+        recipe=SimpleNamespace(
+            data=SimpleNamespace(split=split), trials=trials, seed=seed, dataset=dataset
+        ),
     )
     return History(run, label)  # type: ignore[arg-type]
 
@@ -65,31 +69,38 @@ def test_thinned_keeps_ends():
     assert (kept[0], kept[-1]) == (0, 1999)
 
 
+def bounds(found):
+    return found.mean - found.reach, found.mean + found.reach
+
+
 def test_paired_difference_is_student_s():
     rng = np.random.default_rng(0)
     one, two = rng.normal(size=6), rng.normal(size=6)
     found = paired_difference(history(results(one)).outcome, history(results(two)).outcome)
     interval = stats.ttest_rel(two, one).confidence_interval()
     assert found is not None
-    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
-    assert found.better == int((two < one).sum()), "a smaller error is better"
-    assert found.better + found.worse == 6
+    assert found.pairs is not None
+    assert bounds(found) == pytest.approx((interval.low, interval.high))
+    assert found.pairs.better == int((two < one).sum()), "a smaller error is better"
+    assert found.pairs.better + found.pairs.worse == 6
 
 
 def test_a_tie_is_neither_better_nor_worse_and_two_seeds_have_an_interval():
     one, two = history(results([0.3, 0.4])), history(results([0.3, 0.2]))
     found = paired_difference(one.outcome, two.outcome)
     assert found is not None
-    assert (found.better, found.worse) == (1, 0)
+    assert found.pairs is not None
+    assert (found.pairs.better, found.pairs.worse) == (1, 0)
     interval = stats.ttest_rel([0.3, 0.2], [0.3, 0.4]).confidence_interval()
-    assert (found.low, found.high) == pytest.approx((interval.low, interval.high))
+    assert bounds(found) == pytest.approx((interval.low, interval.high))
 
 
 def test_only_equal_seeds_are_paired():
     early, later = history(results([1, 2, 3])), history(results([5, 7], first_seed=2))
     found = paired_difference(early.outcome, later.outcome)
     assert found is not None
-    assert (found.seeds, found.mean, found.low) == (1, 2.0, None)
+    assert found.pairs is not None
+    assert (found.pairs.count, found.mean, found.reach) == (1, 2.0, None)
     late = history(results([5], first_seed=9))
     assert paired_difference(history(results([1])).outcome, late.outcome) is None
 
@@ -101,7 +112,8 @@ def test_a_seed_without_a_score_is_not_paired():
     first, other = history(one), history(two)
     found = paired_difference(first.outcome, other.outcome)
     assert found is not None
-    assert (found.seeds, found.mean) == (2, 2.0)
+    assert found.pairs is not None
+    assert (found.pairs.count, found.mean) == (2, 2.0)
     assert unequal([first, other])
 
 
@@ -123,6 +135,28 @@ def test_means_over_other_seeds_are_not_compared():
     assert unequal([one, two]) == ""
     assert "differences over equal seeds do" in unequal([one, two, fewer])
     assert unequal([one, two, history(results([0]), content="y")]) == ""
+
+
+def test_seeds_of_a_fixed_split_are_not_paired():
+    """As on the results page: equal seeds have nothing in common there, so all seeds count."""
+    rng = np.random.default_rng(0)
+    one, two = rng.normal(size=3), rng.normal(size=5)
+    fixed = {"dataset": "zinc"}
+    first, other = history(results(one), **fixed), history(results(two, first_seed=9), **fixed)
+    _, ((_, _, _, interval, seeds, won),), _ = differences([first, other])
+    found = stats.ttest_ind(two, one, equal_var=False).confidence_interval()
+    ends = [float(end.replace("−", "-")) for end in interval.split(" … ")]
+    assert ends == pytest.approx([found.low, found.high], abs=0.06)
+    assert (seeds, won) == ("5 and 3", "–")
+    assert unequal([first, other]) == "", "means over other seeds compare"
+
+
+def test_which_runs_have_a_split_for_each_seed():
+    drawn = [{}, {"dataset": "nci1"}, {"dataset": "actor"}, {"way": "scaffold"}]
+    drawn += [{"dataset": "zinc", "split": "random"}]
+    fixed = [{"dataset": "zinc"}, {"dataset": "nci1", "split": "fixed"}, {"way": "column"}]
+    assert all(splits_by_seed(history([], **given).run) for given in drawn)
+    assert not any(splits_by_seed(history([], **given).run) for given in fixed)
 
 
 def test_labels_tell_runs_apart(variants):

@@ -21,8 +21,8 @@ def report(
 ) -> None:
     """Write one self-contained HTML page: results, curves, start points, attention, settings.
 
-    Several runs are compared, seed by seed where they share their data; the tables are printed too.
-    A run that is not finished shows what there is.
+    Several runs on the same data are compared, seed by seed where each has its own split; the
+    tables are printed too. A run that is not finished shows what there is.
 
     Example: [bold]gradformer report runs/mine[/bold]
 
@@ -44,16 +44,16 @@ def _compare(folders: list[Path]) -> None:
     """Print the results of the runs, and the differences to the first."""
     from gradformer.cli.tables import show_rows
     from gradformer.report.history import open_histories
-    from gradformer.report.outcome import UNPAIRED, comparison, differences, unequal
+    from gradformer.report.outcome import APART, comparison, differences, unequal
 
     histories = open_histories(folders)
     show_rows(*comparison(histories), words=3)
     if note := unequal(histories):
         typer.echo(note)
-    head, paired, _ = differences(histories)
+    head, found, _ = differences(histories)
     typer.echo()
-    if paired:
-        show_rows(head, paired, words=1)
+    if found:
+        show_rows(head, found, words=1)
     else:
-        typer.echo(UNPAIRED)
+        typer.echo(APART)
     typer.echo()

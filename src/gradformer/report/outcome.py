@@ -1,4 +1,4 @@
-"""What came out: headline, result tables, the protocol behind them, and paired differences."""
+"""What came out: headline, result tables, the protocol behind them, and differences of runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,13 @@ from gradformer.report.markup import (
     table,
     tag,
 )
-from gradformer.report.pairs import PairedDifference, comparable, equal_seeds, paired_difference
+from gradformer.report.pairs import (
+    Difference,
+    comparable,
+    difference,
+    equal_splits,
+    splits_by_seed,
+)
 from gradformer.report.plots import strip_plot
 from gradformer.report.scales import decimals, duration, number, plus_minus, spread
 from gradformer.training.metrics import SCALED, metric_label, metric_name
@@ -69,7 +75,7 @@ def result_section(histories: Sequence[History]) -> Markup:
     if len(histories) == 1:
         parts.append(_metrics_table(histories[0]))
     else:
-        parts += [_comparison_table(histories), _strips(histories), *_paired_tables(histories)]
+        parts += [_comparison_table(histories), _strips(histories), *_difference_tables(histories)]
     for history in histories:
         title = "Every trial" if len(histories) == 1 else f"Every trial of {history.label}"
         parts.append(fold(title, _trials_table(history)) if history.results else None)
@@ -128,9 +134,9 @@ def _comparison_table(histories: Sequence[History]) -> Markup:
 
 
 def unequal(histories: Sequence[History]) -> str:
-    """What to say where runs on the same data have other seeds; empty where all have the same."""
+    """What to say where runs on the same data have other splits; empty where all have the same."""
     pairs = combinations([h for h in histories if h.outcome["test"]["values"]], 2)
-    if all(equal_seeds(a, b) for a, b in pairs if comparable(a, b)):
+    if all(equal_splits(a, b) for a, b in pairs if comparable(a, b)):
         return ""
     return "Seeds differ, so the means do not compare; differences over equal seeds do."
 
@@ -152,60 +158,66 @@ def _strips(histories: Sequence[History]) -> Markup:
 def _is_best(history: History, histories: Sequence[History]) -> bool:
     mean = history.outcome["test"]["mean"]
     rivals = [h for h in histories if comparable(history, h) and h.outcome["test"]["values"]]
-    if not all(equal_seeds(history, rival) for rival in rivals):
+    if not all(equal_splits(history, rival) for rival in rivals):
         return False
     known = [rival.outcome["test"]["mean"] for rival in rivals]
     return len(known) > 1 and mean == (min if history.lower_is_better else max)(known)
 
 
-UNPAIRED = "No two runs share data, split and a finished seed, so none are paired."
+APART = "No two runs share data, split and, where each seed has its own split, a finished seed."
+_WHICH = {
+    True: "Where each seed has its own split they are paired over equal seeds: what the split adds "
+    "to both cancels. The interval is Student's t; as splits overlap, it is too narrow.",
+    False: "Where the split is fixed, equal seeds have nothing in common: they are those of the "
+    "means over all seeds, with Welch's interval.",
+}
 
 
 def differences(
     histories: Sequence[History],
 ) -> tuple[list[str], list[list[str]], list[list[str]]]:
-    """Head, then paired differences to the first run on the same data, then all other pairs."""
+    """Head, then differences of the test value to the first run on the same data, then others."""
     head = ["difference", "mean", "std", "95 % interval", "seeds", "better / worse"]
     to_first: list[list[str]] = []
     to_others: list[list[str]] = []
     for (place, first), (_, other) in combinations(enumerate(histories), 2):
         if not comparable(first, other):
             continue
-        found = paired_difference(first.outcome, other.outcome)
+        found = difference(first.outcome, other.outcome, splits_by_seed(first.run))
         if found is not None:
             leads = not any(comparable(before, first) for before in histories[:place])
-            (to_first if leads else to_others).append(_paired_row(first, other, found))
+            (to_first if leads else to_others).append(_difference_row(first, other, found))
     return head, to_first, to_others
 
 
-def _paired_tables(histories: Sequence[History]) -> list[Markup]:
+def _difference_tables(histories: Sequence[History]) -> list[Markup]:
     """Differences to the first run on the same data; all other pairs in a fold."""
     head, to_first, to_others = differences(histories)
     if not to_first:
-        return [note(UNPAIRED)]
-    caption = (
-        "Paired differences of the test value: equal seeds have equal splits, so what the split "
-        "adds to both cancels. The interval is Student's t; where each seed draws a split, these "
-        "overlap, and it is too narrow."
-    )
+        return [note(APART)]
+    ways = dict.fromkeys(splits_by_seed(history.run) for history in histories)
+    caption = " ".join(["Differences of the test value.", *(_WHICH[way] for way in ways)])
     tables = [table(caption, head, to_first)]
     if to_others:
-        tables.append(fold("Paired differences of all others", table(caption, head, to_others)))
+        tables.append(fold("Differences of all others", table(caption, head, to_others)))
     return tables
 
 
-def _paired_row(first: History, other: History, found: PairedDifference) -> list[str]:
-    places = min(decimals(found.std, found.mean), 6)
+def _difference_row(first: History, other: History, found: Difference) -> list[str]:
+    pairs, std = found.pairs, found.pairs and found.pairs.std
+    places = min(decimals(std or found.reach, found.mean), 6)
     interval = "–"
-    if found.low is not None and found.high is not None:
-        interval = f"{found.low:+.{places}f} … {found.high:+.{places}f}".replace("-", "−")
+    if found.reach is not None:
+        ends = (found.mean - found.reach, found.mean + found.reach)
+        interval = " … ".join(f"{end:+.{places}f}" for end in ends).replace("-", "−")
+    counts = [str(len(history.outcome["test"]["values"])) for history in (other, first)]
     return [
         f"{other.label} − {first.label}",
         f"{found.mean:+.{places}f}".replace("-", "−"),
-        "–" if found.std is None else f"{found.std:.{places}f}",
+        "–" if std is None else f"{std:.{places}f}",
         interval,
-        str(found.seeds),
-        f"{found.better} / {found.worse}",
+        " and ".join(counts) if pairs is None else str(pairs.count),
+        "–" if pairs is None else f"{pairs.better} / {pairs.worse}",
     ]
 
 

@@ -1,31 +1,41 @@
-"""Two runs on the same seeds: the difference seed by seed, which a shared split does not blur."""
+"""How far two runs are apart: the difference of their test values, and its interval."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import sqrt
 from typing import Any
 
 import numpy as np
 from scipy import stats
 
+from gradformer.graphs.cards import find_card, is_card
 from gradformer.report.history import History
+from gradformer.training.run import Run
 
 
 @dataclass(frozen=True)
-class PairedDifference:
-    """Other − first over equal seeds, in the unit of the metric.
+class Pairs:
+    """Equal seeds of two runs: the spread of their differences, and in how many the other won."""
 
-    ``low`` and ``high`` bound the mean with 95 % confidence (Student's t); None for one seed.
-    """
-
-    seeds: int
-    mean: float
+    count: int
     std: float | None
-    low: float | None
-    high: float | None
     better: int
     worse: int
+
+
+@dataclass(frozen=True)
+class Difference:
+    """Other − first in the unit of the metric.
+
+    ``reach`` is half the width of the 95 % interval of the mean, None of one seed; ``pairs`` is
+    None where seeds are not paired.
+    """
+
+    mean: float
+    reach: float | None
+    pairs: Pairs | None = None
 
 
 def comparable(first: History, other: History) -> bool:
@@ -43,29 +53,66 @@ def comparable(first: History, other: History) -> bool:
     )
 
 
-def paired_difference(
-    first: Mapping[str, Any], other: Mapping[str, Any]
-) -> PairedDifference | None:
-    """Of two outcomes as in ``results.json``; None where no seed has ended well in both."""
+def splits_by_seed(run: Run) -> bool:
+    """Whether each seed of a run has its own split."""
+    name, way = run.recipe.dataset, run.recipe.data.split
+    if "split" not in run.origin and is_card(name):
+        return find_card(name).splits_by_seed(way)
+    return bool(run.origin.get("split", way) != "column")
+
+
+def difference(
+    first: Mapping[str, Any], other: Mapping[str, Any], by_seed: bool
+) -> Difference | None:
+    """Of two outcomes as in ``results.json``; None where nothing compares.
+
+    Where each seed has its own split (``by_seed``) it is paired, over the seeds that both have:
+    what a split adds to both cancels. Where the split is fixed, equal seeds have nothing in common:
+    it is Welch's, over all seeds of both.
+    """
+    if by_seed:
+        return paired_difference(first, other)
+    values = [outcome["test"]["values"] for outcome in (first, other)]
+    return welch(*values) if all(values) else None
+
+
+def paired_difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> Difference | None:
+    """Over equal seeds, by Student's t; None where no seed has ended well in both."""
     one, two = _test_by_seed(first), _test_by_seed(other)
     seeds = sorted(one.keys() & two.keys())
     if not seeds:
         return None
     change = np.array([two[seed] - one[seed] for seed in seeds])
     gain = -change if first["lower_is_better"] else change
-    mean, count = float(change.mean()), len(seeds)
-    std = low = high = None
+    count, std, reach = len(seeds), None, None
     if count > 1:
         std = float(change.std(ddof=1))
-        reach = float(stats.t.ppf(0.975, count - 1)) * std / count**0.5
-        low, high = mean - reach, mean + reach
-    return PairedDifference(
-        count, mean, std, low, high, int((gain > 0).sum()), int((gain < 0).sum())
-    )
+        reach = float(stats.t.ppf(0.975, count - 1)) * std / sqrt(count)
+    pairs = Pairs(count, std, int((gain > 0).sum()), int((gain < 0).sum()))
+    return Difference(float(change.mean()), reach, pairs)
 
 
-def equal_seeds(first: History, other: History) -> bool:
-    """Whether the means of two runs are over the same seeds."""
+def welch(first: Sequence[float], other: Sequence[float]) -> Difference:
+    """Mean of ``other`` − mean of ``first``; the variances may differ.
+
+    >>> found = welch([1.0, 2.0, 3.0], [5.0, 7.0, 9.0])
+    >>> f"{found.mean:.2f} ± {found.reach:.2f}"  # 2.94 degrees of freedom
+    '5.00 ± 4.16'
+    """
+    mean = float(np.mean(other) - np.mean(first))
+    if min(len(first), len(other)) < 2:
+        return Difference(mean, None)
+    parts = [float(np.var(values, ddof=1)) / len(values) for values in (first, other)]
+    if not (total := sum(parts)):
+        return Difference(mean, 0.0)
+    spread = sum(p**2 / (len(v) - 1) for p, v in zip(parts, (first, other)))
+    return Difference(mean, float(stats.t.ppf(0.975, total**2 / spread)) * sqrt(total))
+
+
+def equal_splits(first: History, other: History) -> bool:
+    """Whether the means of two comparable runs are over the same splits."""
+    if not splits_by_seed(first.run):
+        return True
     return _test_by_seed(first.outcome).keys() == _test_by_seed(other.outcome).keys()
 
 

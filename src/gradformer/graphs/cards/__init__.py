@@ -63,6 +63,10 @@ class Card:
     files: Mapping[str, str] = field(default_factory=dict)
     download: Mapping[str, str] = field(default_factory=dict)
 
+    def splits_by_seed(self, way: str = "auto") -> bool:
+        """Whether each seed has its own split, in the card's way or in another."""
+        return (self.split if way == "auto" else way) != "fixed" or self.ways > 1
+
 
 def card_names() -> list[str]:
     """Names of all datasets, in alphabetical order."""
