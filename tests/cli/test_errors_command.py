@@ -163,3 +163,10 @@ def test_help_lists_the_exit_codes_and_offers_completion(program: Program) -> No
     said = program("--help").stdout
     assert "130" in said
     assert "--install-completion" in said
+
+
+def test_a_graph_that_is_too_large_is_named_with_its_file(program: Program, tmp_path: Path) -> None:
+    lines = [f'{{"num_nodes": {n}, "edges": [], "y": {n % 3}.5}}\n' for n in (3, 40_000, 5)]
+    (tmp_path / "graphs.jsonl").write_text("".join(lines))
+    said = program("train", tmp_path / "graphs.jsonl", "--out", tmp_path / "run", code=1).stderr
+    assert f"error: {tmp_path / 'graphs.jsonl'}, line 2 has 40,000 nodes, so its pairs" in said

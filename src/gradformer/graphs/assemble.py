@@ -68,6 +68,7 @@ def assemble(
         arrays=arrays.check(rows.where),
         rows=np.array([graph.row for graph in kept], dtype=np.int64),
         reading=reading,
+        where=rows.where,
         skipped=tuple(sorted(rows.skipped)),
         unit=rows.unit,
     )

@@ -91,24 +91,29 @@ class Reading:
 class UserData:
     """Graphs of a user, in file order, and all that leads back to the file.
 
-    ``rows[g]`` is the row of graph g as the reader counts them, which calls it a ``unit`` (line,
-    position); ``skipped`` lists the others. ``arrays.y`` is None where the file has no targets,
-    which only prediction allows; ``arrays.split`` holds the user's own split, if there is one.
-    ``smiles`` is None for other graphs than molecules; ``unused`` names attributes of Python
-    objects that no model sees.
+    ``where`` is the file. ``rows[g]`` is the row of graph g as the reader counts them, which calls
+    it a ``unit`` (line, position); ``skipped`` lists the others. ``arrays.y`` is None where the
+    file has no targets, which only prediction allows; ``arrays.split`` holds the user's own split,
+    if there is one. ``smiles`` is None for other graphs than molecules; ``unused`` names attributes
+    of Python objects that no model sees.
     """
 
     arrays: GraphArrays
     rows: NDArray[np.int64]
     reading: Reading
+    where: str
     skipped: tuple[Skipped, ...] = ()
     smiles: tuple[str, ...] | None = None
     unit: str = "row"
     unused: tuple[str, ...] = ()
 
     def name(self, graph: int) -> str:
-        """Where a graph came from: ``line 17``."""
+        """What a graph is called in its file: ``line 17``."""
         return f"{self.unit} {self.rows[graph]}"
+
+    def place(self, graph: int) -> str:
+        """Where a graph came from: ``molecules.csv, line 17``."""
+        return f"{self.where}, {self.name(graph)}"
 
     def tell_unused(self) -> None:
         """Warn of attributes that are not read, and so are not learned from."""
@@ -124,7 +129,8 @@ class UserData:
             return
         total = len(self.rows) + len(self.skipped)
         reasons = "; ".join(f"{self.unit} {row}: {reason}" for row, reason in self.skipped)
-        warn(f"{len(self.skipped)} of {total} {self.unit}s are left out: {reasons}")
+        count = f"{len(self.skipped)} of {total} {self.unit}s are left out"
+        warn(f"{self.where}: {count}: {reasons}")
 
 
 @dataclass

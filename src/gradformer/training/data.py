@@ -119,7 +119,7 @@ def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingDat
     arrays = user.arrays
     if not begun:
         _refuse_constants(user)
-    store = pack(arrays, structure_for(recipe.model.config.needs()), called=user.name)
+    store = pack(arrays, structure_for(recipe.model.config.needs()), called=user.place)
     way = user_way(recipe.data.split, arrays)
     find = user_split(way, user, recipe.seed)
 
@@ -203,7 +203,7 @@ def _tell_copies(user: UserData, split: Split) -> None:
     if found := copies(user, split):
         warn(
             f"{len(found)} of {len(split.test)} test molecules are in the training part too (the "
-            f"first: {user.name(found[0])}), so the test score is too good; split by "
+            f"first: {user.place(found[0])}), so the test score is too good; split by "
             "scaffold, which keeps copies together, or leave copies out"
         )
 

@@ -219,7 +219,7 @@ class Run:
             data = self.read(data, labelled, **reading)
             data.tell_skipped()
         self.expect(data.arrays.schema, "the graphs")
-        return pack(data.arrays, self.structure, codebook=self.codebook, called=data.name), data
+        return pack(data.arrays, self.structure, codebook=self.codebook, called=data.place), data
 
     def expect(self, given: Schema, where: str) -> None:
         """Raise unless graphs of schema ``given`` fit the model."""
