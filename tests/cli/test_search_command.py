@@ -175,6 +175,29 @@ def test_a_search_goes_on_without_doing_anything_twice(
     assert "error: --range: cannot go with --resume" in refused.stderr
 
 
+def test_a_search_whose_data_have_moved_goes_on_with_them(
+    program: Program, files: Path, tmp_path: Path
+) -> None:
+    here, there, folder = tmp_path / "here", tmp_path / "there", tmp_path / "a search"
+    for place in (here, there):
+        place.mkdir()
+    shutil.copy(files / "graphs.jsonl", here)
+    program(*_words(here, folder), "--budget", "0")
+    (here / "graphs.jsonl").rename(there / "graphs.jsonl")
+    gone = program("search", "--resume", folder, code=1).stderr
+    assert f"gradformer search FILE --resume '{folder}'" in gone
+    benchmark = program("search", "pattern-sample", "--resume", folder, code=1).stderr
+    assert "another plan" in benchmark
+    lines = (there / "graphs.jsonl").read_text().splitlines(keepends=True)
+    (there / "fewer.jsonl").write_text("".join(lines[:-1]))
+    other = program("search", there / "fewer.jsonl", "--resume", folder, code=1).stderr
+    assert "not those that the search began with" in other
+    told = program("search", there / "graphs.jsonl", "--resume", folder).stdout
+    assert f"gradformer train {there / 'graphs.jsonl'} --recipe" in told
+    assert load_plan(folder).data == str(there / "graphs.jsonl")
+    program("search", "--resume", folder)
+
+
 def test_a_search_whose_data_are_wrong_is_not_begun(
     program: Program, files: Path, tmp_path: Path
 ) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -47,7 +48,7 @@ def search(
         str | None,
         typer.Argument(
             metavar="DATASET|FILE",
-            help="Benchmark or your own file; left out with --resume.",
+            help="Benchmark or your own file.",
             autocompletion=data_names,
         ),
     ] = None,
@@ -83,7 +84,11 @@ def search(
         typer.Option("--out", "-o", help="Folder to make (default: runs/search-DATA-TIME)."),
     ] = None,
     resume: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Continue a search that was stopped.")
+        Path | None,
+        typer.Option(
+            metavar="FOLDER",
+            help="Continue a search that was stopped. If its data have moved, name them too.",
+        ),
     ] = None,
     budget: Budget = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the draw.")] = 0,
@@ -110,8 +115,9 @@ def search(
     until = end_of(budget)
     use_mirror(machine.mirror)
     if resume is not None:
-        refuse_others(ctx, "a search", {"resume", "budget", "mirror", "device"})
+        refuse_others(ctx, "a search", {"data", "resume", "budget", "mirror", "device"})
         folder, plan = resume, load_plan(resume)
+        plan = replace(plan, data=data or plan.data)
     elif data is None:
         raise ConfigError("DATASET|FILE: say what to search on, as in gradformer search mutag")
     else:

@@ -25,7 +25,7 @@ OWN = "own"
 
 def recipe_name(data: Any) -> str:
     """The package's recipe for ``data``."""
-    if not _is_benchmark(data):
+    if not is_benchmark(data):
         if isinstance(data, str | Path) and not os.path.exists(data):
             if isinstance(data, Path) or os.sep in data or Path(data).suffix:
                 raise InputError(f"{data} does not exist; name a file, a TU folder or a dataset")
@@ -39,7 +39,7 @@ def dataset_name(data: Any, recipe: Recipe) -> str:
     has; for objects, and for a recipe that was named, as the recipe does."""
     if not isinstance(data, str | Path):
         return recipe.dataset
-    if not _is_benchmark(data):  # and so that it is not taken for one
+    if not is_benchmark(data):  # and so that it is not taken for one
         return os.path.join(os.curdir, data) if is_card(str(data)) else str(data)
     return find_card(str(data)).name if is_card(str(data)) else recipe.dataset
 
@@ -56,7 +56,7 @@ def prepare(
         refuse_options(reading, "data that are read already")
         ready = data if isinstance(data, TrainingData) else own_data(recipe, data, begun)
         return ready, {"kind": "objects"}
-    if _is_benchmark(data):
+    if is_benchmark(data):
         refuse_options(reading, f"the benchmark {recipe.dataset}")
         return benchmark(recipe, mirror), {
             "kind": "benchmark",
@@ -95,7 +95,7 @@ def again(
                 f"{quote(str(run.folder))}, --on FILE with evaluate, data= in Python"
             )
     elif (
-        _is_benchmark(data)  # what is opened is that of the run's recipe
+        is_benchmark(data)  # what is opened is that of the run's recipe
         and dataset_name(data, load_recipe(recipe_name(data))) != run.recipe.dataset
     ):
         raise others
@@ -114,7 +114,7 @@ def _metric(run: Run, data: TrainingData) -> str:
     return str(run.origin.get("metric", before))
 
 
-def _is_benchmark(data: Any) -> bool:
+def is_benchmark(data: Any) -> bool:
     """Whether ``data`` is a name of the package: of a dataset, or of a recipe (``cluster-16``)."""
     if named(data) is not None:
         return True

@@ -23,10 +23,10 @@ from gradformer.graphs.splits import Split
 from gradformer.training.attempts import Attempt, Record
 from gradformer.training.data import TrainingData, structure_for
 from gradformer.training.distributed import find_device
-from gradformer.training.files import replace_file, replace_json, writing
+from gradformer.training.files import read_json, replace_file, replace_json, writing
 from gradformer.training.fit import Job, fit_together
 from gradformer.training.loop import StoppedError
-from gradformer.training.origins import prepare
+from gradformer.training.origins import is_benchmark, prepare
 from gradformer.training.plan import PLAN, Plan, load_plan
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import environment
@@ -57,17 +57,18 @@ def search(
 ) -> Found:
     """Carry out ``plan`` in ``folder``; a search that was stopped there goes on where it was.
 
-    Attempts that are recorded but kept without their folders stand.
+    Attempts that are recorded but kept without their folders stand. The file with the data may be
+    in another place by now.
 
     Raises :class:`StoppedError` after saving if a signal asks to stop, or at ``until`` (on the
     monotonic clock; then its signal is SIGALRM).
     """
     folder = Path(folder)
-    begun = _is_begun(plan, folder)
+    begun = _kept_plan(plan, folder)
     record = Record(folder, environment(find_device(device)))
     trainer = _Trainer(plan, folder, record, device, until)
     candidates, rungs = plan.candidates(), plan.rungs()
-    if not begun:
+    if begun is None or begun.data != plan.data:
         trainer.check([(), *candidates])
         replace_json(folder / PLAN, plan.to_dict())
     alive = list(range(len(candidates)))
@@ -90,20 +91,23 @@ def search(
     return Found(folder, best, winner.settings, record.attempts)
 
 
-def _is_begun(plan: Plan, folder: Path) -> bool:
-    """Whether ``folder`` holds this search; raises if it holds anything else."""
+def _kept_plan(plan: Plan, folder: Path) -> Plan | None:
+    """The plan that the search in ``folder`` has begun with, this one or, where a file has moved,
+    this one with its old place; raises if the folder holds anything else."""
     if os.path.isfile(folder / PLAN):
-        kept = load_plan(folder).to_dict()  # with the options that are newer than the search
-        if kept != json.loads(json.dumps(plan.to_dict())):
+        kept = load_plan(folder)
+        moved = not (is_benchmark(kept.data) or is_benchmark(plan.data))
+        same = replace(kept, data=plan.data if moved else kept.data)
+        if same.to_dict() != json.loads(json.dumps(plan.to_dict())):
             raise InputError(
                 f"{folder}: holds a search with another plan; choose another folder, or continue "
                 f"that one: gradformer search --resume {quote(str(folder))}"
             )
-        return True
+        return kept
     with writing(folder):
         if folder.exists() and any(folder.iterdir()):
             raise InputError(f"{folder}: exists already and is no search; choose another folder")
-    return False
+    return None
 
 
 def _groups(
@@ -129,7 +133,8 @@ class _Trainer:
     """Trains the candidates of a plan, or finds what was made of them before.
 
     Data are opened once for each structure that candidates need, with the test part closed. All
-    attempts are compared by one metric: that of those before, where there are some.
+    attempts are on the same data, and are compared by one metric: those of the attempts before,
+    where there are some.
     """
 
     def __init__(
@@ -138,6 +143,7 @@ class _Trainer:
         self.plan, self.folder, self.record = plan, folder, record
         self.device, self.until = device, until
         self._metric = next((one.metric for one in record.before.values()), None)
+        self._content = _content(folder)
         self._opened: dict[Any, TrainingData] = {}
 
     def rung(
@@ -173,9 +179,24 @@ class _Trainer:
         """What a candidate learns from."""
         key = (structure_for(recipe.model.config.needs()), recipe.data)
         if key not in self._opened:
+            self._require_file()
             data, _ = prepare(self.plan.data, recipe, None, dict(self.plan.reading or {}))
+            if self._content not in (None, data.store.content):
+                raise InputError(
+                    f"{self.folder}: the data are not those that the search began with; bring "
+                    "those back, or begin anew with another --out"
+                )
             self._opened[key] = closed(replace(data, metric=self._metric or data.metric))
         return self._opened[key]
+
+    def _require_file(self) -> None:
+        """Raise if the file of a search that was begun is gone."""
+        data, begun = self.plan.data, (self.folder / PLAN).is_file()
+        if begun and not is_benchmark(data) and not os.path.exists(data):
+            raise InputError(
+                f"{data}: the data of {self.folder} are not there; bring them back to this place, "
+                f"or give them: gradformer search FILE --resume {quote(str(self.folder))}"
+            )
 
     def _runs(self, recipes: Mapping[Path, Recipe]) -> list[Run]:
         """The finished runs in these places: as they are there, continued, or trained."""
@@ -198,6 +219,12 @@ def closed(data: TrainingData) -> TrainingData:
         return parts._replace(test=parts.val)
 
     return replace(data, split=split)
+
+
+def _content(folder: Path) -> str | None:
+    """What tells the data of the attempts in ``folder`` from others; None if there are none."""
+    described = sorted(folder.glob("attempts/*/data.json"))
+    return read_json(described[0])["origin"]["content"] if described else None
 
 
 def _shortened(recipe: Recipe, epochs: int) -> Recipe:
