@@ -26,7 +26,7 @@ from gradformer.report.attention import (
 from gradformer.report.curves import decay_tables, recorded_decay
 from gradformer.report.explain import _answer
 from gradformer.report.history import History, open_histories
-from gradformer.report.patterns import kind_of, pair_attention, patterns_section
+from gradformer.report.patterns import example_attention, kind_of, pair_attention, patterns_section
 from gradformer.training.fit import fit
 from gradformer.training.inference import Predictions
 from gradformer.training.keepsakes import load_examples
@@ -144,6 +144,19 @@ def test_attention_adds_up_and_no_decay_means_plain(variants):
         found = pair_attention(run.model(), load_examples(run.folder), 1)
         assert np.allclose(found.weight.sum(axis=-1), 1.0, atol=1e-5)
         assert np.allclose(found.without_decay, found.weight, atol=1e-5) == (run is variants[1])
+
+
+def test_attention_is_shown_in_the_precision_of_the_recipe(variants):
+    """A run in bf16 was drawn in float32, which is not what it computed."""
+    (history,) = open_histories(variants[:1])
+    model, examples = history.run.model(), load_examples(history.run.folder)
+    exact, rough = (pair_attention(model, examples, 0, kind) for kind in ("float32", "bf16"))
+    assert 0 < np.abs(exact.score - rough.score).max() < 0.1
+    assert np.array_equal(exact.decay, rough.decay), "tables are float32 in every precision"
+    assert np.allclose(rough.weight.sum(axis=-1), 1.0, atol=1e-5)
+    recipe = history.run.recipe.change("train.precision=bf16")
+    (_, drawn, _), *_ = example_attention(History(replace(history.run, recipe=recipe), "bf16"))
+    assert np.array_equal(drawn.score, rough.score)
 
 
 def test_kinds_of_figure_1(variants):

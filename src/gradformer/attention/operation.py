@@ -182,7 +182,7 @@ def _by_engine(
 
         qkv = torch.cat([q, k, v], dim=1) if joint is None else joint
         return cpu_attention(qkv, *rest)
-    with _without_autocast(q.device.type):
+    with without_autocast(q.device.type):
         out, weights = reference_attention(
             q, k, v, layout, distance, mul.value if mul else None, add.value if add else None,
             bias=bias, scale=scale, dropout=dropout, seed=seed, return_weights=return_weights,
@@ -193,7 +193,7 @@ def _by_engine(
 _by_engine_uncompiled = never_compiled(_by_engine)
 
 
-def _without_autocast(device: str) -> AbstractContextManager[None]:
+def without_autocast(device: str) -> AbstractContextManager[None]:
     """The type of q decides how an engine computes, whatever torch would take for products."""
     if _knows_autocast(device) and torch.is_autocast_enabled(device):
         return torch.autocast(device, enabled=False)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention import Decay, Tables, decay_attention
+from gradformer.attention.operation import without_autocast
 from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, check_features
@@ -261,14 +262,16 @@ def _copy_projection(attention: Attention) -> None:
 
 
 def _pairs(q: Tensor, k: Tensor, tables: Tables, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Raw score and decay M of every pair, [Σ n², heads] each."""
-    heads = q.shape[1]
-    score = q.new_zeros(int(batch.layout.packed_ptr[-1]), heads)
+    """Raw score and decay M of every pair, [Σ n², heads] each, in the type that engines sum in."""
+    heads, kind = q.shape[1], torch.promote_types(q.dtype, torch.float32)
+    score = q.new_zeros(int(batch.layout.packed_ptr[-1]), heads, dtype=kind)
     decay = torch.ones_like(score)
     factor = _factor(tables)
     for group in batch.layout.groups:
         both = group.real[:, :, None] & group.real[:, None, :]
-        dense = torch.einsum("gihd,gjhd->gijh", q[group.nodes], k[group.nodes]) * q.shape[2] ** -0.5
+        ends = (end[group.nodes].to(kind) for end in (q, k))
+        with without_autocast(q.device.type):
+            dense = torch.einsum("gihd,gjhd->gijh", *ends) * q.shape[2] ** -0.5
         score[group.packed[both]] = dense[both]
         byte = batch.pair_bytes()[group.pairs[both]].long()
         decay[group.packed[both]] = factor[:, byte].T.to(decay.dtype)

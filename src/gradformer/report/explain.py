@@ -76,7 +76,8 @@ def write_explanation(
             name += f": {user.smiles[graph]}"
             drawn = replace(drawn, labels=_elements(user.smiles[graph]))
         answer = None if run.schema.level == "node" else _answer(run, predicted, place)
-        heads = _heads(pair_attention(model, few, place), drawn, layer)
+        found = pair_attention(model, few, place, run.recipe.train.precision)
+        heads = _heads(found, drawn, layer)
         sections.append((f"graph-{graph}", name, join([answer, heads])))
     which = "mean over all layers" if layer is None else f"layer {layer}"
     text = (

@@ -26,6 +26,7 @@ from gradformer.report.curves import decays
 from gradformer.report.history import History
 from gradformer.report.markup import Content, Markup, figure, join, note, tag
 from gradformer.training.keepsakes import load_examples
+from gradformer.training.step import autocast
 
 Array = NDArray[np.float64]
 KINDS = ("plain", "PE", "bias", "decay")
@@ -52,9 +53,13 @@ def shows_attention(model: Any) -> bool:
     return isinstance(model, Gradformer)
 
 
-def pair_attention(model: Any, store: Store, graph: int) -> PairAttention:
-    """Attention of ``model`` on one graph of ``store``."""
-    layers = model.attention(Collator(store)(torch.tensor([graph])))
+def pair_attention(
+    model: Any, store: Store, graph: int, precision: str = "float32"
+) -> PairAttention:
+    """Attention of ``model`` on one graph of ``store``, in the ``precision`` of its recipe."""
+    collator = Collator(store)
+    with autocast(precision, collator.device):
+        layers = model.attention(collator(torch.tensor([graph])))
     nodes = int(store.sizes[graph])
 
     def dense(name: str) -> Array:
@@ -83,9 +88,11 @@ def example_attention(history: History) -> list[tuple[tuple[str, int], PairAtten
     model = history.run.model(trials[0]) if trials else None
     if examples is None or model is None or not shows_attention(model):
         return []
+    precision = history.run.recipe.train.precision
     return [
-        ((examples.content, name), pair_attention(model, examples, k), sketch(examples, k))
+        ((examples.content, name), pair_attention(model, examples, k, precision), drawn)
         for k, name in enumerate(examples.about["graphs"])
+        for drawn in [sketch(examples, k)]
     ]
 
 
