@@ -9,8 +9,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor, nn
 
+from gradformer.graphs.arrays import Schema
+from gradformer.graphs.batch import Batch
 from gradformer.graphs.collate import Capacity
+from gradformer.model.base import GraphModel, ModelConfig, all_models
+from gradformer.model.conv import GradformerConv
+from gradformer.model.encoders import FeatureEncoder
+from gradformer.model.heads import Head
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
 from gradformer.training.loop import Stop, train, train_epoch
 from gradformer.training.recipe import Recipe
@@ -74,6 +81,50 @@ def test_resumed_after_any_step(steps: int, alone: str, tmp_path: Path) -> None:
     assert int(again.step.count) == steps
     train([again], lambda *_: None, Stop())
     assert digest(again) == alone
+
+
+class Foreign(GraphModel):
+    """Draws from torch's generator, as what a user brings along may do."""
+
+    Config = ModelConfig
+
+    def __init__(self, schema: Schema, config: ModelConfig | None = None, **options: object):
+        super().__init__(schema, config, options)
+        width = self.config.width
+        self.node = FeatureEncoder(schema.node, width)
+        self.conv = GradformerConv(width, None, heads=2, dropout=0.5, attention_dropout=0.5)
+        self.dropout = nn.Dropout(0.5)
+        self.head = Head(width, schema.outputs, schema.level)
+
+    def states(self, batch: Batch) -> Tensor:
+        assert batch.edges is not None
+        ends = torch.stack([batch.edges.source, batch.edges.target]).long()
+        return self.dropout(self.conv(self.node(batch), ends, batch.layout.graph))
+
+
+def test_a_model_that_draws_from_torch_is_resumed_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(all_models(), "foreign", Foreign)
+    model = {"name": "foreign", "width": 8, "layers": 1}
+    recipe = Recipe.from_dict({**RECIPE.to_dict(), "model": model})
+    (whole,) = make(1, recipe=recipe)
+    torch.manual_seed(5)
+    before = torch.random.get_rng_state()
+    assert train([whole], lambda *_: None, Stop())
+    assert torch.equal(torch.random.get_rng_state(), before), "the user's generator is as it was"
+
+    class After(Stop):
+        def agreed(self) -> bool:
+            return int(trial.step.count) == 6
+
+    other, trial = make(0, 1, recipe=recipe)
+    assert not train([other, trial], lambda *_: None, After())
+    save_checkpoint(tmp_path, trial)
+    (again,) = make(1, recipe=recipe)
+    assert load_checkpoint(tmp_path, again)
+    train([again], lambda *_: None, Stop())
+    assert digest(again) == digest(whole)
 
 
 def test_padding_changes_rounding_only() -> None:

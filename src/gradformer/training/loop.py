@@ -126,11 +126,24 @@ def train_epoch(trials: list[Trial], stop: Stop) -> bool:
     if captured:
         return _replay_epoch(captured, stop)
     (trial,) = trials
-    for ids in trial.batches()[len(trial.losses) :]:
-        if stop.agreed():
-            return False
-        trial.losses.append(trial.step(*own_share(ids)))
+    process = torch.distributed.get_rank() if is_shared() else 0
+    steps = [*zip(trial.batches(), trial.generator_seeds(process))]
+    with _generators(trial.collator.device) as generators:
+        for ids, seed in steps[len(trial.losses) :]:
+            if stop.agreed():
+                return False
+            for generator in generators:
+                generator.manual_seed(seed)
+            trial.losses.append(trial.step(*own_share(ids)))
     return True
+
+
+@contextmanager
+def _generators(device: torch.device) -> Iterator[list[torch.Generator]]:
+    """torch's generators, which are as they were outside."""
+    devices = [] if device.type == "cpu" else [torch.cuda.current_device()]
+    with torch.random.fork_rng(devices=devices):
+        yield [torch.default_generator, *(torch.cuda.default_generators[k] for k in devices)]
 
 
 def _replay_epoch(trials: list[tuple[Trial, CapturedTrial]], stop: Stop) -> bool:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from gradformer.attention import Decay
 from gradformer.graphs.collate import Collator
-from gradformer.graphs.portable import permutation
+from gradformer.graphs.portable import draw, permutation, stream
 from gradformer.model.base import GraphModel
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.data import TrainingData
@@ -31,7 +31,7 @@ from gradformer.training.schedule import Schedule
 from gradformer.training.step import Step
 from gradformer.training.weights import Weights
 
-_ORDER = 7  # stream of a trial's seed that orders the data
+_ORDER, _DRAWS = 7, 8  # streams of a trial's seed: the order of the data, torch's generators
 
 
 @dataclass
@@ -114,6 +114,14 @@ class Trial:
         """Graph numbers of each step of the present epoch, on the device."""
         device = self.collator.device
         return [torch.from_numpy(ids).to(device) for ids in self.order(self.progress.epoch)]
+
+    def generator_seeds(self, process: int) -> list[int]:
+        """Of torch's generators in each step of the present epoch, for parts of a user's model that
+        draw from them; 32 bits, since the CPU's takes no more."""
+        first = self.progress.epoch * self.steps_per_epoch
+        numbers = np.arange(first, first + self.steps_per_epoch, dtype=np.uint64)
+        bits = draw(stream(_DRAWS, self.seed, process), numbers)
+        return [int(seed) for seed in bits >> np.uint64(32)]
 
     @contextmanager
     def selected(self) -> Iterator[GraphModel]:
