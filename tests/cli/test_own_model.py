@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from abc import ABC
 from pathlib import Path
 
 import pytest
@@ -75,7 +76,7 @@ def test_the_model_of_the_documentation_is_trained_and_opened_again(
 
 def test_every_place_that_draws_has_a_number_of_its_own() -> None:
     @register("hasty")
-    class Hasty(GraphModel):
+    class Hasty(GraphModel, ABC):  # with a metaclass of its own
         Config = ModelConfig
 
         def __init__(self, schema: Schema, config: ModelConfig | None = None) -> None:

@@ -75,22 +75,13 @@ def make_config(kind: type[Any], config: Any | None, options: dict[str, Any]) ->
     return replace(config, **options)
 
 
-class _Numbered(type):
-    """Numbers the places of a model's random draws when its constructor has come to the end."""
-
-    def __call__(cls, *args: Any, **options: Any) -> Any:
-        model = super().__call__(*args, **options)
-        model.sites = number_sites(model)
-        return model
-
-
-class GraphModel(nn.Module, metaclass=_Numbered):
+class GraphModel(nn.Module):
     """A model of packed graphs.
 
     A subclass gives ``Config`` (a :class:`ModelConfig`), ``reference`` (what it was proven
     against), a constructor, and :meth:`states`. What it has under ``head``, a
     :class:`gradformer.model.heads.Head` or alike, does the rest, unless it gives
-    :meth:`embedding` and :meth:`readout` too. ``sites`` is how many places draw at random.
+    :meth:`embedding` and :meth:`readout` too.
     """
 
     Config: ClassVar[type[ModelConfig]]
@@ -98,12 +89,19 @@ class GraphModel(nn.Module, metaclass=_Numbered):
     schema: Schema
     config: Any
     head: Any
-    sites: int
+    _sites: int | None = None
 
     def __init__(self, schema: Schema, config: ModelConfig | None, options: dict[str, Any]) -> None:
         super().__init__()
         self.schema = schema
         self.config = make_config(type(self).Config, config, options)
+
+    @property
+    def sites(self) -> int:
+        """How many places draw at random; they get their numbers when this is first asked for."""
+        if self._sites is None:
+            self._sites = number_sites(self)
+        return self._sites
 
     def prepare(self, data: Batch | Any) -> Batch:
         """A :class:`Batch` from ours or PyG's, with seeds for this step when training.
