@@ -51,7 +51,8 @@ Record = dict[str, Any]
 def results_table(folder: Path = RESULTS) -> str:
     """A row for each dataset, a column for each model; the paper's Gradformer comes first.
 
-    The best of our means is bold where there are several.
+    The best of our means is bold where there are several. Spreads stand below the means, so that
+    the table is no wider than a page (830 pixels at GitHub).
     """
     root, columns = folder / "studies", dict[str, bool]()  # name → whether there is a number
     rows = defaultdict[str, dict[str, str]](dict)
@@ -69,17 +70,25 @@ def results_table(folder: Path = RESULTS) -> str:
                 means[data][name] = -mean if arrow == "↓" else mean
                 row[PRINTED] = printed(study.name, "gradformer", one.cell.column) or "–"
                 seeds = len(one.outcome["test"]["values"])
-                row[name] = value(one.outcome) + ("" if seeds == SEEDS else f" ({seeds} seeds)")
+                row[name] = value(one.outcome) + ("" if seeds == SEEDS else f", {seeds} seeds")
     if not rows:
         return ABSENT
     for data, own in means.items():
         for name in own if len(own) > 1 else ():
             if own[name] == max(own.values()):
-                mean, *rest = rows[data][name].split(" (")
-                rows[data][name] = " (".join([f"**{mean}**", *rest])
+                mean, *rest = rows[data][name].split(" ", 1)
+                rows[data][name] = " ".join([f"**{mean}**", *rest])
     names = [PRINTED, *(name for name, known in columns.items() if known)]
+    head = [f"<sub>{name.replace(' (', '<br>(')}</sub>" for name in ("data", *names)]
     body = [[data, *(row.get(name, "–") for name in names)] for data, row in rows.items()]
-    return markdown_table((["data", *names], body))
+    return markdown_table((head, [[_narrow(cell) for cell in row] for row in body]))
+
+
+def _narrow(cell: str) -> str:
+    """What follows the mean, or the name of the data, in small lines below it."""
+    first, *below = cell.replace(" ±", ", ±").split(", ")
+    lines = re.sub(r"(?<=[±\d]) ", "\N{NO-BREAK SPACE}", "<br>".join(below))
+    return f"{first}<br><sub>{lines}</sub>" if below else first
 
 
 def speed_table(folder: Path = RESULTS) -> str:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from statistics import mean
 
 import pytest
 
 from gradformer.studies.study import Cell, Measured, Plan, Study
-from gradformer.studies.tables import unbroken
 from tests.conftest import ROOT, docs_script
 
 
@@ -47,10 +47,11 @@ def test_a_model_is_a_column_of_the_results(
     (tmp_path / "studies" / "table1").mkdir(parents=True)
     (tmp_path / "studies" / "table1" / "plan.json").write_text(json.dumps(plan.to_dict()))
     head, _, row = tables.results_table(tmp_path).splitlines()
-    assert head == "| data | the paper prints | gradformer (paper) | gcn |"
-    ours, gcn = "**0.0800 ± 0.0010**", "0.3000 ± 0.0010 (2 seeds)"
-    cells = ["zinc, MAE ↓", "0.069 ± 0.002", ours, gcn]
-    assert row == f"| {' | '.join(map(unbroken, cells))} |"
+    assert re.sub("<.*?>", " ", head).split("|")[3:5] == ["  gradformer (paper)  ", "  gcn  "]
+    plain = re.sub("(<.*?>)+|\N{NO-BREAK SPACE}", " ", row)
+    cells = [cell.strip() for cell in plain.split("|")[1:-1]]
+    ours, gcn = "**0.0800** ± 0.0010", "0.3000 ± 0.0010 2 seeds"
+    assert cells == ["zinc MAE ↓", "0.069 ± 0.002", ours, gcn]
 
 
 def test_records_become_rows(tmp_path: Path) -> None:
