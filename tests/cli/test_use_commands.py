@@ -43,6 +43,22 @@ def test_predictions_keep_rows_columns_and_order(
     assert "left empty, line 5" in result.stderr
 
 
+def test_predictions_are_written_as_the_spreadsheet_writes_its_table(
+    program: Program, molecule_run: Path, tmp_path: Path
+) -> None:
+    """1.5 between commas is a date to a spreadsheet whose decimal mark is a comma."""
+    new, out = tmp_path / "neu.csv", tmp_path / "out.csv"
+    new.write_bytes("\ufeffNr;smiles;Säure;Ort\r\n007;CCO;1,5;1,2\r\n008;CC;;\r\n".encode())
+    program("predict", molecule_run, new, "-o", out)
+    text = out.read_bytes().decode()
+    assert text.startswith("\ufeffNr;smiles;Säure;Ort;y_predicted;y_spread\n007;CCO;1,5;1,2;")
+    assert all(re.fullmatch(r"-?\d+,\d+", cell) for cell in text.splitlines()[2].split(";")[4:])
+    new.write_text("Nr;smiles;Ort\n007;CCO;1.5\n")
+    (line,) = program("predict", molecule_run, new).stdout.splitlines()[1:]
+    assert line.startswith("007;CCO;1.5;")
+    assert "," not in line
+
+
 def test_predictions_do_not_take_a_name_that_the_table_has(
     program: Program, molecule_run: Path, tmp_path: Path
 ) -> None:

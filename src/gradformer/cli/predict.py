@@ -15,6 +15,7 @@ from gradformer.cli.options import Inference, NewData, RunFolder, Smiles
 from gradformer.cli.tables import count
 
 if TYPE_CHECKING:
+    from gradformer.graphs.tables import Table
     from gradformer.graphs.user_data import UserData
 
 
@@ -30,14 +31,16 @@ def predict(
 ) -> None:
     """Predict: one row for each row of the file, in its order, with the file's own columns.
 
-    Classes come by name with their probabilities, values in your units. With several trials the
-    mean is given, and how far they differ. A row that cannot be read is reported and left empty.
+    A table whose columns are separated by semicolons is written so, with its decimal mark. Classes
+    come by name with their probabilities, values in your units. With several trials the mean is
+    given, and how far they differ. A row that cannot be read is reported and left empty.
 
     Example: [bold]gradformer predict runs/mine new.csv -o predictions.csv[/bold]
 
     Example: [bold]gradformer predict molhiv molecules.csv[/bold]
     """
     from gradformer.graphs.cards import is_card
+    from gradformer.graphs.tables import open_table
     from gradformer.training.files import replace_file
     from gradformer.training.inference import open_data
     from gradformer.training.run import Run
@@ -51,39 +54,38 @@ def predict(
     store, user = open_data(run, source, use.mirror, **reading)
     predictions = run.predict(store, device=use.device, batch_size=use.batch_size)
     by_column = columns(run, predictions)
-    answers = list(zip(*(map(_text, values) for values in by_column.values())))
     rows = user.rows.tolist() if user is not None else list(range(store.num_graphs))
+    table = None
     if run.schema.level == "node":
         head, given, keys = _node_rows(rows, store.sizes.tolist())
     elif user is not None and user.smiles is not None:
-        head, given = _table_rows(Path(data))
-        keys = rows
+        table = open_table(Path(data))
+        head, given, keys = table.header, _table_rows(table), rows
     else:
         skipped = [row for row, _ in user.skipped] if user is not None else []
         given = [(row, [str(row)]) for row in sorted([*rows, *skipped])]
         head, keys = ["row"], rows
+    mark = "," if table is not None and table.has_commas() else "."
+    answers = list(zip(*([_text(v, mark) for v in values] for values in by_column.values())))
     answer_of = dict(zip(keys, answers))
     empty = ("",) * len(by_column)
     text = io.StringIO(newline="")
-    writer = csv.writer(text, lineterminator="\n")
+    semicolons = table is not None and table.separator == ";"
+    writer = csv.writer(text, delimiter=";" if semicolons else ",", lineterminator="\n")
     writer.writerow([*head, *(_unused(name, head) for name in by_column)])
     writer.writerows([*cells, *answer_of.get(key, empty)] for key, cells in given)
     if out is None:
         typer.echo(text.getvalue(), nl=False)
     else:
-        replace_file(out, text.getvalue())
+        marked = table is not None and table.is_marked()
+        replace_file(out, "\ufeff" * marked + text.getvalue())
     _tell(user, out, len(answers))
 
 
-def _table_rows(path: Path) -> tuple[list[str], list[tuple[Any, list[str]]]]:
+def _table_rows(table: Table) -> list[tuple[Any, list[str]]]:
     """The table as the user has it, each row as long as the header."""
-    from gradformer.graphs.tables import open_table
-
-    table = open_table(path)
     width = len(table.header)
-    return table.header, [
-        (row, [*cells, *[""] * (width - len(cells))][:width]) for row, cells in table.rows
-    ]
+    return [(row, [*cells, *[""] * (width - len(cells))][:width]) for row, cells in table.rows]
 
 
 def _unused(name: str, head: list[str]) -> str:
@@ -99,8 +101,8 @@ def _node_rows(
     return ["row", "node"], [(key, [str(key[0]), str(key[1])]) for key in keys], keys
 
 
-def _text(value: Any) -> str:
-    return f"{value:.6g}" if isinstance(value, float) else str(value)
+def _text(value: Any, mark: str) -> str:
+    return f"{value:.6g}".replace(".", mark) if isinstance(value, float) else str(value)
 
 
 def _tell(user: UserData | None, out: Path | None, answers: int) -> None:

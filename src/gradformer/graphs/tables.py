@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import re
@@ -29,6 +30,7 @@ from gradformer.graphs.user_splits import names_parts, part_number
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 _QUOTED = re.compile(r'(?<![^,;\t\n])"[^"]*(?:""[^"]*)*"')  # a cell, from its beginning
+_WITH_POINT = re.compile(r"\s*[+-]?\d+\.\d+\s*")
 
 
 def read_table(
@@ -82,7 +84,7 @@ def read_table(
         if len(cells) != len(table.header):
             raise InputError(f"{len(cells)} fields, the header has {len(table.header)}")
         x, edge_index, edge_attr = _from_cell(cells[smiles_at], table.header[smiles_at], to_graph)
-        y = [_present(cells[at]) for at in targets_at] if targets else None
+        y = [_present(table.number(cells[at])) for at in targets_at] if targets else None
         split = None if split_at is None else [part_number(cells[split_at])]
         words[row] = cells[smiles_at].strip()
         return RawGraph(row, len(x), edge_index, x, edge_attr, y, split)
@@ -128,18 +130,35 @@ def _present(cell: str) -> str | None:
 
 @dataclass(frozen=True)
 class Table:
-    """Column names and numbered rows of text."""
+    """Column names and numbered rows of text, as they stand in the file; between semicolons numbers
+    may have a decimal comma."""
 
     path: Path
     unit: str
     header: list[str]
     rows: list[tuple[int, list[str]]]
+    separator: str = ","
 
     def columns(self) -> str:
         names = [name if name and "," not in name else repr(name) for name in self.header]
         text = f"the columns are: {', '.join(names)}"
         alone = len(names) == 1 and self.unit == "line"
         return text + " (commas, semicolons or tabs separate them)" * alone
+
+    def number(self, cell: str) -> str:
+        """A number as Python writes it; any other text as it is."""
+        return _decimal_point(cell) if self.separator == ";" else cell
+
+    def has_commas(self) -> bool:
+        """Whether it is of a spreadsheet whose decimal mark is a comma: semicolons separate, and no
+        number has a point."""
+        cells = (cell for _, cells in self.rows for cell in cells)
+        return self.separator == ";" and not any(map(_WITH_POINT.fullmatch, cells))
+
+    def is_marked(self) -> bool:
+        """Whether the file begins with a mark by which a spreadsheet tells UTF-8."""
+        with self.path.open("rb") as file:
+            return file.read(3) == codecs.BOM_UTF8
 
     def position(self, name: str) -> int:
         """Where the column ``name`` stands."""
@@ -202,14 +221,13 @@ def open_table(path: Path) -> Table:
 def _separated(path: Path) -> Table:
     text = read_text(path)
     delimiter = "\t" if ".tsv" in path.suffixes[-2:] else _delimiter(text)
-    decimal = _decimal_point if delimiter == ";" else str
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     records = []
     line = 1  # on which a record begins: a quoted cell may go over several
     try:
         for cells in reader:
             if cells and not (len(cells) == 1 and cells[0].isspace()):  # else the line is blank
-                records.append((line, [decimal(cell) for cell in cells]))
+                records.append((line, cells))
             line = reader.line_num + 1
     except csv.Error as error:
         raise InputError(
@@ -218,7 +236,8 @@ def _separated(path: Path) -> Table:
         ) from None
     if not records:
         raise InputError(f"{path} is empty: its first line must name the columns")
-    return Table(path, "line", [name.strip() for name in records[0][1]], records[1:])
+    header = [name.strip() for name in records[0][1]]
+    return Table(path, "line", header, records[1:], delimiter)
 
 
 def _delimiter(text: str) -> str:
