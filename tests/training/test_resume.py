@@ -142,6 +142,23 @@ def test_results_without_weights_stand_and_are_not_trained_again(whole: Path, co
     assert run.trials == [2]
 
 
+@pytest.mark.parametrize(
+    ("line", "edited", "says"),
+    [("  lr: 0.003", "  lr: 0.5", "train.lr is 0.5, and the run began with 0.003"),
+     ("trials: 2", "trials: 1", "trials is 1, and the run began with 2")],
+)  # fmt: skip
+def test_a_recipe_that_was_edited_does_not_continue_a_run(
+    line: str, edited: str, says: str, copied: Path
+) -> None:
+    """New seeds were trained with the new rate, and stood beside the old ones as one result."""
+    recipe = copied / "recipe.yaml"
+    before = recipe.read_text()
+    recipe.write_text(before.replace(f"\n{line}\n", f"\n{edited}\n"))
+    assert recipe.read_text() != before
+    with pytest.raises(ConfigError, match=says):
+        resume(copied, toy.data(), trials=3, **QUIET)
+
+
 def test_other_data_do_not_continue_a_run(whole: Path) -> None:
     with pytest.raises(InputError, match="not those that the run began with"):
         resume(whole, toy.data(graphs=39), **QUIET)

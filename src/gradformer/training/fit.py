@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,6 +21,7 @@ from gradformer.training.folder import RECIPE, check_free, held, replacing, tidy
 from gradformer.training.keepsakes import save_examples
 from gradformer.training.origins import again, dataset_name, prepare, recipe_name
 from gradformer.training.recipe import Recipe, load_recipe
+from gradformer.training.records import header
 from gradformer.training.run import Run, describe_data, ended_trials
 from gradformer.training.trials import SAVE_EVERY, Trials, summary, train_all
 
@@ -119,6 +120,7 @@ def resume(
     run = Run.load(folder)
     if run.folder != Path(folder):
         raise InputError(f"{folder}: a model of the package is no run to continue; train anew")
+    _refuse_edits(run)
     if trials is not None:
         if trials < run.recipe.trials:
             raise ConfigError(
@@ -190,6 +192,28 @@ def _begin(
         describe_data(folder / "data.json", data, origin)
         save_examples(folder, data, recipe.seed)
         replace_file(folder / RECIPE, recipe.to_yaml())
+
+
+def _refuse_edits(run: Run) -> None:
+    """Raise if ``recipe.yaml`` was edited: trials of two recipes are no run. Some may be added."""
+    record = run.record
+    began = _flat(header(record).get("recipe", {}))
+    now = _flat(run.recipe.to_dict())
+    began["trials"] = max(run.recipe.trials, 1 + max(ended_trials(run, record), default=0))
+    for name, value in began.items():
+        if now.get(name, value) != value:
+            raise ConfigError(
+                f"{run.folder / RECIPE}: {name} is {now[name]}, and the run began with {value}; "
+                "put it back, or train anew with the recipe as it is: gradformer train DATA "
+                f"--recipe {quote(str(run.folder / RECIPE))} --out NEW"
+            )
+
+
+def _flat(recipe: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of a recipe by their whole names."""
+    sections = (value if isinstance(value, dict) else {"": value} for value in recipe.values())
+    named = zip(recipe, sections)
+    return {f"{key}.{name}".rstrip("."): v for key, own in named for name, v in own.items()}
 
 
 def _move_data(run: Run, path: str | Path) -> None:
