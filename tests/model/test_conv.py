@@ -240,6 +240,17 @@ def test_bad_options_are_named() -> None:
         GradformerConv(8, None, heads=2, decay=Decay(4))
 
 
+@pytest.mark.parametrize(
+    "make_program",
+    [torch.export.export, lambda layer, args: torch.jit.trace(layer, args, check_trace=False)],
+)
+def test_it_is_not_exported_with_the_graphs_of_the_example(make_program: Any) -> None:
+    """A trace took their distances for all that would come."""
+    x, edges = torch.randn(3, 8), torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
+    with pytest.raises(ConfigError, match="GradformerConv: cannot be exported or traced"):
+        make_program(make(None).eval(), (x, edges))
+
+
 def test_it_compiles_around_what_depends_on_the_sizes() -> None:
     """Distances and attention stay plain calls: no graph is made of their insides, and of the rest
     one for the first sizes and one for all others."""

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention import Decay
+from gradformer.attention.availability import exporting
 from gradformer.attention.compiling import never_compiled
 from gradformer.attention.draws import DrawsAlone, number_sites
 from gradformer.errors import ConfigError, InputError, suggest
@@ -20,6 +21,11 @@ from gradformer.model.parts import BatchNorm, Branch, Dropout, norm_pair
 @never_compiled  # it reads sizes back, and distances are computed by numba
 def _batch_of(edge_index: Tensor, vector: Tensor, distance: Tensor | None) -> Batch:
     """Layout, edges and distances of a PyG batch."""
+    if exporting() or torch.jit.is_tracing():  # type: ignore[attr-defined]
+        raise ConfigError(
+            "GradformerConv: cannot be exported or traced, its program would know the graphs of "
+            "the example alone; a whole model can be: gradformer export RUN --program"
+        )
     found = packed(edge_index, vector)
     _ = found.layout.rows  # made here: a compiler cannot follow the lock of a cached property
     if distance is None:
