@@ -233,7 +233,8 @@ def check_distance(distance: Tensor, layout: Layout) -> None:
     if distance.dtype != torch.uint8 or distance.shape != (pairs,):
         raise InputError(
             f"distance: expected uint8 [{pairs}], a byte for each pair, "
-            f"got {distance.dtype} {list(distance.shape)}"
+            f"got {distance.dtype} {list(distance.shape)}; those of a graph that was cut are made "
+            "anew, by AddDistance() as the transform of the loader"
         )
 
 
