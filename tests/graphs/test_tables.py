@@ -169,6 +169,13 @@ def test_decimal_commas_between_semicolons(tmp_path: Path) -> None:
     assert quoted.reading.labels.targets == ("IC50, nM",)
 
 
+def test_a_first_line_that_tells_a_spreadsheet_the_separator_is_no_header(tmp_path: Path) -> None:
+    data = read_table(write(tmp_path, "sep=;\r\nsmiles;y\r\nCCO;1,5\r\nCC;2,5\r\n"))
+    assert data.rows.tolist() == [3, 4]
+    assert data.arrays.y is not None
+    assert data.arrays.y.tolist() == [[1.5], [2.5]]
+
+
 def test_the_separator_is_seen_whatever_names_and_the_file_s_own_name_hold(tmp_path: Path) -> None:
     lines = ["id;smiles;MW (g/mol), dry", "", "1;CCO;1,5", "  ", "2;CC;2,5"]
     semicolons = read_table(write(tmp_path, "\n".join(lines)), target="MW (g/mol), dry")

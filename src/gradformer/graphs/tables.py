@@ -220,7 +220,9 @@ def open_table(path: Path) -> Table:
 
 def _separated(path: Path) -> Table:
     text = read_text(path)
-    delimiter = "\t" if ".tsv" in path.suffixes[-2:] else _delimiter(text)
+    stated = re.match(r"sep=([,;\t])\s*\n", text, re.IGNORECASE)  # a line for a spreadsheet
+    named = "\t" if ".tsv" in path.suffixes[-2:] else None
+    delimiter = stated[1] if stated else named or _delimiter(text)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     records = []
     line = 1  # on which a record begins: a quoted cell may go over several
@@ -234,6 +236,7 @@ def _separated(path: Path) -> Table:
             f"{path}, line {line}: not a well-formed table: {error}; quotes stand around a whole "
             "cell, and one inside of it is doubled"
         ) from None
+    records = records[1:] if stated else records
     if not records:
         raise InputError(f"{path} is empty: its first line must name the columns")
     header = [name.strip() for name in records[0][1]]
