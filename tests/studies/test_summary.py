@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from statistics import mean, stdev
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from gradformer.studies.differences import resampled, verdict
+from gradformer.studies.differences import difference, resampled, verdict
 from gradformer.studies.study import Cell, Measured
 from gradformer.studies.summary import beside, best, headlines, summary
 from gradformer.studies.tables import apart
@@ -25,7 +28,11 @@ def measured(
         "metric": metric,
         "lower_is_better": metric in LOWER_IS_BETTER,
         "val": {"mean": val},
-        "test": {"mean": sum(values) / len(values), "std": 0.01, "values": values},
+        "test": {
+            "mean": mean(values),
+            "std": stdev(values) if len(values) > 1 else None,
+            "values": values,
+        },
         "trials": [{"seed": k, "test": {metric: v}} for k, v in enumerate(values)],
     }
     return Measured(Cell(data, row, data, model, preset=preset), outcome)
@@ -76,12 +83,33 @@ def test_the_best_names_who_has_fewer_seeds() -> None:
     first = measured("nci1", "gcn", [0.3, 0.31, 0.29, 0.3, *[0.9] * 6])
     few = measured("nci1", "gin", moved(0.0)[:4])
     assert verdict(first, few) == 1
-    _, ((*_, near, worse, seeds, _),) = best({"nci1": [first, few]})
-    assert (near, worse, seeds) == ("gin (4 seeds)", "–", "10")
+    even = measured("nci1", "gat", [0.5, 0.8] * 5)
+    assert verdict(first, even) == 0
+    _, ((*_, near, worse, seeds, _),) = best({"nci1": [first, few, even]})
+    assert (near, worse, seeds) == ("gin (4 seeds), gat", "–", "10")
 
 
 def test_one_seed_is_never_clear() -> None:
     assert verdict(measured("zinc", "gcn", [0.9]), measured("zinc", "gin", [0.1])) == 0
+
+
+def test_other_splits_and_other_seeds_are_not_compared() -> None:
+    def drawn(split: str) -> Any:
+        recipe = SimpleNamespace(data=SimpleNamespace(split=split), seed=0)
+        return SimpleNamespace(run=SimpleNamespace(origin={}, recipe=recipe), metric="accuracy")
+
+    first, other = measured("nci1", "gcn", EVEN), measured("nci1", "gin", moved(0.1))
+    one, two, elsewhere = (
+        replace(cell, history=drawn(split))
+        for cell, split in ((first, "auto"), (other, "auto"), (other, "scaffold"))
+    )
+    assert verdict(one, two) == verdict(one, other) == 1
+    assert difference(one, elsewhere) is None
+    assert verdict(one, elsewhere) == 0
+    assert other.outcome is not None
+    for trial in other.outcome["trials"]:
+        trial["seed"] += 100
+    assert verdict(first, other) == 0
 
 
 def test_ours_beside_the_others() -> None:
@@ -99,6 +127,7 @@ def test_ours_beside_the_others() -> None:
     assert rows == [["gradformer (paper)", "gcn", "nci1", "–", "molhiv"]]
     text = summary([*nci1, *molhiv, measured("zinc", "gcn", EVEN)])
     assert "One model alone is measured on zinc." in text
+    assert "| gradformer (paper) | gcn | nci1 | – | molhiv |" in text
 
 
 def test_nothing_is_said_of_nothing() -> None:
@@ -108,12 +137,12 @@ def test_nothing_is_said_of_nothing() -> None:
 def test_headlines_count_where_each_side_is_best_and_how_clearly() -> None:
     columns = {
         "nci1": [
-            measured("nci1", "gradformer", moved(0.1), "paper"),
+            measured("nci1", "gradformer", moved(0.37), "paper"),
             measured("nci1", "gcn", EVEN),
         ],
         "actor": [
-            measured("actor", "gradformer", EVEN, "paper"),
-            measured("actor", "gcn", moved(0.001)),
+            measured("actor", "gradformer", [value - 0.174 for value in EVEN], "paper"),
+            measured("actor", "gcn", moved(-0.173)),
         ],
         "molhiv": [
             measured("molhiv", "gradformer", EVEN, "paper"),
@@ -121,8 +150,9 @@ def test_headlines_count_where_each_side_is_best_and_how_clearly() -> None:
             measured("molhiv", "gcn", moved(0.2)),
         ],
         "zinc": [
-            measured("zinc", "gradformer", [0.06, 0.062, 0.058], "paper"),
-            measured("zinc", "gcn", [0.0602, 0.063, 0.058]),
+            measured("zinc", "gradformer", [0.072, 0.074, 0.070], "paper"),
+            measured("zinc", "gcn", [0.0722, 0.075, 0.070]),
+            measured("zinc", "gin", [0.5, 0.51, 0.52]),
         ],
     }
     ours, theirs, paper = headlines(columns)
@@ -130,16 +160,19 @@ def test_headlines_count_where_each_side_is_best_and_how_clearly() -> None:
     assert ours.endswith("clearly worse on 1: nci1 (1).")
     assert "best mean on 2: actor (gcn), molhiv (gcn)." in theirs
     assert theirs.endswith("clearly worse on 1: molhiv.")
-    assert "by its recipe, `paper`, on 2 of 4 datasets" in paper, (
-        "actor 33.63 and zinc 0.069 are not"
-    )
-    assert paper.endswith("over our seeds on 2: nci1, molhiv.")
+    assert "by its recipe, `paper`, on 3 of 4 datasets" in paper, "86.01 of nci1 is not better"
+    assert paper.endswith("over our seeds on 2: molhiv, zinc."), "32.6 ± 1.7 is near actor's 33.63"
     tied = [
         measured("nci1", model, EVEN, preset)
         for model, preset in (("gradformer", "paper"), ("gcn", None))
     ]
     assert "model: nci1 (shared)." in headlines({"nci1": tied})[0]
     assert len(headlines({"nci1": columns["nci1"]})) == 2
+    assert len(headlines({"not in the paper": columns["nci1"]})) == 1
+    alone = [measured("molhiv", "gradformer", [0.5], "paper"), measured("molhiv", "gcn", [0.4])]
+    *_, paper = headlines({"molhiv": alone})
+    assert "1 of 1 datasets" in paper
+    assert paper.endswith("over our seeds on 0: –."), "one seed has no deviation"
 
 
 def test_who_is_not_measured_is_neither_better_nor_worse() -> None:

@@ -54,6 +54,8 @@ def test_regression_equals_scikit_learn_and_leaves_out_missing_labels() -> None:
     rng = np.random.default_rng(0)
     prediction, y = rng.normal(size=(30, 1)), rng.normal(size=(30, 1))
     got = scores(prediction, y, "regression")
+    assert tuple(got) == metrics_of("regression") == ("mae", "rmse"), "one target needs no scale"
+    assert tuple(scores(prediction, y, "regression", TargetScale.fit(y))) == ("mae", "rmse")
     assert got["mae"] == pytest.approx(sk.mean_absolute_error(y, prediction))
     assert got["rmse"] == pytest.approx(sk.root_mean_squared_error(y, prediction))
     more = np.concatenate([y, [[math.nan]]])
@@ -66,7 +68,7 @@ def test_several_regression_targets_count_the_same_whatever_their_unit() -> None
     y[:4, 1], unit = math.nan, np.array([1e3, 1.0, 1e-3])
     got = scores(prediction, y, "regression", TargetScale.fit(y))
     (first, *_) = got
-    assert first == metrics_of("regression", 3)[0] == "scaled_mae"
+    assert first == metrics_of("regression", 2)[0] == "scaled_mae"
     each = [np.nanmean(np.abs(prediction - y)[:, k]) / np.nanstd(y[:, k]) for k in range(3)]
     assert got[first] == pytest.approx(np.mean(each))
     other = scores(prediction * unit, y * unit, "regression", TargetScale.fit(y * unit))
@@ -106,5 +108,8 @@ def test_better_is_strict_and_never_nan() -> None:
 def test_wrong_use_is_named() -> None:
     with pytest.raises(ConfigError, match="metric: unknown value 'auroc'"):
         check_metric("auroc", "multiclass")
+    prediction, missing = np.zeros((2, 1)), np.full((2, 1), math.nan)
     with pytest.raises(InputError, match="no label"):
-        scores(np.zeros((2, 1)), np.full((2, 1), math.nan), "regression")
+        scores(prediction, missing, "regression")
+    found = scores(prediction, missing, "regression", missing=True)
+    assert all(math.isnan(value) for value in found.values())

@@ -98,6 +98,8 @@ def welch(first: Sequence[float], other: Sequence[float]) -> Difference:
     >>> found = welch([1.0, 2.0, 3.0], [5.0, 7.0, 9.0])
     >>> f"{found.mean:.2f} ± {found.reach:.2f}"  # 2.94 degrees of freedom
     '5.00 ± 4.16'
+    >>> welch([0.5, 0.5], [0.75, 0.75]).reach  # to the bit the same score of every seed
+    0.0
     """
     mean = float(np.mean(other) - np.mean(first))
     if min(len(first), len(other)) < 2:
