@@ -11,9 +11,11 @@ from gradformer.studies import figures
 from gradformer.studies.study import Cell, Measured
 
 
-def scored(line: str, at: float, mean: float, std: float | None) -> Measured:
+def scored(
+    line: str, at: float, mean: float, std: float | None = None, data: str = "nci1"
+) -> Measured:
     outcome = {"metric": "accuracy", "lower_is_better": False, "test": {"mean": mean, "std": std}}
-    return Measured(Cell("nci1", f"{line} {at}", "nci1", point=(line, at)), outcome)
+    return Measured(Cell(data, f"{line} {at}", data, point=(line, at)), outcome)
 
 
 def test_a_curve_has_the_scores_and_their_spread(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -27,8 +29,8 @@ def test_a_curve_has_the_scores_and_their_spread(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(figures, "line_plot", line_plot)
     points = [
         scored("linear", 0.5, 0.80, 0.01),
-        scored("linear", 0.25, 0.60, None),
-        scored("exponential", 0.5, 0.70, None),
+        scored("linear", 0.25, 0.60),
+        scored("exponential", 0.5, 0.70),
     ]
     assert figures.curves(points, "λ") is not None
     linear, exponential, y = seen
@@ -36,6 +38,12 @@ def test_a_curve_has_the_scores_and_their_spread(monkeypatch: pytest.MonkeyPatch
     assert (linear.x, linear.y) == ((0.25, 0.5), pytest.approx((60, 80)))
     assert (linear.low, linear.high) == (pytest.approx([60, 79]), pytest.approx([60, 81]))
     assert (exponential.low, exponential.high) == ([], []), "one seed has no spread"
+
+
+def test_every_dataset_has_its_panel() -> None:
+    data = ("nci1", "proteins", "mutag")
+    drawn = figures.curves([scored("linear", 0.5, 0.7, data=name) for name in data], "λ")
+    assert [str(drawn).count(f"{name}, linear<") for name in data] == [1, 1, 1]
 
 
 def test_the_first_epoch_which_compiles_is_not_the_time_of_an_epoch() -> None:
