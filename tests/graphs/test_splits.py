@@ -44,6 +44,7 @@ def test_seeds_name_the_split_for_good() -> None:
 def test_random_split_rounds_down() -> None:
     assert [len(part) for part in splits.random_split(1113, 4)] == [890, 111, 112]
     assert [len(part) for part in splits.random_split(4110, 4)] == [3288, 411, 411]
+    assert [len(part) for part in splits.random_split(19, 4)] == [15, 1, 3]
 
 
 def test_stratified_split_keeps_the_shares() -> None:
@@ -64,6 +65,7 @@ def test_folds_test_every_item_once_and_are_balanced() -> None:
         assert abs(np.bincount(classes[test], minlength=2) - [12.5, 6.3]).max() < 1
     first, second = (splits.kfold_split(classes, 0, fold) for fold in (0, 1))
     assert first.val.tolist() == second.test.tolist()
+    assert [splits.fold_of(seed, first_seed=7) for seed in (7, 9, 16, 17)] == [0, 2, 9, 0]
 
 
 def test_per_class_split() -> None:
@@ -83,6 +85,7 @@ def test_low_resource_fractions_are_nested() -> None:
     assert [len(part) for part in parts] == [164, 329, 822, 3288]
     assert parts[0] < parts[1] < parts[2] < parts[3] == set(train.tolist())
     assert parts[0] != set(splits.low_resource(train, 0.05, seed=4).tolist())
+    assert len(splits.low_resource(train, 1e-6, seed=3)) == 1
 
 
 def test_fixed_split_leaves_out_the_unused() -> None:
@@ -97,8 +100,9 @@ def test_impossible_fractions_are_refused(fraction: float) -> None:
 
 
 def test_impossible_shares_and_folds_are_refused() -> None:
-    with pytest.raises(ConfigError, match="sum to 1"):
-        splits.random_split(10, 0, (0.8, 0.1, 0.2))
+    for shares in ((0.8, 0.1, 0.2), (1.1, -0.2, 0.1), (0.8, 0.2)):
+        with pytest.raises(ConfigError, match="three shares that sum to 1"):
+            splits.random_split(10, 0, shares)  # type: ignore[arg-type]
     assert len(splits.random_split(10, 0, (0.8, 0.2, 0.0)).test) == 0
     for fold in (-1, 10):
         with pytest.raises(ConfigError, match=f"got {fold}, expected 0 to 9"):

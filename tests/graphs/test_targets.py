@@ -13,7 +13,7 @@ from gradformer.graphs.targets import TargetScale, is_labelled
 
 def test_a_scale_leads_back_to_the_users_units() -> None:
     rng = np.random.default_rng(0)
-    y = (rng.normal(size=(200, 2)) * [3, 1e-4] + [1e3, -2]).astype(np.float32)
+    y = (rng.normal(size=(200, 3)) * [3, 1e-4, 1e-5] + [1e3, -2, 1e-4]).astype(np.float32)
     y[::7, 0] = np.nan
     scale = TargetScale.fit(y)
     z = ((y - scale.mean) / scale.std).astype(np.float32)

@@ -42,7 +42,7 @@ def test_batch_weights_are_those_of_the_benchmark() -> None:
 def test_a_batch_of_one_class_or_without_labels_has_no_nan() -> None:
     prediction = rows(3, 2).requires_grad_()
     weighted = Objective("cross_entropy", "multiclass", 2, batch_weights=True)
-    for y in (torch.zeros(3, dtype=torch.long), torch.full((3,), -1)):
+    for y in (torch.zeros(3, dtype=torch.long), torch.full((3,), -1), torch.tensor([1, -1, -1])):
         loss = weighted(prediction, y)
         (grad,) = torch.autograd.grad(loss, prediction)
         assert loss == 0
@@ -52,17 +52,18 @@ def test_a_batch_of_one_class_or_without_labels_has_no_nan() -> None:
 def test_binary_and_regression_mask_missing_labels() -> None:
     prediction = rows(5, 2).requires_grad_()
     y = torch.tensor([[1.0, 0.0], [math.nan, 1.0], [0.0, math.nan], [1.0, 1.0], [0.0, 0.0]])
-    known = ~y.isnan()
-    p, t = prediction[known], y[known]
-    for loss, task, expected in (
-        ("cross_entropy", "multilabel", F.binary_cross_entropy_with_logits(p, t)),
-        ("l1", "regression", F.l1_loss(p, t)),
-        ("mse", "regression", F.mse_loss(p, t)),
+    for loss, task, theirs in (
+        ("cross_entropy", "multilabel", F.binary_cross_entropy_with_logits),
+        ("l1", "regression", F.l1_loss),
+        ("mse", "regression", F.mse_loss),
     ):
-        got = Objective(loss, task, 2)(prediction, y)
-        torch.testing.assert_close(got, expected)
-        (grad,) = torch.autograd.grad(got, prediction)
-        assert grad.isfinite().all()
+        for rows_of in (slice(0, 5), slice(1, 2)):  # the second has one label
+            p, t = prediction[rows_of], y[rows_of]
+            got = Objective(loss, task, 2)(p, t)
+            torch.testing.assert_close(got, theirs(p[~t.isnan()], t[~t.isnan()]))
+            (grad,) = torch.autograd.grad(got, prediction)
+            assert grad.isfinite().all()
+        assert Objective(loss, task, 2)(prediction, y * math.nan) == 0
 
 
 def test_balanced_weights() -> None:
@@ -98,5 +99,7 @@ def test_auto_follows_the_metric() -> None:
     assert loss_name("auto", "regression", "mae") == "l1"
     assert loss_name("auto", "regression", "rmse") == "mse"
     assert loss_name("auto", "binary", "auroc") == "cross_entropy"
+    assert loss_name("l1", "regression", "rmse") == "l1"
+    assert loss_name("mse", "regression", "mae") == "mse"
     with pytest.raises(ConfigError, match="does not fit"):
         loss_name("l1", "multiclass", "accuracy")
