@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gradformer.errors import InputError
+from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.labels import find_labels
 
 
@@ -23,6 +23,31 @@ def test_impossible_tasks(
     with pytest.raises(InputError) as caught:
         find_labels(columns, task, "file")
     assert message in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("values", "task"),
+    [
+        ([str(k % 20) for k in range(40)], "multiclass"),
+        ([str(k % 20) for k in range(39)], "regression"),  # hardly repeat
+        ([str(k % 21) for k in range(63)], "regression"),  # too many
+        (["1", "2", "2.5"] * 9, "regression"),
+        (["0", "1"], "binary"),
+        (["1_000", "a", "b"], "multiclass"),  # no number in any spreadsheet
+        (["1", "2", "a", "b"], "multiclass"),  # as many words as numbers
+        (["1", "2", "2", "a"] * 2, "regression"),  # mostly numbers
+        ([f"w{k % 21}" for k in range(42)], "multiclass"),
+    ],
+)
+def test_the_task_that_values_suggest(values: list[str | None], task: str) -> None:
+    assert find_labels({"y": values}, None, "file").task == task
+
+
+def test_classes_however_many() -> None:
+    assert find_labels({"y": ["a", "b"]}, "classification", "file").task == "binary"
+    assert find_labels({"y": ["1", "2", "9"]}, "classification", "file").task == "multiclass"
+    with pytest.raises(ConfigError, match="task: unknown value 'clasification'"):
+        find_labels({"y": ["a", "b"]}, "clasification", "file")
 
 
 def test_a_rare_label_without_positives_is_kept() -> None:
