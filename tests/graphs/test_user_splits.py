@@ -1,18 +1,74 @@
-"""Scaffold splits."""
+"""How a user's own graphs are split."""
 
 from __future__ import annotations
 
 from pathlib import Path
 
+import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
 
 from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.molecules import scaffold
-from gradformer.graphs.user_splits import part_number, scaffold_split
+from gradformer.graphs.objects import from_networkx, from_smiles_list
+from gradformer.graphs.splits import Split
+from gradformer.graphs.user_splits import (
+    names_parts,
+    part_number,
+    scaffold_split,
+    user_split,
+    user_way,
+)
 
 pytest.importorskip("rdkit")
+
+
+def items(split: Split) -> list[int]:
+    return sorted(int(item) for part in split for item in part)
+
+
+@pytest.mark.parametrize("nodes", [False, True])
+def test_classes_are_shared_out_and_what_has_no_label_takes_no_part(nodes: bool) -> None:
+    y = [None, *["a"] * 30, None, *["b"] * 10]
+    labelled = [k for k, word in enumerate(y) if word is not None]
+    if nodes:  # of one graph
+        user = from_networkx([nx.path_graph(len(y))], y=[y], level="node")
+    else:
+        user = from_networkx([nx.path_graph(2)] * len(y), y=y)
+    assert user_way("auto", user.arrays) == "stratified"
+    splits = {way: user_split(way, user, 5) for way in ("stratified", "kfold", "random")}
+    for find in splits.values():
+        assert items(find(6)) == labelled
+        assert find(6).test.tolist() != find(7).test.tolist()
+    for way in ("stratified", "kfold"):
+        parts = splits[way](6)
+        assert [sum(y[k] == "b" for k in part) for part in parts] == [8, 1, 1]
+    assert sorted(k for seed in range(5, 15) for k in splits["kfold"](seed).test) == labelled
+    with pytest.raises(ConfigError, match="the data name no parts"):
+        user_split("column", user, 0)
+
+
+def test_numbers_and_graphs_of_many_labels_are_split_at_random() -> None:
+    """A graph takes part with one label of several, or with one labelled node."""
+    nan, graphs = np.nan, [nx.path_graph(2)] * 20
+    numbers = from_networkx(graphs, y=[[0.5, nan], [nan, nan], *([[nan, 1.5], [2.5, 0.5]] * 9)])
+    words = [["a", None], [None, None], *([["b", "a"], ["a", "a"]] * 9)]
+    nodes = from_networkx(graphs, y=words, level="node")
+    for user in (numbers, nodes):
+        assert user_way("auto", user.arrays) == "random"
+        assert items(user_split("random", user, 0)(0)) == [0, *range(2, 20)]
+        assert items(user_split("kfold", user, 0)(0)) == [0, *range(2, 20)]
+        with pytest.raises(ConfigError, match="stratified needs one class"):
+            user_split("stratified", user, 0)
+        with pytest.raises(ConfigError, match="scaffold needs molecules"):
+            user_split("scaffold", user, 0)
+
+
+def test_molecules_with_labels_are_split_by_scaffold() -> None:
+    rings = [f"C1{'C' * size}1" for size in range(2, 12)]  # a scaffold each
+    user = from_smiles_list(rings * 2, y=[np.nan, *np.arange(19) / 4])
+    assert items(user_split("scaffold", user, 0)(0)) == list(range(1, 20))
 
 
 def test_scaffolds_stay_together_and_sizes_are_met(data_mirror: Path) -> None:
@@ -50,13 +106,16 @@ def test_a_split_with_an_empty_part_is_refused() -> None:
         scaffold_split(["CCO", "CC", "CCC", "C"] * 5)
     with pytest.raises(ConfigError, match="three fractions"):
         scaffold_split(["CCO"], (0.5, 0.5))
-    with pytest.raises(ConfigError, match="above 0"):
-        scaffold_split(["CCO"], (0.8, 0.2, 0.0))
+    for sizes in ((0.8, 0.2, 0.0), (0.8, 0.1, 0.05)):
+        with pytest.raises(ConfigError, match="above 0 that add up to 1"):
+            scaffold_split(["CCO"], sizes)
 
 
 def test_words_for_parts() -> None:
     words = ("train", "Training", "val", "valid", "validation", "dev", " TEST ")
     assert [part_number(word) for word in words] == [0, 0, 1, 1, 1, 1, 2]
+    assert names_parts(["train", "Test", "train"])
+    assert not names_parts(["test", "test"])
 
 
 def test_unknown_part() -> None:
