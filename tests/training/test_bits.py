@@ -149,21 +149,3 @@ def test_a_loss_that_is_not_finite_stops_one_trial_only(alone: str) -> None:
     assert (bad.status, bad.bad_step, bad.epoch) == ("diverged", 4, 2)
     assert [record["bad_step"] for number, record in seen if number == 0] == [4]
     assert digest(trials[1]) == alone
-
-
-def test_patience_stops_early() -> None:
-    (trial,) = make(1, recipe=RECIPE.change("train.epochs=50", "train.patience=2", "train.lr=1e-9"))
-    train([trial], lambda *_: None, Stop())
-    assert trial.progress.status == "finished"
-    assert trial.progress.epoch == trial.progress.best_epoch + 2
-
-
-def test_the_first_strict_improvement_is_kept() -> None:
-    (trial,) = make(1)
-    values = iter([0.5, 0.7, 0.7, 0.6, 0.65])
-    trial.validate = lambda: {"accuracy": next(values)}  # type: ignore[method-assign]
-    kept = []
-    train([trial], lambda *_: kept.append(trial.best.clone()), Stop())
-    assert trial.progress.best_epoch == 2
-    assert torch.equal(kept[1], trial.best)
-    assert not torch.equal(kept[0], trial.best)

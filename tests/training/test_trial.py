@@ -1,0 +1,82 @@
+"""What a trial makes of its epochs: which is selected, when it ends, where it diverged."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from gradformer.errors import ConfigError
+from gradformer.training.trial import Trial
+from tests.training import toy
+
+
+def begun(*settings: str) -> Trial:
+    """24 training graphs in steps of 7: the last of four has 3."""
+    recipe = toy.RECIPE.change("model.layers=1", *settings)
+    data = toy.data(recipe)
+    return Trial(0, recipe, data, data.collator("cpu"))
+
+
+def test_the_best_epoch_is_the_first_of_equals_and_patience_counts_from_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trial = begun("train.epochs=9", "train.patience=2", "train.schedule=cosine")
+    assert trial.step.average is not None  # which is judged and kept, not the weights
+    for epoch, score in enumerate((0.5, 0.7, 0.7, 0.6), start=1):
+        assert trial.progress.status == "training"
+        trial.step.average.fill_(score)
+        trial.losses = [torch.tensor(loss) for loss in (1.0, 2.0, 3.0, 4.0)]
+        monkeypatch.setattr(trial, "validate", lambda score=score: {"accuracy": score})
+        record = trial.close_epoch()
+        assert (record["epoch"], record["improved"]) == (epoch, epoch < 3)
+        assert record["loss"] == (7 * 1 + 7 * 2 + 7 * 3 + 3 * 4) / 24, "the mean over graphs"
+        assert record["lr"] == float(trial.schedule(torch.tensor(4 * epoch - 1)))
+        assert not trial.losses
+    assert trial.progress.status == "finished"
+    assert (trial.progress.best_epoch, trial.progress.best) == (2, {"accuracy": 0.7})
+    assert (trial.best == 0.7).all()
+
+
+@pytest.mark.parametrize("patience", [0, 4])
+def test_without_an_end_to_patience_the_last_epoch_ends(
+    patience: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = begun("train.epochs=4", f"train.patience={patience}")
+    monkeypatch.setattr(trial, "validate", lambda: {"accuracy": 0.5})
+    for _ in range(4):
+        assert trial.progress.status == "training"
+        trial.losses = [torch.tensor(1.0)] * 4
+        trial.close_epoch()
+    assert trial.progress.status == "finished"
+
+
+def test_a_divergence_is_at_its_first_bad_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    for losses, answer, step in (
+        ((1.0, math.nan, 1.0, math.inf), 0.0, 5),
+        ((1.0, 1.0, 1.0, 1.0), math.nan, 7),
+    ):
+        trial = begun()
+        trial.progress.epoch = 1
+        answers = np.zeros((len(trial.parts.val), 2), np.float32)
+        answers[0, 0] = answer
+        monkeypatch.setattr(trial, "predict", lambda items, answers=answers: answers)
+        trial.losses = [torch.tensor(loss) for loss in losses]
+        assert trial.close_epoch()["bad_step"] == step
+        assert (trial.progress.status, trial.progress.bad_step) == ("diverged", step)
+
+
+def test_the_schedule_counts_in_steps() -> None:
+    trial = begun("train.epochs=10", "train.warmup_epochs=2", "train.min_lr=1e-5")
+    assert (trial.steps_per_epoch, trial.schedule.warmup, trial.schedule.steps) == (4, 8, 40)
+    assert (trial.schedule.rate, trial.schedule.lowest) == (3e-3, 1e-5)
+    assert [len(ids) for ids in trial.batches()] == [7, 7, 7, 3]
+    assert sorted(torch.cat(trial.batches()).tolist()) == trial.parts.train.tolist()
+
+
+def test_what_selects_must_fit_the_task() -> None:
+    assert begun("train.select=mean_recall").metric == "mean_recall"
+    with pytest.raises(ConfigError, match=r"train\.select: unknown value 'mae'"):
+        begun("train.select=mae")
