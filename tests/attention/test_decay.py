@@ -44,9 +44,10 @@ def test_it_shows_its_options_and_what_it_has_learned() -> None:
 
 
 def test_the_exponential_is_the_papers() -> None:
-    found = values(heads=3, decay=0.7, start=2.5, spread=1.5)
-    starts = torch.tensor([1.0, 2.5, 4.0], dtype=torch.float64)
-    torch.testing.assert_close(found, 0.7 ** (PSI - starts[:, None]).relu())
+    for start in (2.5, 12.5):  # also beyond where the linear shape would end
+        found = values(heads=3, decay=0.7, start=start, spread=1.5)
+        starts = start + torch.tensor([-1.5, 0.0, 1.5], dtype=torch.float64)
+        torch.testing.assert_close(found, 0.7 ** (PSI - starts[:, None]).relu())
     assert tables(decay=0.7)[1] is None
 
 
@@ -239,6 +240,8 @@ def test_every_parameter_is_exempt_from_weight_decay() -> None:
         ("end", {"shape": "linear", "start": 4.0, "spread": 1.0, "end": 5.0}),
         ("end", {"shape": "linear", "end": math.inf}),
         ("slope", {"slope": math.nan}),
+        ("heads, sets", {"heads": 0}),
+        ("heads, sets", {"sets": 0}),
         ("codebook", {"codebook": torch.zeros(255)}),
         ("codebook", {"codebook": "hops"}),
         ("decay.shape", {"shape": "exponentail"}),
@@ -248,7 +251,7 @@ def test_every_parameter_is_exempt_from_weight_decay() -> None:
 )
 def test_impossible_options_are_named(named: str, options: dict[str, Any]) -> None:
     with pytest.raises(ConfigError, match=rf"^{named}: "):
-        Decay(2, **options)
+        Decay(**{"heads": 2, **options})
 
 
 def test_a_codebook_may_be_given_as_it_is() -> None:
