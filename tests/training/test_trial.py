@@ -34,6 +34,7 @@ def test_the_best_epoch_is_the_first_of_equals_and_patience_counts_from_it(
         assert (record["epoch"], record["improved"]) == (epoch, epoch < 3)
         assert record["loss"] == (7 * 1 + 7 * 2 + 7 * 3 + 3 * 4) / 24, "the mean over graphs"
         assert record["lr"] == float(trial.schedule(torch.tensor(4 * epoch - 1)))
+        assert record["starts"] == trial.model.decay.start.tolist()  # type: ignore[union-attr]
         assert not trial.losses
     assert trial.progress.status == "finished"
     assert (trial.progress.best_epoch, trial.progress.best) == (2, {"accuracy": 0.7})
