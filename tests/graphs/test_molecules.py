@@ -13,7 +13,13 @@ from gradformer.errors import InputError
 from gradformer.graphs import molecules
 from gradformer.graphs.cards import find_card
 from gradformer.graphs.mirror import raw_files
-from gradformer.graphs.molecules import from_smiles, from_smiles_as_zinc, scaffold, smiles_reader
+from gradformer.graphs.molecules import (
+    canonical,
+    from_smiles,
+    from_smiles_as_zinc,
+    scaffold,
+    smiles_reader,
+)
 from gradformer.graphs.sources.readers import read_card
 
 pytest.importorskip("rdkit")
@@ -64,6 +70,9 @@ def test_bad_smiles_say_why(smiles: str, reason: str, capfd: pytest.CaptureFixtu
 def test_scaffold() -> None:
     assert scaffold("CCc1ccccc1CC(=O)O") == "c1ccccc1"
     assert scaffold("CCO") == ""
+    left, right = "C1CC[C@@H](c2ccccc2)O1", "C1CC[C@H](c2ccccc2)O1"
+    assert scaffold(left) == scaffold(right), "mirror images stay together"
+    assert canonical(left) != canonical(right)
 
 
 def test_without_rdkit_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

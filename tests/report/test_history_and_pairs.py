@@ -54,6 +54,23 @@ def test_curve_is_the_mean_over_trials_that_reach_an_epoch():
     assert history(lines).curve("val", "mae") is None
 
 
+def test_times_and_start_points_are_those_of_all_epochs():
+    lines = [
+        {"kind": "epoch", "trial": 1, "epoch": 1, "seconds": 2.0},
+        {"kind": "epoch", "trial": 0, "epoch": 1, "seconds": 1.5, "starts": [[2.0, 3.0]]},
+        {"kind": "epoch", "trial": 0, "epoch": 2, "seconds": None, "starts": [[2.5, 3.5]]},
+    ]
+    one = history(lines)
+    assert list(one.epochs) == [0, 1]
+    assert one.seconds == 3.5
+    epochs, starts = one.starts(0)
+    assert (epochs.tolist(), starts.tolist()) == ([1, 2], [[[2.0, 3.0]], [[2.5, 3.5]]])
+    assert one.starts(1) is one.starts(7) is None
+    assert not history(results([1.0])).finished
+    both = history(results([1.0, 2.0]))
+    assert (both.finished, both.metric, both.lower_is_better) == (True, "mae", True)
+
+
 def test_a_diverged_trial_counts_in_no_mean():
     record = results([1.0, 2.0])
     record[1] |= {"status": "diverged", "test": None}
@@ -107,8 +124,8 @@ def test_only_equal_seeds_are_paired():
 
 def test_a_seed_without_a_score_is_not_paired():
     """As where an answer on the test part was not finite: in a file its score is null."""
-    one, two = results([1.0, 2.0, 3.0]), results([2.0, 4.0, 6.0])
-    two[1]["test"] = {"mae": None}
+    one, two = results([1.0, 2.0, 3.0, 9.0]), results([2.0, 4.0, 6.0, 8.0])
+    two[1]["test"], one[3]["test"] = {"mae": None}, None  # the latter diverged
     first, other = history(one), history(two)
     found = paired_difference(first.outcome, other.outcome)
     assert found is not None
