@@ -69,9 +69,22 @@ def test_logarithm_only_where_it_helps():
     assert not wants_logarithm([])
 
 
-def test_constant_values_get_room():
-    scale = fit_scale([2.0, 2.0, math.nan], 0.0, 1.0)
-    assert scale(2.0) == pytest.approx(0.5)
+@pytest.mark.parametrize(
+    ("values", "logarithmic", "low", "high"),
+    [
+        ([3.0, 1.0, math.nan, math.inf], False, 0.92, 3.08),
+        ([-1.0, 0.0], False, -1.04, 0.04),
+        ([-2.0, -2.0], False, -3.0, -1.0),
+        ([0.0], False, -0.5, 0.5),
+        ([], False, -0.04, 1.04),
+        ([100.0, 1.0, 0.0, -5.0, math.nan], True, 100**-0.04, 100**1.04),
+        ([6.0], True, 3.0, 12.0),
+    ],
+)
+def test_a_scale_holds_all_values_with_a_little_room(values, logarithmic, low, high):
+    scale = fit_scale(values, 0.0, 1.0, logarithmic=logarithmic)
+    assert (scale.low, scale.high) == (pytest.approx(low), pytest.approx(high))
+    assert scale.logarithmic == logarithmic
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gradformer.errors import InputError
+from gradformer.graphs.splits import Split
 from gradformer.studies import STUDIES, rivals
 from gradformer.studies.runner import carry_out, look
 from gradformer.studies.study import Plan
@@ -51,6 +52,23 @@ def test_a_forest_learns_from_fingerprints(monkeypatch: pytest.MonkeyPatch) -> N
     assert ((found > 0) == (y[~train] > 0)).mean() > 0.9
     again = rivals.forest(bits[:58][train], y[train], 0)(bits[:58][~train])
     np.testing.assert_array_equal(found, again)
+
+
+def test_the_forest_is_scored_on_the_parts_of_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("sklearn")
+    monkeypatch.setattr(rivals, "TREES", 5)
+    y = np.arange(40) % 2.0
+    bits = np.tile(y[:, None], (1, 8)).astype(np.uint8)
+    bits[30:] = 1 - bits[30:]  # the test part turns the rule round
+    parts = Split(np.arange(20), np.arange(20, 30), np.arange(30, 40))
+    monkeypatch.setattr(rivals, "_molhiv", lambda: (bits, y, parts))
+    found = rivals.fingerprints(load_recipe("molhiv", settings=["trials=3", "seed=4"]), [0, 2])
+    assert (found["metric"], found["val"]["values"], found["test"]["values"]) == (
+        "auroc",
+        [1.0, 1.0],
+        [0.0, 0.0],
+    )
+    assert [(t["trial"], t["seed"]) for t in found["trials"]] == [(0, 4), (2, 6)]
 
 
 @pytest.mark.parametrize(

@@ -96,7 +96,8 @@ def test_one_seed_is_never_clear() -> None:
 def test_other_splits_and_other_seeds_are_not_compared() -> None:
     def drawn(split: str) -> Any:
         recipe = SimpleNamespace(data=SimpleNamespace(split=split), seed=0)
-        return SimpleNamespace(run=SimpleNamespace(origin={}, recipe=recipe), metric="accuracy")
+        run = SimpleNamespace(origin={}, recipe=recipe, folder=object())
+        return SimpleNamespace(run=run, metric="accuracy")
 
     first, other = measured("nci1", "gcn", EVEN), measured("nci1", "gin", moved(0.1))
     one, two, elsewhere = (
@@ -106,6 +107,7 @@ def test_other_splits_and_other_seeds_are_not_compared() -> None:
     assert verdict(one, two) == verdict(one, other) == 1
     assert difference(one, elsewhere) is None
     assert verdict(one, elsewhere) == 0
+    assert apart(one, elsewhere) == "–"
     assert other.outcome is not None
     for trial in other.outcome["trials"]:
         trial["seed"] += 100

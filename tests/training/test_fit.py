@@ -154,6 +154,9 @@ def test_nodes_of_one_pyg_graph(tmp_path: Path) -> None:
     run = fit([graph], level="node", settings=settings, out=tmp_path / "run", **toy.QUIET)
     assert run.results["test"]["mean"] > 0.5
     assert run.predict([graph]).value.shape == (60, 3)
+    some = run.embed([graph, graph.subgraph(torch.arange(7))])
+    means = [some.nodes[:60].mean(axis=0), some.nodes[60:].mean(axis=0)]
+    np.testing.assert_allclose(some.graphs, means, rtol=1e-4, atol=1e-5)
 
 
 def test_wrong_names_and_options_are_named(tmp_path: Path) -> None:

@@ -77,6 +77,15 @@ def test_the_schedule_counts_in_steps() -> None:
     assert sorted(torch.cat(trial.batches()).tolist()) == trial.parts.train.tolist()
 
 
+def test_balanced_classes_are_those_of_the_training_part() -> None:
+    trial = begun("train.class_weights=balanced")
+    count = np.bincount(trial.data.labels(trial.parts.train))
+    assert trial.step.objective.balance is not None
+    assert trial.step.objective.balance.tolist() == pytest.approx(24 / (2 * count))
+    assert not trial.step.objective.batch_weights
+    assert begun("train.class_weights=batch").step.objective.batch_weights
+
+
 def test_what_selects_must_fit_the_task() -> None:
     assert begun("train.select=mean_recall").metric == "mean_recall"
     with pytest.raises(ConfigError, match=r"train\.select: unknown value 'mae'"):
