@@ -7,6 +7,7 @@ import json
 import shutil
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ import yaml
 from rich.console import Console
 
 from gradformer.cli.search import _tell
+from gradformer.errors import ConfigError
 from gradformer.report.levers import levers
 from gradformer.training.attempts import Attempt, load_attempts
 from gradformer.training.plan import Plan, load_plan
@@ -116,6 +118,25 @@ def test_what_candidates_share_cannot_be_searched(
     said = program(*words, code=1).stderr
     assert said.startswith(f"error: {name}: cannot be searched")
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"space": {}}, "space: the recipe states no ranges to search"),
+        ({"space": {"model.decay": []}}, "model.decay: the range holds no value"),
+        ({"space": {"train.lr": [1e-3, "fast"]}}, "train.lr: .*fast"),
+        ({"method": "halfing"}, "method: unknown value 'halfing'; did you mean 'halving'"),
+        ({"samples": 0}, "samples: got 0"),
+        ({"finalists": 0}, "finalists: got 0"),
+    ],
+)
+def test_a_plan_that_cannot_be_carried_out_is_refused(
+    changed: dict[str, Any], message: str
+) -> None:
+    plan = {"data": "own", "recipe": load_recipe("own"), "space": {"model.decay": [0.5]}}
+    with pytest.raises(ConfigError, match=message):
+        Plan(**{**plan, **changed})
 
 
 def test_a_candidate_with_a_diverged_seed_is_last(
@@ -232,6 +253,13 @@ def test_every_place_of_a_search_is_recorded(
     first, second, third, *attempts = record.read_text().splitlines()
     assert [first, *attempts] == before
     assert [json.loads(line)["commit"] for line in (second, third)] == ["another", "third"]
+
+
+def test_halving_ends_with_the_finalists() -> None:
+    space = {"model.width": [32, 48, 64, 80, 96], "train.lr": [1e-3, 2e-3]}
+    plan = Plan("own", load_recipe("own"), space, samples=99, finalists=2)
+    assert plan.rungs() == [(10, 7), (3, 20), (2, 60)]
+    assert len({*plan.candidates()}) == 10
 
 
 def test_random_search_trains_all_in_full() -> None:

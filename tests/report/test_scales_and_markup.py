@@ -39,6 +39,40 @@ def test_ticks_are_round_few_and_inside(low, width, count):
         assert len(set(labels)) == len(labels)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "logarithmic", "ticks"),
+    [
+        (0, 10, False, [0, 2, 4, 6, 8, 10]),
+        (0.62, 0.88, False, [0.65, 0.7, 0.75, 0.8, 0.85]),
+        (-3, 3, False, [-2, 0, 2]),
+        (0, 47, False, [0, 10, 20, 30, 40]),
+        (1, 1000, True, [1, 10, 100, 1000]),
+        (0.02, 5, True, [0.03, 0.1, 0.3, 1, 3]),
+        (2, 9, True, [2, 5]),
+        (1e-6, 1e6, True, [1e-6, 1e-3, 1, 1e3, 1e6]),
+        (3, 4, True, [3, 3.2, 3.4, 3.6, 3.8, 4]),  # too near for round numbers of a logarithm
+    ],
+)
+def test_ticks_are_those_that_one_would_choose(low, high, logarithmic, ticks):
+    assert Scale(low, high, 0.0, 1.0, logarithmic).ticks() == pytest.approx(ticks)
+
+
+@pytest.mark.parametrize(
+    ("values", "labels"),
+    [
+        ([0, 0.25, 0.5], ["0", "0.25", "0.5"]),
+        ([-1, 0, 1], ["−1", "0", "1"]),
+        ([100, 200], ["100", "200"]),
+        ([0, 1e5, 9e5], ["0", "100000", "900000"]),
+        ([0, 5e5, 1e6], ["0", "5×10⁵", "10⁶"]),
+        ([5e-5, 1e-4], ["0.00005", "0.0001"]),
+        ([2.0], ["2"]),
+    ],
+)
+def test_labels_have_the_decimals_that_tell_ticks_apart(values, labels):
+    assert tick_labels(values) == labels
+
+
 @given(st.integers(0, 3000))
 def test_whole_ticks_are_whole(last):
     ticks = Scale(0.9, last + 1.1, 0.0, 1.0).ticks(6, whole=True)

@@ -130,8 +130,8 @@ def spread(values: Sequence[float | None]) -> str:
 def duration(seconds: float) -> str:
     """Time in the two largest units.
 
-    >>> duration(3725), duration(8.25)
-    ('1 h 2 min', '8.2 s')
+    >>> [duration(seconds) for seconds in (8.25, 60, 3540, 3600, 3725)]
+    ['8.2 s', '1 min', '59 min', '1 h 0 min', '1 h 2 min']
     """
     if seconds < 60:
         return f"{seconds:.1f} s"
