@@ -175,6 +175,7 @@ def test_broken_structures_are_named() -> None:
     cases = {
         "short": (lambda _: {"a": np.zeros(3)}, "node", "'a' has 3 rows, expected 8"),
         "taken": (lambda _: {"x": np.zeros(8)}, "node", "'x': the name is taken"),
+        "twice": (lambda _: {"distance": np.zeros(26)}, "pair", "'distance' a second time"),
     }
     for name, (function, kind, message) in cases.items():
         register_structure(name, function, kind)

@@ -37,6 +37,7 @@ def test_labels_keep_their_numbers(tmp_path: Path) -> None:
     assert data.reading.labels.classes == (("-1", "1"),)
     assert data.arrays.y.tolist() == [[0], [1]]
     assert data.rows.tolist() == [1, 2]
+    assert read(write(tmp_path / "b", graph_labels="-1\n\n1\n")).arrays.y.tolist() == [[0], [1]]
 
 
 def test_files_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
@@ -55,6 +56,12 @@ def test_attributes_and_a_regression(tmp_path: Path) -> None:
     assert data.reading.node == 2
     assert data.arrays.x[0].tolist() == [0.5, 1]
     assert data.arrays.y.tolist() == [[0.5], [1.5]]
+    alone = write(tmp_path / "b", node_attributes=attributes, node_labels=None)
+    assert read(alone).reading.node == 2, "there are no labels to prefer"
+    with pytest.raises(InputError, match="NAME_edge_attributes.txt is missing, which edge="):
+        read(folder, edge="attributes")
+    with pytest.raises(ConfigError, match="node: unknown value 'atributes'"):
+        read(folder, node="atributes")
 
 
 def test_new_folders_are_read_like_the_training_data(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ def test_survives_json():
     assert again == book
     assert hash(again) == hash(book)
     assert again != HOPS
+    assert again != Codebook.uniform("curvature-forman", 7.4)
     assert Codebook("other", book.values) != book
 
 
