@@ -37,6 +37,9 @@ def test_categories_are_sums_of_embeddings(sizes: tuple[int, ...]) -> None:
     tables = [p.detach() for p in encoder.parameters()]
     expected = sum(table[x[:, column]] for column, table in enumerate(tables))
     torch.testing.assert_close(encoder(x), expected)
+    for size, table in zip(sizes, tables):  # Xavier's uniform, not torch's normal, at first
+        bound = (6 / (size + 6)) ** 0.5
+        assert bound / 2 < table.abs().max() <= bound
 
 
 def test_edges_without_features_share_one_vector() -> None:

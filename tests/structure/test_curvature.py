@@ -149,6 +149,12 @@ def test_permutation_equivariance():
     )
 
 
+def test_a_pair_alone_is_as_near_as_can_be():
+    codes, book = curvature_distances(*pack([path(2)]))  # κ = 1
+    assert codes.tolist() == [0, 254, 254, 0]
+    assert book.values[254] == pytest.approx(0.05)
+
+
 def test_no_edges():
     codes, _ = curvature_distances(*pack([(2, np.zeros((2, 0))), (1, np.zeros((2, 0)))]))
     assert codes.tolist() == [0, 255, 255, 0, 0]
