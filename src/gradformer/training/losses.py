@@ -110,7 +110,7 @@ class Objective:
         count = total(member.sum(0))  # n_c
         weight = torch.ones_like(count) if self.balance is None else self.balance
         if self.batch_weights:
-            weight = (1.0 - count / count.sum().clamp(min=1)) * (count > 0)
+            weight = 1.0 - count / count.sum().clamp(min=1)
         value = -(member * prediction.log_softmax(1) * weight).sum()
         whole = (count * weight).sum()
         return value / torch.where(whole > 0, whole, 1.0)
