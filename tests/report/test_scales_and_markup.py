@@ -97,7 +97,7 @@ def test_logarithmic_ticks_lie_inside(values):
 
 
 def test_logarithm_only_where_it_helps():
-    assert wants_logarithm([0.01, 1.0])
+    assert wants_logarithm([0.01, math.nan, 1.0])
     assert not wants_logarithm([0.5, 1.0])
     assert not wants_logarithm([0.0, 1.0])
     assert not wants_logarithm([])
@@ -111,7 +111,7 @@ def test_logarithm_only_where_it_helps():
         ([-2.0, -2.0], False, -3.0, -1.0),
         ([0.0], False, -0.5, 0.5),
         ([], False, -0.04, 1.04),
-        ([100.0, 1.0, 0.0, -5.0, math.nan], True, 100**-0.04, 100**1.04),
+        ([200.0, 2.0, 0.0, -5.0, math.nan], True, 2 * 100**-0.04, 2 * 100**1.04),
         ([6.0], True, 3.0, 12.0),
     ],
 )
