@@ -33,7 +33,7 @@ def test_impossible_tasks(
         ([str(k % 21) for k in range(63)], "regression"),  # too many
         (["1", "2", "2.5"] * 9, "regression"),
         (["0", "1"], "binary"),
-        (["1_000", "a", "b"], "multiclass"),  # no number in any spreadsheet
+        (["1_000", "2_000", "a"], "multiclass"),  # no numbers in any spreadsheet
         (["1", "2", "a", "b"], "multiclass"),  # as many words as numbers
         (["1", "2", "2", "a"] * 2, "regression"),  # mostly numbers
         ([f"w{k % 21}" for k in range(42)], "multiclass"),

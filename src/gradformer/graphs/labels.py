@@ -106,8 +106,8 @@ def find_labels(columns: Mapping[str, Values], task: str | None, where: str) -> 
         return Labels("regression", names)
     classes = tuple(_classes(values) for values in present.values())
     if task == "classification":
-        two = all(len(words) == 2 for words in classes)
-        task = ("binary" if two else "multiclass") if len(names) == 1 else "multilabel"
+        alone = "binary" if len(classes[0]) == 2 else "multiclass"
+        task = alone if len(names) == 1 else "multilabel"
     if task in ("binary", "multiclass") and len(names) > 1:
         raise InputError(
             f"{where}: a {task} task has one target column, {len(names)} were given: "
