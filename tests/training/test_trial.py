@@ -77,6 +77,25 @@ def test_the_schedule_counts_in_steps() -> None:
     assert sorted(torch.cat(trial.batches()).tolist()) == trial.parts.train.tolist()
 
 
+def test_an_update_clips_and_the_average_is_short_at_first() -> None:
+    step = begun("train.clip=0.5", "train.ema=0.25").step
+    assert step.average is not None
+    expected = step.average.clone()
+    for count in range(1, 5):  # (1 + 3) / (10 + 3) is above 0.25
+        step.weights.grad.fill_(1.0)
+        step.update()
+        assert float(step.weights.grad.norm()) == pytest.approx(0.5, rel=1e-4)
+        expected.lerp_(step.weights.vector, 1 - min((1 + count) / (10 + count), 0.25))
+        torch.testing.assert_close(step.average, expected)
+    assert int(step.count) == 4
+
+
+def test_every_step_draws_anew() -> None:
+    trial = begun("train.lr=1e-12", "model.dropout=0.5")
+    first, second = (float(trial.step(trial.batches()[0])) for _ in range(2))
+    assert first != pytest.approx(second, rel=1e-4), "the same weights and graphs"
+
+
 def test_balanced_classes_are_those_of_the_training_part() -> None:
     trial = begun("train.class_weights=balanced")
     count = np.bincount(trial.data.labels(trial.parts.train))
