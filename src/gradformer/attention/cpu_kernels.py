@@ -63,6 +63,21 @@ def index(x):
 
 
 @inlined
+def leading(x):
+    """:func:`gradformer.attention.draws._leading` of the lower 32 bits."""
+    x = np.uint32(x)  # a sum of two uint32 has 64
+    x = np.uint32((x ^ (x >> np.uint32(16))) * _FIRST)
+    return np.uint32((x ^ (x >> np.uint32(15))) * _SECOND)
+
+
+@inlined
+def mix(x):
+    """:func:`gradformer.attention.draws.mix` of the lower 32 bits."""
+    x = leading(x)
+    return np.uint32(x ^ (x >> np.uint32(16)))
+
+
+@inlined
 def _padded(size, unit):
     return (size + unit - _1) // unit * unit
 
@@ -163,10 +178,8 @@ def _top(row):
 def _drop(row, r, key, least, scale):
     """Dropout of a row of weights: :func:`gradformer.attention.draws.keep`."""
     for j in range(index(row.shape[1])):
-        x = np.uint32(np.uint32(key) + np.uint32(j) * _STRIDE)
-        x = np.uint32((x ^ (x >> np.uint32(16))) * _FIRST)
-        x = np.uint32((x ^ (x >> np.uint32(15))) * _SECOND)
-        row[r, j] = row[r, j] * scale if np.int32(x) >= least else _ZERO
+        u = np.int32(leading(np.uint32(key) + np.uint32(j) * _STRIDE))
+        row[r, j] = row[r, j] * scale if u >= least else _ZERO
 
 
 @inlined

@@ -151,6 +151,10 @@ class Draw:
             from gradformer.model.fused_drop import fused_drop
 
             return fused_drop(x, self)
+        if x.dtype == torch.float32 and runs_loops(x):
+            from gradformer.model.drop_loops import looped_drop
+
+            return looped_drop(x, self)
         return (drop_rows if self.whole_graphs else drop)(x, self.p, self.rows, self.seed)
 
 

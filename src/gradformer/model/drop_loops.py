@@ -1,0 +1,64 @@
+"""Dropout and stochastic depth as one loop for a CPU; the draws are made again on the way back.
+
+The plain versions are :func:`~gradformer.attention.draws.drop` and
+:func:`~gradformer.attention.draws.drop_rows`: the results are the same, bit for bit. They make each
+number of the hash of all entries before the next, and the pass over a tensor that each of them
+takes is most of what dropout costs.
+"""
+
+# The kernel's arguments are untyped.
+# mypy: disable-error-code="no-untyped-def"
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from gradformer.attention.cpu_kernels import index, leading, mix
+from gradformer.attention.draws import STRIDE, threshold
+from gradformer.attention.loops import in_slices
+from gradformer.structure.parallel import vectorised
+
+if TYPE_CHECKING:
+    from gradformer.model.parts import Draw
+
+LEAST_WORK = 300_000  # numbers, below which a second thread is not worth its start
+_STRIDE = np.uint32(STRIDE % (1 << 32))
+_0, _1, _2 = (np.uintp(n) for n in range(3))
+_ONE, _ZERO = np.float32(1.0), np.float32(0.0)
+
+
+@vectorised
+def drop_kernel(first, last, seed, graph_id, row, whole_graphs, least, kept_share, x, y):
+    """y [rows, c] of x; graph_id and row [rows], seed (trial seed, step, site) [3]."""
+    site = mix(mix(mix(np.uint32(seed[_0])) + np.uint32(seed[_1])) + np.uint32(seed[_2]))
+    for i in range(index(first), index(last)):
+        graph = mix(site + np.uint32(graph_id[i]))
+        key = mix(graph if whole_graphs else graph + np.uint32(row[i]))
+        for j in range(index(x.shape[1])):
+            column = np.uint32(0) if whole_graphs else np.uint32(j) * _STRIDE
+            keep = _ONE if np.int32(leading(key + column)) >= least else _ZERO
+            y[i, j] = x[i, j] * keep / kept_share
+
+
+class _Drop(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, draw: Draw) -> Tensor:
+        ctx.draw = draw
+        y = torch.empty_like(x, memory_format=torch.contiguous_format)
+        least, kept_share = np.int32(threshold(draw.p)), np.float32(1.0 - draw.p)
+        drawn = draw.seed, draw.rows.graph_id, draw.rows.index, draw.whole_graphs
+        cost = np.full(len(x), x.shape[1])
+        in_slices(drop_kernel, cost, LEAST_WORK, *drawn, least, kept_share, x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
+        return _Drop.apply(grad, ctx.draw), None
+
+
+def looped_drop(x: Tensor, draw: Draw) -> Tensor:
+    """``draw(x)``, float32 [rows, c]."""
+    return _Drop.apply(x, draw)
