@@ -47,8 +47,9 @@ def from_smiles(smiles: str) -> Molecule:
     """
     tables = _tables()
     mol = _molecule(smiles)
-    x = [_atom_row(atom, tables) for atom in mol.GetAtoms()]
-    return _graph(mol, x, [_bond_row(bond, tables) for bond in mol.GetBonds()], BOND_VOCABULARY)
+    x = [_atom_row(atom, tables) for atom in _atoms(mol)]
+    bonds = _bonds(mol)
+    return _graph(x, bonds, [_bond_row(bond, tables) for bond in bonds], BOND_VOCABULARY)
 
 
 def from_smiles_as_zinc(smiles: str) -> Molecule:
@@ -70,9 +71,10 @@ def from_smiles_as_zinc(smiles: str) -> Molecule:
             )
         return (ZINC_ATOMS.index(word),)
 
-    x = [row(atom) for atom in mol.GetAtoms()]
-    orders = [(int(bond.GetBondTypeAsDouble()),) for bond in mol.GetBonds()]
-    return _graph(mol, x, orders, ZINC_VOCABULARY[1])
+    x = [row(atom) for atom in _atoms(mol)]
+    bonds = _bonds(mol)
+    orders = [(int(bond.GetBondTypeAsDouble()),) for bond in bonds]
+    return _graph(x, bonds, orders, ZINC_VOCABULARY[1])
 
 
 def smiles_reader(
@@ -86,17 +88,27 @@ def smiles_reader(
     return known.get((node, edge))
 
 
+def _atoms(mol: Any) -> list[Any]:
+    """As ``mol.GetAtoms()``, which asks for the number of atoms at each of them."""
+    return [mol.GetAtomWithIdx(index) for index in range(mol.GetNumAtoms())]
+
+
+def _bonds(mol: Any) -> list[Any]:
+    return [mol.GetBondWithIdx(index) for index in range(mol.GetNumBonds())]
+
+
 def _graph(
-    mol: Any, atoms: list[tuple[int, ...]], bonds: list[Any], vocabulary: tuple[int, ...]
+    atom_rows: list[tuple[int, ...]],
+    bonds: list[Any],
+    bond_rows: list[Any],
+    vocabulary: tuple[int, ...],
 ) -> Molecule:
     """The molecule with a row for each atom and, of ``vocabulary``, for each bond."""
-    pairs: list[tuple[int, int]] = []
-    for bond in mol.GetBonds():
-        i, j = bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()
-        pairs += [(i, j), (j, i)]
-    edge_index = np.array(pairs, dtype=np.int32).reshape(-1, 2).T
-    edge_attr = np.array(bonds, dtype=np.int64).reshape(-1, len(vocabulary)).repeat(2, axis=0)
-    return np.array(atoms, dtype=np.int64), np.ascontiguousarray(edge_index), edge_attr
+    ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds]
+    forth = np.array(ends, dtype=np.int32).reshape(-1, 2)
+    edge_index = np.stack([forth, forth[:, ::-1]], axis=1).reshape(-1, 2).T
+    edge_attr = np.array(bond_rows, dtype=np.int64).reshape(-1, len(vocabulary)).repeat(2, axis=0)
+    return np.array(atom_rows, dtype=np.int64), np.ascontiguousarray(edge_index), edge_attr
 
 
 def canonical(smiles: str) -> str:
