@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import threading
 
 import numpy as np
 import pytest
@@ -45,6 +46,31 @@ def test_an_error_in_a_slice_is_raised(monkeypatch):
 
     with pytest.raises(ZeroDivisionError):
         over_slices(work, np.ones(100, int), smallest=1)
+
+
+def test_after_an_error_no_slice_is_begun(monkeypatch):
+    monkeypatch.setattr(parallel, "cores", lambda: 2)
+    begun = []
+
+    def work(first, last):
+        begun.append(first)
+        raise IndexError(first)
+
+    with pytest.raises(IndexError):
+        over_slices(work, np.ones(100, int), smallest=1)
+    assert len(begun) <= 2
+
+
+def test_the_caller_does_a_share():
+    both, threads = threading.Barrier(2, timeout=60), set()
+
+    def work(first, last):
+        both.wait()
+        threads.add(threading.current_thread())
+
+    over_slices(work, np.ones(2, int), smallest=1, threads=2)
+    assert len(threads) == 2
+    assert threading.current_thread() in threads
 
 
 def test_compiles_where_no_cache_can_be_written():

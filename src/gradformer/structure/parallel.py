@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from itertools import pairwise
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -100,7 +101,8 @@ def over_slices(
     """Call ``work(first, last)`` on slices of ``len(cost)`` items, in parallel.
 
     Slices have about equal summed ``cost`` (any unit; work below ``smallest`` is not split).
-    There are as many ``threads`` as cores if not told.
+    There are as many ``threads`` as cores if not told, of which the caller's is one: to start a
+    thread takes as long as the attention of a few molecules. After an error no slice is begun.
     ``progress`` is told, slice by slice, how many graphs are ready: ``done`` of each item, or one.
     With ``lapack`` the work calls a library that has threads of its own: they are held to one each,
     or, where that cannot be done, the slices follow one another.
@@ -116,18 +118,31 @@ def over_slices(
     bounds = np.unique(np.concatenate([[0], marks, [items]])).tolist()
     spans = list(pairwise(bounds))
 
-    def report(span: tuple[int, int]) -> None:
-        if progress is not None:
-            progress(int(done[slice(*span)].sum()) if done is not None else span[1] - span[0])
+    turn = Lock()
 
-    if len(spans) == 1 or threads == 1 or (lapack and threadpool_limits is None):
-        for span in spans:
-            work(*span)
-            report(span)
+    def take() -> tuple[int, int] | None:
+        with turn:
+            return spans.pop(0) if spans else None
+
+    def share() -> None:
+        try:
+            while span := take():
+                work(*span)
+                if progress is not None:
+                    with turn:
+                        ready = span[1] - span[0] if done is None else done[slice(*span)].sum()
+                        progress(int(ready))
+        except BaseException:
+            spans.clear()
+            raise
+
+    helpers = min(threads, len(spans)) - 1
+    if helpers < 1 or (lapack and threadpool_limits is None):
+        share()
         return
     hold = threadpool_limits(1, "blas") if lapack else nullcontext()
-    with hold, ThreadPoolExecutor(threads) as pool:
-        futures = {pool.submit(work, *span): span for span in spans}
-        for future in as_completed(futures):
-            future.result()
-            report(futures[future])
+    with hold, ThreadPoolExecutor(helpers) as pool:
+        others = [pool.submit(share) for _ in range(helpers)]
+        share()
+        for other in others:
+            other.result()
