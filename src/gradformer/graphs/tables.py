@@ -12,7 +12,6 @@ from itertools import islice
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
 from gradformer.errors import InputError, warn
 from gradformer.graphs.assemble import assemble
@@ -264,6 +263,8 @@ def _decimal_point(cell: str) -> str:
 
 
 def _parquet(path: Path) -> Table:
+    import pandas as pd  # importing it takes long, and other tables need none
+
     try:
         frame = pd.read_parquet(path)
         was_column = [name for name in frame.index.names if name and name not in frame.columns]
@@ -285,6 +286,8 @@ def _parquet(path: Path) -> Table:
 
 def _text(value: object) -> str:
     """A cell of any type as the text that a CSV would hold."""
+    import pandas as pd
+
     if value is None or value is pd.NA or value is pd.NaT:
         return ""
     if isinstance(value, np.generic):

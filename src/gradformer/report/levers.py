@@ -11,8 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, median
 
-from scipy import stats
-
 from gradformer.training.attempts import Attempt
 from gradformer.training.metrics import LOWER_IS_BETTER
 
@@ -38,11 +36,13 @@ def levers(attempts: Sequence[Attempt]) -> list[Lever]:
     Left out: diverged candidates, the recipe as it is, which was not drawn, and a setting with
     fewer than three candidates.
     """
+    from scipy.stats import rankdata  # only reports of searches wait for it
+
     drawn = (one for one in attempts if one.rung == 0 and one.settings)
     first = [(one, one.val) for one in drawn if one.val is not None]
     scores = [-val if one.metric in LOWER_IS_BETTER else val for one, val in first]
     found: dict[str, dict[str, list[_Scored]]] = {}
-    for (one, _), score, rank in zip(first, scores, stats.rankdata(scores)):
+    for (one, _), score, rank in zip(first, scores, rankdata(scores)):
         for setting in one.settings:
             name, _, value = setting.partition("=")
             found.setdefault(name, {}).setdefault(value, []).append((float(rank), score))

@@ -8,7 +8,7 @@ from math import sqrt
 from typing import Any
 
 import numpy as np
-from scipy import stats
+from scipy.special import stdtrit  # the quantiles of Student's t, without all of scipy.stats
 
 from gradformer.graphs.cards import find_card, is_card
 from gradformer.report.history import History
@@ -87,7 +87,7 @@ def paired_difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> Dif
     count, std, reach = len(seeds), None, None
     if count > 1:
         std = float(change.std(ddof=1))
-        reach = float(stats.t.ppf(0.975, count - 1)) * std / sqrt(count)
+        reach = float(stdtrit(count - 1, 0.975)) * std / sqrt(count)
     pairs = Pairs(count, std, int((gain > 0).sum()), int((gain < 0).sum()))
     return Difference(float(change.mean()), reach, pairs)
 
@@ -108,7 +108,7 @@ def welch(first: Sequence[float], other: Sequence[float]) -> Difference:
     if not (total := sum(parts)):
         return Difference(mean, 0.0)
     spread = sum(p**2 / (len(v) - 1) for p, v in zip(parts, (first, other)))
-    return Difference(mean, float(stats.t.ppf(0.975, total**2 / spread)) * sqrt(total))
+    return Difference(mean, float(stdtrit(total**2 / spread, 0.975)) * sqrt(total))
 
 
 def equal_splits(first: History, other: History) -> bool:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csgraph, csr_array
 
 from gradformer.structure.adjacency import Neighbours, neighbours
 from gradformer.structure.codebook import SATURATED, UNREACHABLE
@@ -174,6 +173,8 @@ def _search_scipy(
     node_ptr: NDArray[np.int64], lists: Neighbours, progress: Progress | None = None
 ) -> NDArray[np.uint8]:
     """The same distances without numba, one graph after the other."""
+    from scipy.sparse import csgraph, csr_array
+
     pair_ptr = pair_pointer(node_ptr)
     out = np.empty(int(pair_ptr[-1]), np.uint8)
     for g, (low, high) in enumerate(pairwise(node_ptr)):

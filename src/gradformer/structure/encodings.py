@@ -7,7 +7,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
 from gradformer.errors import ConfigError, choice
 from gradformer.structure.adjacency import Neighbours, neighbours
@@ -195,6 +194,8 @@ def _eigenpairs(
     matrix: NDArray[np.float64], wanted: slice
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Some eigenvalues of a symmetric matrix, rising, and their unit eigenvectors as columns."""
+    from scipy.linalg import eigh  # which most models have no need of
+
     ends = wanted.start, wanted.stop - 1
     spectrum, basis = eigh(matrix, subset_by_index=ends, check_finite=False)
     # Where many eigenvalues are one, as the zeros of a graph of many pieces, a search for a few of

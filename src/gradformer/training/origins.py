@@ -10,7 +10,6 @@ from typing import Any
 
 from gradformer.errors import InputError
 from gradformer.graphs.cards import find_card, is_card, named, tell_path
-from gradformer.graphs.objects import from_objects
 from gradformer.graphs.own import read
 from gradformer.graphs.user_data import UserData, refuse_options
 from gradformer.recipes import recipe_names
@@ -68,6 +67,8 @@ def prepare(
             "path": str(Path(data).absolute()),
             "options": reading,
         }
+    from gradformer.graphs.objects import from_objects  # loads NetworkX and pandas
+
     return own_data(recipe, from_objects(data, **reading), begun), {"kind": "objects"}
 
 

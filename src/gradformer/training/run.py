@@ -16,7 +16,6 @@ from gradformer.errors import InputError, warn
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.labels import Labels
 from gradformer.graphs.molecules import smiles_reader
-from gradformer.graphs.objects import as_list, from_objects
 from gradformer.graphs.own import kind_of, read
 from gradformer.graphs.store import Store, pack
 from gradformer.graphs.structures import Structure
@@ -200,6 +199,8 @@ class Run:
         if isinstance(data, str | Path):
             like = self.like(kind_of(Path(data)), str(data))
             return read(data, like, labelled, **reading)
+        from gradformer.graphs.objects import as_list, from_objects  # loads NetworkX and pandas
+
         items = as_list(data)
         kind: Kind = "smiles" if items and isinstance(items[0], str) else "graphs"
         return from_objects(items, self.like(kind, "the list"), labelled, **reading)

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_matrix
 
 from gradformer.errors import InputError
 
@@ -86,9 +85,11 @@ class _Array:
 class _Csr:
     """scipy.sparse.csr_matrix."""
 
-    value: csr_matrix
+    value: Any
 
     def __setstate__(self, state: dict[str, Any]) -> None:
+        from scipy.sparse import csr_matrix
+
         parts = (state["data"].value, state["indices"].value, state["indptr"].value)
         self.value = csr_matrix(parts, shape=state["_shape"])
         self.value.check_format(full_check=True)
