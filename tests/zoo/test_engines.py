@@ -43,7 +43,7 @@ def _compare(
             out = real_rows(model(batch), batch)
             loss = out.square().sum()
             grads = torch.autograd.grad(loss, list(model.parameters()), allow_unused=True)
-        return [out, *(grad for grad in grads if grad is not None)]
+        return [out.detach(), *(grad for grad in grads if grad is not None)]
 
     plain = run("reference")
     largest = max(float(value.abs().max()) for value in plain)

@@ -51,7 +51,7 @@ def _gap(
         q, k, v, grad = (t.to(dtype, copy=True).requires_grad_() for t in tensors)
         with use_engine(name):
             out = decay_attention(q, k, v, layout, distance, mul, None)
-        return [out, *torch.autograd.grad(out, [q, k, v, mul], grad)]
+        return [out.detach(), *torch.autograd.grad(out, [q, k, v, mul], grad)]
 
     pairs = zip(everything(engine, dtype), everything("reference", torch.float64))
     return max(float((a.double() - b).norm() / b.norm()) for a, b in pairs)
