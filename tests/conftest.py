@@ -16,6 +16,10 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")  # some machines
 torch.set_num_threads(1)
 if DEVICE == "cpu":  # Triton reads it when it is imported: kernels run in its interpreter
     os.environ.setdefault("TRITON_INTERPRET", "1")
+    if importlib.util.find_spec("triton") is not None:
+        from .interpreter import find_builtins_once
+
+        find_builtins_once()
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("GRADFORMER_SHARED", ROOT.parent / "shared"))
 
