@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import networkx as nx
 import numpy as np
 import pytest
+from threadpoolctl import threadpool_info, threadpool_limits
 
 from gradformer.errors import InputError
 from gradformer.graphs.labels import Labels
@@ -57,6 +58,19 @@ def test_neighbours_lie_closer_than_strangers():
     places = lay_out(8, list(graph.edges))
     gap = np.linalg.norm(places[:, None] - places[None], axis=2)
     assert gap[0, 7] > 5 * gap[0, 1]
+
+
+def test_a_small_graph_is_laid_out_by_one_thread(monkeypatch):
+    threads, known = [], nx.kamada_kawai_layout
+
+    def note(*given):
+        threads.extend(one["num_threads"] for one in threadpool_info() if one["user_api"] == "blas")
+        return known(*given)
+
+    monkeypatch.setattr(nx, "kamada_kawai_layout", note)
+    with threadpool_limits(2, "blas"):
+        lay_out(4, [(0, 1), (1, 2), (2, 3)])
+    assert set(threads) == {1}
 
 
 def test_focus_counts_nodes_and_hops():

@@ -12,6 +12,7 @@ from gradformer.graphs.store import Store
 from gradformer.report.markup import Markup, tag
 from gradformer.report.plots import Picture, matrix_cells, place
 from gradformer.structure.codebook import UNREACHABLE
+from gradformer.structure.parallel import one_blas_thread
 
 Array = NDArray[np.float64]
 
@@ -188,7 +189,8 @@ def _spread_out(graph: nx.Graph) -> Array:
     scaled = axes[:, :-3:-1] * np.sqrt(np.maximum(value[:-3:-1], 0.0)) + 0.01 * apart
     starts = (None, dict(zip(graph, scaled)))
     known = {node: dict(zip(graph, row)) for node, row in zip(graph, hops)}
-    drawn = [np.array([*nx.kamada_kawai_layout(graph, known, p).values()]) for p in starts]
+    with one_blas_thread():  # else a minimum of sixty numbers takes seconds where cores are busy
+        drawn = [np.array([*nx.kamada_kawai_layout(graph, known, p).values()]) for p in starts]
     return min(drawn, key=lambda places: round(_strain(places, hops), 3))
 
 

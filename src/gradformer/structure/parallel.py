@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from itertools import pairwise
 from threading import Lock
 from typing import Any
@@ -70,6 +70,14 @@ def cores() -> int:
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def one_blas_thread() -> AbstractContextManager[Any]:
+    """Inside, BLAS and LAPACK take the caller's thread only, if that can be had.
+
+    On small matrices their threads wait for each other many times as long as they work.
+    """
+    return nullcontext() if threadpool_limits is None else threadpool_limits(1, "blas")
 
 
 BLOCK = 64
@@ -140,8 +148,7 @@ def over_slices(
     if helpers < 1 or (lapack and threadpool_limits is None):
         share()
         return
-    hold = threadpool_limits(1, "blas") if lapack else nullcontext()
-    with hold, ThreadPoolExecutor(helpers) as pool:
+    with one_blas_thread() if lapack else nullcontext(), ThreadPoolExecutor(helpers) as pool:
         others = [pool.submit(share) for _ in range(helpers)]
         share()
         for other in others:
