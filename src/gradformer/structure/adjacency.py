@@ -75,7 +75,8 @@ def _sort_by_source(first, last, node_ptr, edge_ptr, source, target, both, ptr, 
         if not inside:
             return False
         if in_order:
-            index[start:stop] = targets
+            for e in range(stop - start):  # a slice would be compiled with its error messages
+                index[start + e] = targets[e]
             v = 0
             for e in range(stop - start):
                 while v < sources[e]:
