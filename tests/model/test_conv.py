@@ -240,6 +240,7 @@ def test_bad_options_are_named() -> None:
         GradformerConv(8, None, heads=2, decay=Decay(4))
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::torch.jit.TracerWarning")
 @pytest.mark.parametrize(
     "make_program",
     [torch.export.export, lambda layer, args: torch.jit.trace(layer, args, check_trace=False)],

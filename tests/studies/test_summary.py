@@ -174,7 +174,7 @@ def test_headlines_count_where_each_side_is_best_and_how_clearly() -> None:
     alone = [measured("molhiv", "gradformer", [0.5], "paper"), measured("molhiv", "gcn", [0.4])]
     *_, paper = headlines({"molhiv": alone})
     assert "1 of 1 datasets" in paper
-    assert paper.endswith("over our seeds on 0: –."), "one seed has no deviation"
+    assert paper.endswith("over our seeds on none."), "one seed has no deviation"
 
 
 def test_who_is_not_measured_is_neither_better_nor_worse() -> None:

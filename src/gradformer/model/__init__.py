@@ -8,7 +8,7 @@ processes.
 
 Each part has a plain form, and beside it, where they pay, kernels (``fused_…``, an autograd
 function whose Triton code is in ``…_kernels``) or loops for a CPU (``norm_loops``,
-``gated_loops``):
+``gated_loops``, ``drop_loops``):
 
 * ``fused_norm``: ``norm_kernels``, ``whole_norm_kernels``, ``chunked_norm_kernels``;
 * ``fused_gated``, with ``fused_edge_norm``: ``gated_kernels``, ``edge_map_kernels``,
