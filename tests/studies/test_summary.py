@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from gradformer.studies import decay
 from gradformer.studies.differences import difference, resampled, verdict
 from gradformer.studies.study import Cell, Measured
 from gradformer.studies.summary import beside, best, headlines, summary
@@ -52,6 +53,17 @@ def test_drawn_splits_ask_for_a_wider_interval(data: str, by: float, clear: int)
     first, other = measured(data, "gcn", EVEN), measured(data, "gin", moved(by))
     assert verdict(first, other) == clear
     assert verdict(other, first) == -clear
+
+
+def test_decays_are_counted_beside_none() -> None:
+    def decayed(rate: float, values: list[float]) -> Measured:
+        one = measured("nci1", "gradformer", values)
+        return replace(one, cell=replace(one.cell, point=("linear", rate)))
+
+    gains = {0.0: 0.1, 0.5: 0.001, 0.7: 0.1, 0.9: -0.1}
+    some = [decayed(rate, moved(gain)) for rate, gain in gains.items()]
+    assert decay.beside_none(some)[1] == [], "nothing to stand beside"
+    assert decay.beside_none([*some, decayed(1.0, EVEN)])[1] == [["nci1", "2", "1", "1"]]
 
 
 def test_on_a_fixed_split_all_seeds_count() -> None:

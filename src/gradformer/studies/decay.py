@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from gradformer.studies.differences import verdict
 from gradformer.studies.figures import curves
-from gradformer.studies.study import Cell, Study
+from gradformer.studies.study import Cell, Measured, Rows, Study, by_column
 from gradformer.training.recipe import load_recipe
 
 RATES = tuple(k / 10 for k in range(10, -1, -1))  # first none, to which the others are compared
@@ -37,6 +38,18 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
     return found
 
 
+def beside_none(measured: Sequence[Measured]) -> Rows:
+    """On each dataset, how many decays are clearly better and worse than none."""
+    rows = []
+    for column, members in by_column(measured).items():
+        rates = [one.cell.point[1] for one in members if one.cell.point]
+        none = [one for one, rate in zip(members, rates) if rate == 1]
+        signs = [verdict(none[0], one) for one, rate in zip(members, rates) if none and rate < 1]
+        if signs:
+            rows.append([column, *(str(signs.count(sign)) for sign in (1, 0, -1))])
+    return ["data", "clearly better", "not clear", "clearly worse"], rows
+
+
 STUDY = Study(
     name="decay",
     title="Figure 6: rate and shape of the decay",
@@ -48,4 +61,5 @@ STUDY = Study(
     models=("gradformer",),
     cells=cells,
     figure=partial(curves, x="λ", x_range=(-0.02, 1.02)),
+    more=("How many rates and shapes are clear of no decay, λ = 1", beside_none),
 )

@@ -84,5 +84,5 @@ STUDY = Study(
     models=("gradformer", "graphgps", "graphormer", "san"),
     cells=cells,
     figure=draw,
-    more=cost_table,
+    more=("Cost", cost_table),
 )

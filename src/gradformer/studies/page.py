@@ -16,7 +16,7 @@ from gradformer.report.markup import Content, Markup, join, note, table, tag
 from gradformer.report.page import page, report_page
 from gradformer.studies import summary, tables
 from gradformer.studies.runner import kept_plan, look
-from gradformer.studies.study import Cell, Measured, Plan, Study, slug
+from gradformer.studies.study import Cell, Measured, Plan, Rows, Study, slug
 from gradformer.training.files import replace_file
 
 CAPTION = (
@@ -105,12 +105,21 @@ def markdown(
         parts.append(f"[![{study.title}]({picture})]({picture})")  # large where it is followed
         result = _fold("The numbers", result) if len(rows[1]) > LONG else result
     parts += [caption if rows[1] else "", result]
-    if study.more is not None and (more := study.more(measured))[1]:
-        parts.append(tables.markdown_table(more))
+    for title, more in _more(study, measured):
+        parts += [f"{title}:", tables.markdown_table(more)]
     for title, lines in lists:
         if lines:
             parts.append(_fold(title, "\n".join(f"- {line}" for line in lines)))
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def _more(study: Study, measured: Sequence[Measured]) -> list[tuple[str, Rows]]:
+    """The further table of a study, if it has rows."""
+    if study.more is None:
+        return []
+    title, made = study.more
+    rows = made(measured)
+    return [(title, rows)] if rows[1] else []
 
 
 def _fold(title: str, text: str) -> str:
@@ -127,8 +136,7 @@ def html(
     head, rows = tables.results(study, measured)
     rows = [[*map(tables.unbroken, row[:3]), *row[3:]] for row in rows]
     result: list[Content] = [table(CAPTION, head, rows, names=3) if rows else note(NOTHING)]
-    if study.more is not None and (more := study.more(measured))[1]:
-        result.append(table("Cost", *more, names=2))
+    result += [table(title, *more, names=2) for title, more in _more(study, measured)]
     sections: list[tuple[str, str, Content]] = [("result", "Result", join(result))]
     if picture is not None:
         source = f"data:image/svg+xml;base64,{b64encode(picture.read_bytes()).decode()}"

@@ -141,7 +141,7 @@ class Study:
         datasets, models: what it is made of unless the user says otherwise.
         cells: (datasets, models) → cells, in the order in which they are trained.
         figure: the drawing as an SVG file, from what was measured; None if nothing can be drawn.
-        more: a further table.
+        more: a further table, and what it is headed by.
     """
 
     name: str
@@ -151,7 +151,7 @@ class Study:
     models: tuple[str, ...]
     cells: Callable[[Sequence[str], Sequence[str]], list[Cell]]
     figure: Callable[[Sequence[Measured]], Markup | None] | None = None
-    more: Callable[[Sequence[Measured]], Rows] | None = None
+    more: tuple[str, Callable[[Sequence[Measured]], Rows]] | None = None
 
 
 @dataclass(frozen=True)
