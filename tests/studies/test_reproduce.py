@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gradformer.training.files import read_json
+from gradformer.training.folder import held
 from gradformer.training.run import Run
 from tests.studies.conftest import Reproduce
 
@@ -117,6 +118,16 @@ def test_what_fails_is_said_and_the_rest_is_measured(reproduce: Reproduce, tmp_p
         said = reproduce("table1", option, value, "--out", tmp_path, code=1)
         assert f"{option} {value}: unknown; did you mean" in said.output
     assert "did you mean 'decay'?" in reproduce("dceay", code=1).output
+
+
+def test_several_processes_share_a_study(reproduce: Reproduce, tmp_path: Path) -> None:
+    words = ("table1", "--out", tmp_path, "--trials", "1")
+    cells = ("--dataset", "mutag", "-m", "gin", "-m", "gcn")
+    with held(tmp_path / "table1" / "mutag-gin"):
+        said = reproduce(*words, *cells).output
+    assert "gin on mutag\nanother process is training it\n" in said
+    assert "measured 1 of 2 cells" in said
+    assert "measured 2 of 2 cells" in reproduce(*words, "--resume").output
 
 
 @pytest.mark.parametrize(

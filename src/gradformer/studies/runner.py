@@ -3,7 +3,8 @@
 A cell is a run, so it continues to the same bits. It is complete with the number of seeds that it
 was begun with; more are added, in its own place, when a command asks for them. A recipe that a cell
 of any study under the same root has finished is not trained again. Where a study fixes the number
-of seeds, a run with another number is another run.
+of seeds, a run with another number is another run. Several processes may carry out one study: each
+takes the next cell that no other trains.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from gradformer.studies.study import Cell, Measured, Plan, Study, place_of
 from gradformer.training.distributed import find_device
 from gradformer.training.files import read_json, replace_json, writing
 from gradformer.training.fit import fit, resume
+from gradformer.training.folder import BusyError
 from gradformer.training.loop import Stop, StoppedError
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import environment
@@ -110,6 +112,8 @@ def carry_out(
                 _train(cell, recipe, place, until, device, quiet)
         except StoppedError as stopped:
             raise StoppedError(f"stopped and saved; {again}", stopped.signal) from None
+        except BusyError:
+            tell("another process is training it")
         except (GradformerError, torch.cuda.OutOfMemoryError) as error:
             failed[cell] = str(error)
             tell(f"{cell.row} on {cell.column} is left out: {error}")

@@ -22,6 +22,10 @@ _LOCK, _OLD = ".lock", ".replaced"
 _BEFORE = {_LOCK, "data.json", "examples"}  # what is there before the recipe
 
 
+class BusyError(InputError):
+    """Another process trains in the folder."""
+
+
 def check_free(folder: Path, overwrite: bool) -> None:
     """Raise unless a run may begin in ``folder``; nothing but a run is ever overwritten."""
     with writing(folder):
@@ -83,7 +87,7 @@ def _locked(folder: Path) -> Iterator[None]:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise InputError(
+            raise BusyError(
                 f"{folder}: another process is training there; wait for it, or choose another "
                 "folder"
             ) from None
