@@ -159,6 +159,13 @@ def test_a_recipe_that_was_edited_does_not_continue_a_run(
         resume(copied, toy.data(), trials=3, **QUIET)
 
 
+def test_an_endless_option_is_no_edit(tmp_path: Path) -> None:
+    """A record has no numbers that are not finite, so such runs were refused."""
+    recipe = toy.RECIPE.change("train.clip=inf", "train.epochs=1")
+    fit(toy.data(), recipe=recipe, out=tmp_path / "run", **QUIET)
+    assert resume(tmp_path / "run", toy.data(), trials=2, **QUIET).trials == [0, 1]
+
+
 def test_other_data_do_not_continue_a_run(whole: Path) -> None:
     with pytest.raises(InputError, match="not those that the run began with"):
         resume(whole, toy.data(graphs=39), **QUIET)

@@ -16,7 +16,7 @@ from gradformer.attention.tiles import precision
 from gradformer.errors import ConfigError, InputError, warn
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import by_first, find_device, from_first, joined
-from gradformer.training.files import RESUMABLE, read_json, replace_file, replace_json
+from gradformer.training.files import RESUMABLE, plain, read_json, replace_file, replace_json
 from gradformer.training.folder import RECIPE, check_free, held, replacing, tidy
 from gradformer.training.keepsakes import save_examples
 from gradformer.training.origins import again, dataset_name, prepare, recipe_name
@@ -198,7 +198,7 @@ def _refuse_edits(run: Run) -> None:
     """Raise if ``recipe.yaml`` was edited: trials of two recipes are no run. Some may be added."""
     record = run.record
     began = _flat(header(record).get("recipe", {}))
-    now = _flat(run.recipe.to_dict())
+    now = _flat(plain(run.recipe.to_dict()))  # as a record has it
     began["trials"] = max(run.recipe.trials, 1 + max(ended_trials(run, record), default=0))
     for name, value in began.items():
         if now.get(name, value) != value:
