@@ -168,6 +168,12 @@ def test_seeds_of_a_fixed_split_are_not_paired():
     assert unequal([first, other]) == "", "means over other seeds compare"
 
 
+def test_no_difference_has_no_minus():
+    _, ((_, mean, *_),), _ = differences([history(results([0.3])), history(results([0.3 - 1e-12]))])
+    assert float(mean) == 0.0
+    assert mean[0] == "+"
+
+
 def test_which_runs_have_a_split_for_each_seed():
     drawn = [{}, {"dataset": "nci1"}, {"dataset": "actor"}, {"way": "scaffold"}]
     drawn += [{"dataset": "zinc", "split": "random"}]

@@ -72,6 +72,8 @@ def test_on_a_fixed_split_all_seeds_count() -> None:
     first, other = measured("molhiv", "gcn", lucky), measured("molhiv", "gin", EVEN[:4])
     assert apart(first, other) == "−0.15 (−6.25 … +5.95)"  # as scipy's ttest_ind has it
     assert apart(measured("molhiv", "gcn", [0.5]), other) == "+0.25"
+    near = measured("molhiv", "gat", [0.5 - 1e-9])
+    assert apart(measured("molhiv", "gcn", [0.5]), near) == "+0.00", "zero has no minus"
     assert verdict(first, other) == verdict(other, first) == 0
     assert verdict(first, measured("molhiv", "gin", [0.9, 0.91])) == 1
 

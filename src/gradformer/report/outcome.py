@@ -209,11 +209,11 @@ def _difference_row(first: History, other: History, found: Difference) -> list[s
     interval = "–"
     if found.reach is not None:
         ends = (found.mean - found.reach, found.mean + found.reach)
-        interval = " … ".join(f"{end:+.{places}f}" for end in ends).replace("-", "−")
+        interval = " … ".join(f"{end:+z.{places}f}" for end in ends).replace("-", "−")
     counts = [str(len(history.outcome["test"]["values"])) for history in (other, first)]
     return [
         f"{other.label} − {first.label}",
-        f"{found.mean:+.{places}f}".replace("-", "−"),
+        f"{found.mean:+z.{places}f}".replace("-", "−"),
         "–" if std is None else f"{std:.{places}f}",
         interval,
         " and ".join(counts) if pairs is None else str(pairs.count),

@@ -76,10 +76,10 @@ def apart(first: Measured, other: Measured) -> str:
     if found is None:
         return "–"
     factor, places = shown(other.known)
-    text = f"{factor * found.mean:+.{places}f}"
+    text = f"{factor * found.mean:+z.{places}f}"
     if found.reach is not None:
         ends = (factor * (found.mean + sign * found.reach) for sign in (-1, 1))
-        text += " ({} … {})".format(*(f"{end:+.{places}f}" for end in ends))
+        text += " ({} … {})".format(*(f"{end:+z.{places}f}" for end in ends))
     return text.replace("-", "−")
 
 
