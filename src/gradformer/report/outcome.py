@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import combinations
+from itertools import combinations, compress
 from pathlib import Path
 
 from gradformer.graphs.cards import find_card
@@ -176,7 +176,10 @@ _WHICH = {
 def differences(
     histories: Sequence[History],
 ) -> tuple[list[str], list[list[str]], list[list[str]]]:
-    """Head, then differences of the test value to the first run on the same data, then others."""
+    """Head, then differences of the test value to the first run on the same data, then others.
+
+    A column that no pair has is left out: seeds that are not paired have no spread.
+    """
     head = ["difference", "mean", "std", "95 % interval", "seeds", "better / worse"]
     to_first: list[list[str]] = []
     to_others: list[list[str]] = []
@@ -187,7 +190,10 @@ def differences(
         if found is not None:
             leads = not any(comparable(before, first) for before in histories[:place])
             (to_first if leads else to_others).append(_difference_row(first, other, found))
-    return head, to_first, to_others
+    rows = [head, *to_first, *to_others]
+    known = [any(text != "–" for text in column[1:]) for column in zip(*rows)]
+    head, *rows = [[*compress(row, known)] for row in rows]
+    return head, rows[: len(to_first)], rows[len(to_first) :]
 
 
 def _difference_tables(histories: Sequence[History]) -> list[Markup]:
