@@ -254,6 +254,7 @@ def test_lost_weights_are_told_of_and_made_again(
     words = ("predict", run, files / "new.csv")
     said = "the weights of 1 of its trials are not there (1)"
     assert said in program(*words).stderr
+    assert program("evaluate", run).stderr.count(said) == 1
     (run / "trials" / "0" / "model.safetensors").unlink()
     assert "makes lost weights again where checkpoints are kept" in program(*words, code=1).stderr
     program("train", "--resume", run, *QUIET)

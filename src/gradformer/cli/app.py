@@ -11,6 +11,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
+from functools import partial
 from typing import Annotated, Any
 
 import typer
@@ -151,7 +152,7 @@ def program(
 
     Train on a benchmark, a table of molecules or any graphs; predict; look inside; compare.
     """
-    warnings.showwarning = _show_warning
+    warnings.showwarning = partial(_show_warning, set())
 
 
 for verb in (train, evaluate, predict, embed, explain, report, search, models, doctor, export):
@@ -191,8 +192,13 @@ def _say(text: str, before: str = "") -> None:
         Console(stderr=True).print(line, highlight=False, soft_wrap=True)
 
 
-def _show_warning(message: Any, category: type[Warning], *where: Any, **more: Any) -> None:
+def _show_warning(
+    said: set[str], message: Any, category: type[Warning], *where: Any, **more: Any
+) -> None:
+    """Each of ours once: Python forgets which it has shown when a library changes its filters."""
     if issubclass(category, GradformerWarning):
-        _say(str(message), "[yellow]warning:[/] ")
+        if str(message) not in said:
+            _say(str(message), "[yellow]warning:[/] ")
+        said.add(str(message))
     elif sys.warnoptions:
         print(f"{category.__name__}: {message}", file=sys.stderr)
