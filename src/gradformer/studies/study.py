@@ -38,7 +38,7 @@ class Cell:
         trials: number of seeds, where the study fixes it.
         point: (curve, x) in a figure.
         cost: whether only its time and memory count, not its score.
-        group: rows of a column with the same group are paired with the first of them.
+        group: rows of a column with the same group are compared with the first of them.
     """
 
     column: str
