@@ -15,9 +15,7 @@ from tests.training import toy
 
 def begun(*settings: str) -> Trial:
     """24 training graphs in steps of 7: the last of four has 3."""
-    recipe = toy.RECIPE.change("model.layers=1", *settings)
-    data = toy.data(recipe)
-    return Trial(0, recipe, data, data.collator("cpu"))
+    return toy.trial(toy.RECIPE.change("model.layers=1", *settings))
 
 
 def test_the_best_epoch_is_the_first_of_equals_and_patience_counts_from_it(

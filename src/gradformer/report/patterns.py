@@ -90,9 +90,12 @@ def example_attention(history: History) -> list[tuple[tuple[str, int], PairAtten
         return []
     precision = history.run.recipe.train.precision
     return [
-        ((examples.content, name), pair_attention(model, examples, k, precision), drawn)
+        (
+            (examples.content, name),
+            pair_attention(model, examples, k, precision),
+            sketch(examples, k),
+        )
         for k, name in enumerate(examples.about["graphs"])
-        for drawn in [sketch(examples, k)]
     ]
 
 
