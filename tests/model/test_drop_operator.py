@@ -45,5 +45,6 @@ def test_the_operator_is_registered_as_torch_expects() -> None:
     draw = Dropout(0.4).draw(ROWS, SEEDS)
     assert draw is not None
     assert torch.equal(drop_operator(x, draw), draw(x))
-    given = (x, ROWS.graph_id, ROWS.index, SEEDS[0], 0.4, False)
-    torch.library.opcheck(torch.ops.gradformer.drop.default, given)
+    for entries in (x, torch.randn(5, 9, requires_grad=True).T):
+        given = (entries, ROWS.graph_id, ROWS.index, SEEDS[0], 0.4, False)
+        torch.library.opcheck(torch.ops.gradformer.drop.default, given)

@@ -18,7 +18,7 @@ from gradformer.model.parts import Draw
 def _apply(
     x: Tensor, graph_id: Tensor, index: Tensor, seed: Tensor, p: float, whole_graphs: bool
 ) -> Tensor:
-    return Draw(p, Rows(graph_id, index), seed, whole_graphs)(x)
+    return Draw(p, Rows(graph_id, index), seed, whole_graphs)(x.contiguous())
 
 
 _drop = torch.library.custom_op("gradformer::drop", _apply, mutates_args=())
@@ -26,7 +26,7 @@ _drop = torch.library.custom_op("gradformer::drop", _apply, mutates_args=())
 
 @_drop.register_fake
 def _(x: Tensor, *_: Any) -> Tensor:
-    return torch.empty_like(x)
+    return torch.empty_like(x, memory_format=torch.contiguous_format)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
