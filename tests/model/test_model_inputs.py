@@ -16,6 +16,7 @@ from gradformer.model.base import create_model
 from gradformer.model.gradformer import Gradformer, GradformerConfig
 from gradformer.structure import AddDistance
 from gradformer.structure.codebook import Codebook
+from gradformer.structure.distance import hop_distances
 from tests.zoo import toys
 
 CATEGORIES = Schema(node=(7, 3), edge=(4,), level="graph", task="regression", outputs=1)
@@ -206,6 +207,20 @@ def test_a_graph_that_inference_mode_has_seen_can_be_trained_on() -> None:
         model.attention(data)  # by the reference, which makes more of the layout
     with use_engine("reference"):
         model(data).sum().backward()
+
+
+def test_a_compiled_model_packs_graphs_outside_of_the_compiler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Which followed numba's own compiler, and fell."""
+    model, data, compiling = Gradformer(FLOATS, **SMALL).eval(), graph(FLOATS), []
+    monkeypatch.setattr(
+        "gradformer.graphs.batch.hop_distances",
+        lambda *graphs: compiling.append(torch.compiler.is_compiling()) or hop_distances(*graphs),
+    )
+    found = torch.compile(model, backend="eager")(data)
+    assert compiling == [False]
+    torch.testing.assert_close(found, model(data))
 
 
 def test_attention_keeps_the_mode_of_the_model_even_when_refused() -> None:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
+from gradformer.attention.compiling import never_compiled
 from gradformer.attention.draws import site_seeds
 from gradformer.attention.layout import Layout, Rows, pointer_of
 from gradformer.errors import InputError
@@ -99,6 +100,7 @@ class Batch:
         return _move(self, torch.device(device))
 
     @classmethod
+    @never_compiled  # it reads sizes back, and distances are computed by numba
     def from_pyg(cls, data: Any) -> Batch:
         """From PyG's ``Data`` or ``Batch``.
 
