@@ -14,16 +14,15 @@ def find_builtins_once() -> None:
     from triton import language as tl
     from triton.runtime import interpreter
 
-    def builtins(place: Any) -> list[str]:
-        return [name for name, member in getmembers(place) if tl.core.is_builtin(member)]
+    known: dict[Any, list[str]] = {}
 
-    places = tl, tl.core, tl.math, tl.tensor, tl.core.tensor_descriptor_base
-    known = {place: builtins(place) for place in places}
-
-    def replace(place: Any, builder: Any, scope: Any) -> None:
-        for name in known.get(place) or builtins(place):
+    def replace(place: Any, *others: Any) -> None:  # which they are differs between releases
+        if place not in known:
+            found = getmembers(place, tl.core.is_builtin)
+            known[place] = [name for name, _ in found]
+        for name in known[place]:
             member = getattr(place, name)
-            if tl.core.is_builtin(member):
-                interpreter._patch_attr(place, name, member, builder, scope)
+            if tl.core.is_builtin(member):  # else it is replaced already
+                interpreter._patch_attr(place, name, member, *others)
 
     interpreter._patch_builtin = replace
