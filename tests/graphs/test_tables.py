@@ -169,6 +169,13 @@ def test_decimal_commas_between_semicolons(tmp_path: Path) -> None:
     assert quoted.reading.labels.targets == ("IC50, nM",)
 
 
+def test_the_decimal_mark_is_that_of_the_table(tmp_path: Path) -> None:
+    marks = {"1,5;2": True, "1.5;2": False, "CCO;2.5e-05": False, "1,5;v1.0": True, "1,5,": False}
+    for row, commas in marks.items():
+        header = "a;b\n" if ";" in row else "a,b,c\n"
+        assert open_table(write(tmp_path, f"{header}{row}\n")).has_commas() == commas, row
+
+
 def test_a_first_line_that_tells_a_spreadsheet_the_separator_is_no_header(tmp_path: Path) -> None:
     data = read_table(write(tmp_path, "sep=;\r\nsmiles;y\r\nCCO;1,5\r\nCC;2,5\r\n"))
     assert data.rows.tolist() == [3, 4]

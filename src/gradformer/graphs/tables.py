@@ -29,7 +29,7 @@ from gradformer.graphs.user_splits import names_parts, part_number
 
 TABLE_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 _QUOTED = re.compile(r'(?<![^,;\t\n])"[^"]*(?:""[^"]*)*"')  # a cell, from its beginning
-_WITH_POINT = re.compile(r"\s*[+-]?\d+\.\d+\s*")
+_WITH_POINT = re.compile(r"\s*[+-]?\d+\.\d+([eE][+-]?\d+)?\s*")
 
 
 def read_table(
