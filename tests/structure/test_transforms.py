@@ -82,6 +82,15 @@ def test_other_indices_share_one_unit(graphs):
     np.testing.assert_array_equal(batch.distance, expected)
 
 
+@pytest.mark.parametrize("index", ["hops", "curvature", "similarity"])
+@pytest.mark.parametrize("change", [torch.Tensor.bfloat16, torch.Tensor.to_sparse])
+def test_features_of_any_kind(index, change):
+    x, edges = torch.tensor([[1.0, 0.5], [0.0, 2.0]]), torch.tensor([[0, 1], [1, 0]])
+    expected = AddDistance(index)(Data(x=x, edge_index=edges)).distance
+    found = AddDistance(index)(Data(x=change(x), edge_index=edges)).distance
+    assert torch.equal(found, expected)
+
+
 def test_symmetric_hops(graphs):
     one = AddDistance(symmetric=True)(as_data(graphs)[3])
     np.testing.assert_array_equal(one.distance, hop_distances(*pack(graphs[3:]), symmetric=True))

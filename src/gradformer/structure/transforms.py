@@ -47,7 +47,7 @@ class AddDistance(BaseTransform):
 
     def forward(self, data: Data) -> Data:
         graphs = _arrays(data)
-        x = None if data.x is None else data.x.detach().cpu().numpy()
+        x = _features(data) if self.index == "similarity" else None
         pairs, _ = pair_index(
             self.index, *graphs, x, symmetric=self.symmetric, codebook=self.codebook
         )
@@ -90,3 +90,12 @@ def _arrays(data: Data) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[A
         raise InputError("data: expected a graph with edge_index and num_nodes")
     edge_index = data.edge_index.detach().cpu().numpy()
     return np.array([0, data.num_nodes]), np.array([0, edge_index.shape[1]]), edge_index
+
+
+def _features(data: Data) -> NDArray[Any] | None:
+    """``data.x``, which may be sparse or of a type that numpy has not."""
+    if data.x is None:
+        return None
+    x = data.x.detach().cpu().to_dense()
+    found: NDArray[Any] = (x.double() if x.is_floating_point() else x).numpy()
+    return found
