@@ -101,7 +101,7 @@ def test_bad_input():
         AddDistance("hop")
     with pytest.raises(ConfigError, match=r"^codebook\.name: unknown value 'similarity'"):
         AddDistance("hops", codebook=AddDistance("similarity").codebook)
-    with pytest.raises(InputError, match=r"^x: absent"):
+    with pytest.raises(InputError, match=r"^x: absent, .*; hops and curvature do not$"):
         AddDistance("similarity")(Data(edge_index=torch.zeros(2, 0, dtype=torch.long), num_nodes=2))
     with pytest.raises(InputError, match=r"^data: expected PyG's Data, got HeteroData; .*to_homog"):
         AddDistance()(HeteroData())

@@ -39,5 +39,7 @@ def pair_index(
     if index == "curvature":
         return curvature_distances(*graphs, codebook=codebook, progress=progress)
     if x is None:
-        raise InputError("x: absent, and the index similarity needs node features")
+        raise InputError(
+            "x: absent, and the index similarity needs node features; hops and curvature do not"
+        )
     return similarity_distances(node_ptr, x, codebook=codebook, progress=progress)
