@@ -56,7 +56,7 @@ class _Drop(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        return _Drop.apply(grad, ctx.draw), None
+        return ctx.draw(grad), None
 
 
 def looped_drop(x: Tensor, draw: Draw) -> Tensor:
