@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
+import torch
 
 from gradformer.errors import InputError
 from gradformer.graphs.arrays import Level
@@ -123,6 +124,13 @@ def test_padding_changes_nothing(variant: Variant) -> None:
 @pytest.mark.parametrize("variant", VARIANTS, ids=str)
 def test_every_parameter_takes_part(variant: Variant) -> None:
     toys.check_parameters(variant.make(dropout=0.0, flip_signs=False, samples=1))
+
+
+def test_a_compiled_model_computes_structures_outside_of_the_compiler() -> None:
+    model = toys.make("deepgraph").eval()
+    batch = toys.toy_batch(model.schema)
+    found = torch.compile(model, backend="eager")(batch)
+    torch.testing.assert_close(found, model(batch))
 
 
 @pytest.mark.parametrize("name", ["graphormer", "deepgraph", "egt"])

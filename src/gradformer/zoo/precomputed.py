@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gradformer.attention.compiling import never_compiled
 from gradformer.errors import InputError
 from gradformer.graphs.arrays import GraphArrays
 from gradformer.graphs.batch import Batch
@@ -63,6 +64,7 @@ class Precomputed:
         listed = ",".join(f"{name}={value}" for name, value in options.items())
         return f"{self.name}:{listed}" if listed else self.name
 
+    @never_compiled
     def compute(self, batch: Batch, **options: Any) -> Tensor:
         """The array of a batch, on its device; computed on the host."""
         made = self.function(*graph_arrays(batch), **options)
