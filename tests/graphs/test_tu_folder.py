@@ -58,7 +58,7 @@ def test_attributes_and_a_regression(tmp_path: Path) -> None:
     assert data.arrays.y.tolist() == [[0.5], [1.5]]
     alone = write(tmp_path / "b", node_attributes=attributes, node_labels=None)
     assert read(alone).reading.node == 2, "there are no labels to prefer"
-    with pytest.raises(InputError, match=r"NAME_edge_attributes\.txt is missing, which edge="):
+    with pytest.raises(InputError, match=r"TOY_edge_attributes\.txt is missing, which edge="):
         read(folder, edge="attributes")
     with pytest.raises(ConfigError, match="node: unknown value 'atributes'"):
         read(folder, node="atributes")

@@ -37,8 +37,8 @@ def read_tu_folder(
     if not labelled:
         targets = None
     try:
-        node = _features(read, "node", node, like.node if like else None)
-        edge = _features(read, "edge", edge, like.edge if like else None)
+        node = _features(name, read, "node", node, like.node if like else None)
+        edge = _features(name, read, "edge", edge, like.edge if like else None)
         if targets is None and like is None:
             raise InputError(f"{name}_graph_labels.txt is missing; it holds what is to be learned")
         found = tu_graphs(name, read, node=node, edge=edge)
@@ -80,7 +80,7 @@ def _open_folder(folder: Path) -> tuple[str, Read]:
 
 
 def _features(
-    read: Read, kind: str, wanted: Features | None, vocabulary: Vocabulary | None
+    name: str, read: Read, kind: str, wanted: Features | None, vocabulary: Vocabulary | None
 ) -> Features:
     """Which of the two files of features to read."""
     if vocabulary is not None:
@@ -89,7 +89,7 @@ def _features(
         choice(kind, wanted, ("labels", "attributes"))
         if read(f"{kind}_{wanted}") is None:
             raise InputError(
-                f"NAME_{kind}_{wanted}.txt is missing, which {kind}={wanted!r} asks for"
+                f"{name}_{kind}_{wanted}.txt is missing, which {kind}={wanted!r} asks for"
             )
         return wanted
     attributes_only = read(f"{kind}_labels") is None and read(f"{kind}_attributes") is not None
