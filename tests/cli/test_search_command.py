@@ -99,6 +99,17 @@ def test_what_is_set_is_not_drawn(program: Program, files: Path, tmp_path: Path)
     assert set(plan.space) == {"model.decay", "model.dropout", "train.lr"}
 
 
+def test_a_search_with_an_endless_option_goes_on(
+    program: Program, files: Path, tmp_path: Path
+) -> None:
+    """JSON has no number for it: the plan lost it, and could not be read again."""
+    words = (*_words(files, tmp_path / "search"), "--set", "train.clip=inf")
+    program(*words, "--budget", "0")
+    assert load_plan(tmp_path / "search").recipe.train.clip == float("inf")
+    program(*words)
+    assert "clip: .inf" in (tmp_path / "search" / "best.yaml").read_text()
+
+
 def test_seeds_that_are_set_count(program: Program, files: Path, tmp_path: Path) -> None:
     """They gave way to the default of --trials."""
     words = ("--set", "trials=2", "--budget", "0", "--out", tmp_path / "search")
