@@ -53,6 +53,9 @@ def test_predictions_are_written_as_the_spreadsheet_writes_its_table(
     text = out.read_bytes().decode()
     assert text.startswith("\ufeffNr;smiles;Säure;Ort;y_predicted;y_spread\n007;CCO;1,5;1,2;")
     assert all(re.fullmatch(r"-?\d+,\d+", cell) for cell in text.splitlines()[2].split(";")[4:])
+    new.write_text("sep=;\nNr;smiles\n007;CCO\n")
+    stated = program("predict", molecule_run, new).stdout
+    assert stated.startswith("sep=;\nNr;smiles;y_predicted;y_spread\n007;CCO;")
     new.write_text("Nr;smiles;Ort\n007;CCO;1.5\n")
     (line,) = program("predict", molecule_run, new).stdout.splitlines()[1:]
     assert line.startswith("007;CCO;1.5;")

@@ -70,8 +70,10 @@ def predict(
     answer_of = dict(zip(keys, answers))
     empty = ("",) * len(by_column)
     text = io.StringIO(newline="")
-    semicolons = table is not None and table.separator == ";"
-    writer = csv.writer(text, delimiter=";" if semicolons else ",", lineterminator="\n")
+    separator = ";" if table is not None and table.separator == ";" else ","
+    if table is not None and table.stated:
+        text.write(f"sep={separator}\n")
+    writer = csv.writer(text, delimiter=separator, lineterminator="\n")
     writer.writerow([*head, *(_unused(name, head) for name in by_column)])
     writer.writerows([*cells, *answer_of.get(key, empty)] for key, cells in given)
     if out is None:

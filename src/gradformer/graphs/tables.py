@@ -130,13 +130,15 @@ def _present(cell: str) -> str | None:
 @dataclass(frozen=True)
 class Table:
     """Column names and numbered rows of text, as they stand in the file; between semicolons numbers
-    may have a decimal comma."""
+    may have a decimal comma. ``stated``: a line above the names tells a spreadsheet the separator.
+    """
 
     path: Path
     unit: str
     header: list[str]
     rows: list[tuple[int, list[str]]]
     separator: str = ","
+    stated: bool = False
 
     def columns(self) -> str:
         names = [name if name and "," not in name else repr(name) for name in self.header]
@@ -239,7 +241,7 @@ def _separated(path: Path) -> Table:
     if not records:
         raise InputError(f"{path} is empty: its first line must name the columns")
     header = [name.strip() for name in records[0][1]]
-    return Table(path, "line", header, records[1:], delimiter)
+    return Table(path, "line", header, records[1:], delimiter, stated is not None)
 
 
 def _delimiter(text: str) -> str:
