@@ -14,7 +14,7 @@ import pytest
 import yaml
 from rich.console import Console
 
-from gradformer.cli.search import _tell
+from gradformer.cli.search import _show_levers, _tell
 from gradformer.errors import ConfigError
 from gradformer.report.levers import levers
 from gradformer.training.attempts import Attempt, load_attempts
@@ -264,6 +264,21 @@ def test_every_place_of_a_search_is_recorded(
     first, second, third, *attempts = record.read_text().splitlines()
     assert [first, *attempts] == before
     assert [json.loads(line)["commit"] for line in (second, third)] == ["another", "third"]
+
+
+def test_scores_that_tie_on_either_side_are_said_in_words(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """They were inf σ apart."""
+    scores = {"1": (0.7, 0.7), "2": (0.6, 0.6)}
+    _show_levers(
+        [
+            Attempt(0, 0, (f"model.layers={value}",), 1, "accuracy", val, None)
+            for value, some in scores.items()
+            for val in some
+        ]
+    )
+    assert "wholly: each side has one score" in capsys.readouterr().out
 
 
 def test_halving_ends_with_the_finalists() -> None:

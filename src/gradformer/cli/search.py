@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shlex
 import time
 from collections.abc import Sequence
@@ -173,7 +174,10 @@ def _show_levers(attempts: Sequence[Attempt]) -> None:
         )
         for one in found:
             better = f"{one.gain:.4f}".replace("-", "−")
-            table.add_row(one.name, one.value, better, f"{one.strength:.1f} σ")
+            apart = f"{one.strength:.1f} σ"
+            if one.strength == math.inf:  # ranks on either side have no spread to measure by
+                apart = "wholly: each side has one score"
+            table.add_row(one.name, one.value, better, apart)
         show(table)
 
 
