@@ -124,6 +124,16 @@ def test_what_inference_mode_has_made_does_not_meet_training(
     assert len(counted) == 2  # what training has made serves both
 
 
+def test_what_training_has_made_is_not_added_to_in_inference_mode() -> None:
+    """The reference engine sorts graphs by size when it is first asked, and that was kept."""
+    layer, x, edges = make(GCNConv(8, 8)), torch.randn(7, 8), EDGES.clone()
+    layer(x, edges, VECTOR).sum().backward()
+    with use_engine("reference"):
+        with torch.inference_mode():
+            layer(x, edges, VECTOR)
+        layer(x, edges, VECTOR).sum().backward()
+
+
 def test_dropout_acts_in_training_only() -> None:
     layer, x = make(dropout=0.3, attention_dropout=0.3), torch.randn(7, 8)
     assert not torch.allclose(layer(x, EDGES, VECTOR), layer(x, EDGES, VECTOR))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from copy import copy
 from typing import Any
 
 import torch
@@ -27,12 +28,15 @@ def _batch_of(edge_index: Tensor, vector: Tensor, distance: Tensor | None) -> Ba
             "the example alone; a whole model can be: gradformer export RUN --program"
         )
     found = packed(edge_index, vector)
-    _ = found.layout.rows  # made here: a compiler cannot follow the lock of a cached property
+    layout = found.layout
+    if torch.is_inference_mode_enabled() and not layout.node_ptr.is_inference():
+        layout = copy(layout)  # what it makes at need here could not serve in training
+    _ = layout.rows  # made here: a compiler cannot follow the lock of a cached property
     if distance is None:
         distance = found.distance
     else:
-        check_distance(distance, found.layout)
-    return Batch(found.layout, found.edges, distance=distance)
+        check_distance(distance, layout)
+    return Batch(layout, found.edges, distance=distance)
 
 
 def _make_decay(decay: Decay | dict[str, Any] | None, heads: int) -> Decay:
