@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from gradformer.report.history import History, open_histories, thinned
-from gradformer.report.outcome import differences, unequal
+from gradformer.report.outcome import _comparison_table, differences, unequal
 from gradformer.report.pairs import comparable, paired_difference, splits_by_seed
 
 
@@ -150,8 +150,22 @@ def test_means_over_other_seeds_are_not_compared():
     one, two = history(results([1, 2, 3])), history(results([1, 2, 4]))
     fewer = history(results([0, 2]))
     assert unequal([one, two]) == ""
-    assert "differences over equal seeds do" in unequal([one, two, fewer])
+    assert unequal([one, two, fewer]).startswith("Seeds differ, so the means do not compare;")
+    rest = [history(results([k]), content="y", dataset="nci1") for k in (1, 2)]
+    assert unequal([one, *rest, fewer]).startswith("On own seeds differ, so")
     assert unequal([one, two, history(results([0]), content="y")]) == ""
+
+
+def test_seeds_that_differ_on_one_dataset_leave_the_best_of_another_bold():
+    def sized(values, **given):
+        return history([line | {"parameters": 1} for line in results(values)], **given)
+
+    own = [sized([1, 2]), sized([1])]
+    rest = [sized([k], content="y", dataset="nci1") for k in (1, 2)]
+    both = str(_comparison_table([*own, *rest]))
+    assert "The best mean on each dataset is bold. On own seeds differ" in both
+    assert both.count('class="best"') == 1
+    assert "bold" not in str(_comparison_table(own))
 
 
 def test_seeds_of_a_fixed_split_are_not_paired():

@@ -125,20 +125,27 @@ def comparison(histories: Sequence[History]) -> tuple[list[str], list[list[str]]
 def _comparison_table(histories: Sequence[History]) -> Markup:
     head, rows = comparison(histories)
     test = head.index("test")
+    best = [_is_best(history, histories) for history in histories]
     marked: list[list[Content]] = []
-    for history, row in zip(histories, rows):
-        best = "best" if _is_best(history, histories) else None
-        marked.append([*row[:test], tag("span", row[test], class_=best), *row[test + 1 :]])
-    bold = unequal(histories) or "The best mean on each dataset is bold."
-    return table(f"Mean ± standard deviation over trials. {bold}", head, marked, names=3)
+    for bold, row in zip(best, rows):
+        mean = tag("span", row[test], class_="best" if bold else None)
+        marked.append([*row[:test], mean, *row[test + 1 :]])
+    caption = ["Mean ± standard deviation over trials."]
+    if any(best):
+        caption.append("The best mean on each dataset is bold.")
+    return table(" ".join([*caption, unequal(histories)]), head, marked, names=3)
 
 
 def unequal(histories: Sequence[History]) -> str:
     """What to say where runs on the same data have other splits; empty where all have the same."""
     pairs = combinations([h for h in histories if h.outcome["test"]["values"]], 2)
-    if all(equal_splits(a, b) for a, b in pairs if comparable(a, b)):
+    other = [a for a, b in pairs if comparable(a, b) and not equal_splits(a, b)]
+    if not other:
         return ""
-    return "Seeds differ, so the means do not compare; differences over equal seeds do."
+    where = " and ".join(dict.fromkeys(map(dataset_name, other)))
+    alone = len(set(map(dataset_name, histories))) == 1
+    differ = "Seeds differ" if alone else f"On {where} seeds differ"
+    return f"{differ}, so the means do not compare; differences over equal seeds do."
 
 
 def _strips(histories: Sequence[History]) -> Markup:
