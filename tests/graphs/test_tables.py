@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +92,9 @@ def test_classes_are_numbered_by_their_words_and_may_be_missing(tmp_path: Path) 
         ("smiles,y\nC,1\nC,2\n", {"target": "z"}, "no column 'z'; the columns are: smiles, y"),
         ("smiles,y\nC,1\n", {"smiles": "s"}, "no column 's'; the columns are: smiles, y"),
         ("a,y\nC,1\n", {}, "say which column holds the SMILES"),
+        ("smi,a_smiles,b_smiles\nC,C,C\n", {}, "say which column holds the SMILES"),
+        ("smiles,y\nC,1\n", {"target": []}, "no target column was named; the columns are"),
+        ("smiles,y,set\nC,1,train\nC,2\n", {"target": "y"}, "line 3: 2 fields, the header has 3"),
         ("smiles,y,z\nC,1,2\n", {}, "say which column is to be learned"),
         ("smiles,y,y\nC,1,2\n", {"target": "y"}, "more than one column 'y'"),
         (",smiles,y,z\n0,C,1,2\n", {}, "the columns are: '', smiles, y, z"),
@@ -103,6 +108,7 @@ def test_classes_are_numbered_by_their_words_and_may_be_missing(tmp_path: Path) 
         ("smiles,y\n", {}, "holds no data"),
         ("", {}, "is empty"),
         ('smiles,y\nC,"1\n', {}, "line 2: not a well-formed table: unexpected end of data; quotes"),
+        ('"smiles,y\nC,1\n', {}, "line 1: not a well-formed table"),
         ("smiles,y,part\nC,1,train\nC,2,tets\n", {"target": "y", "split_column": "part"}, "'tets'"),
     ],
 )
@@ -126,6 +132,13 @@ def test_a_column_without_a_name_is_no_target(tmp_path: Path) -> None:
     """pandas writes the numbers of the rows so, a spreadsheet an empty last column."""
     for text in (",smiles,y\n0,C,1.5\n1,CC,2.5\n", "smiles,y,\nC,1.5,\nCC,2.5,\n"):
         assert read_table(write(tmp_path, text)).reading.labels.targets == ("y",)
+
+
+def test_the_column_of_molecules_is_found_by_its_name(tmp_path: Path) -> None:
+    for name in ("SMILES", "mol_smiles", "Smi", "smile"):
+        assert read_table(write(tmp_path, f"y,{name}\n1.5,C\n2.5,CC\n")).reading.smiles == name
+    exact = write(tmp_path, "old_smiles,smiles,y\nO,C,1.5\nO,CC,2.5\n")
+    assert read_table(exact, target="y").smiles == ("C", "CC")
 
 
 def test_bad_rows_are_listed_not_dropped(tmp_path: Path) -> None:
@@ -159,6 +172,18 @@ def test_delimiters_compression_and_parquet_agree(tmp_path: Path) -> None:
         np.testing.assert_array_equal(other.arrays.y, first.arrays.y)
         np.testing.assert_array_equal(other.arrays.x, first.arrays.x)
     assert others[-1].rows.tolist() == [1, 2, 3]
+    assert open_table(paths[-1]).header == ["SMILES", "y", "z"], "numbers of rows are no column"
+
+
+def test_what_is_missing_in_parquet_is_an_empty_cell(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow")
+    whole = pd.array([7, None], "Int64")
+    days = pd.to_datetime(["2024-08-03", None])
+    frame = pd.DataFrame({"smiles": ["C", None], "whole": whole, "y": [0.5, np.nan], "day": days})
+    frame.to_parquet(tmp_path / "a.parquet")
+    (_, first), (_, second) = open_table(tmp_path / "a.parquet").rows
+    assert first == ["C", "7", "0.5", "2024-08-03 00:00:00"]
+    assert second == ["", "", "", ""]
 
 
 def test_decimal_commas_between_semicolons(tmp_path: Path) -> None:
@@ -189,7 +214,15 @@ def test_the_separator_is_seen_whatever_names_and_the_file_s_own_name_hold(tmp_p
     tabs = read_table(write(tmp_path, "smiles\ty, z\nCCO\t1.5\nCC\t2.5\n"))
     lines = ["", " ", '"smiles";"y, of ""a"", b,', 'or c"', "CCO;1,5", "CC;2,5"]
     over_two = read_table(write(tmp_path, "\n".join(lines)))
-    for data, rows in ((semicolons, [3, 5]), (tabs, [2, 3]), (over_two, [5, 6])):
+    named = tmp_path / "a.tsv.gz"  # where commas are more than tabs
+    named.write_bytes(gzip.compress(b"smiles\t1, 2, 3, 4\ty\nCCO\t,,,\t1.5\nCC\t,,,\t2.5\n"))
+    by_name = read_table(named, target="y")
+    for data, rows in (
+        (semicolons, [3, 5]),
+        (tabs, [2, 3]),
+        (over_two, [5, 6]),
+        (by_name, [2, 3]),
+    ):
         assert data.rows.tolist() == rows
         assert data.arrays.y is not None
         assert data.arrays.y.tolist() == [[1.5], [2.5]]
@@ -199,6 +232,7 @@ def test_a_row_of_one_empty_cell_is_a_row(tmp_path: Path) -> None:
     """pandas writes a missing value so, where a blank line would be no row."""
     table = open_table(write(tmp_path, 'smiles\nCCO\n""\n\n  \nCC\n'))
     assert table.rows == [(2, ["CCO"]), (3, [""]), (6, ["CC"])]
+    assert open_table(write(tmp_path, "smiles,y\n ,1\n")).rows == [(2, [" ", "1"])]
 
 
 def test_damaged_files(tmp_path: Path) -> None:
@@ -222,6 +256,15 @@ def test_damaged_files(tmp_path: Path) -> None:
         read_table(tmp_path / "absent.csv")
 
 
+def test_parquet_without_pyarrow_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("pyarrow", "fastparquet"):
+        monkeypatch.setitem(sys.modules, name, None)
+    with pytest.raises(InputError, match=r"pip install 'gradformer\[parquet\]'"):
+        read_table(write(tmp_path, "", "a.parquet"))
+
+
 def test_a_split_column_that_is_not_used_is_told(tmp_path: Path) -> None:
     text = "smiles,y,Set,note\nCC,1,train,test\nCCC,2,Valid,yes\nCCCC,3,test,train\n"
     path = write(tmp_path, text)
@@ -242,21 +285,28 @@ def test_a_split_column(tmp_path: Path) -> None:
 
 
 def test_new_data_are_read_like_the_training_data(tmp_path: Path) -> None:
-    trained = read_table(write(tmp_path, "mol_smiles,y\nC,low\nCC,high\nCCC,low\n")).reading
+    trained = read_table(write(tmp_path, "mol,y\nC,low\nCC,high\nCCC,low\n"), smiles="mol").reading
     like = Reading.from_dict(json.loads(json.dumps(trained.to_dict())))
     assert like == trained
 
-    unlabelled = read_table(write(tmp_path, "id,mol_smiles\n1,CO\n2,C\n"), like=like)
+    unlabelled = read_table(write(tmp_path, "id,mol\n1,CO\n2,C\n"), like=like)
     assert unlabelled.arrays.y is None
     assert unlabelled.arrays.schema == trained.schema
 
-    labelled = read_table(write(tmp_path, "mol_smiles,y\nCO,low\nC,\n"), like=like)
+    labelled = read_table(write(tmp_path, "mol,y\nCO,low\nC,\n"), like=like)
     np.testing.assert_array_equal(labelled.arrays.y, np.float32([[1], [np.nan]]))
 
     with pytest.raises(InputError, match=r"line 3: column 'y': 'mid' is not one of .*\(high, low"):
-        read_table(write(tmp_path, "mol_smiles,y\nCO,low\nC,mid\n"), like=like)
-    assert read_table(write(tmp_path, "Mol_SMILES\nCO\n"), like=like).rows.tolist() == [2]
-    with pytest.raises(InputError, match=r"no column 'mol_smiles'.*--smiles NAME.*are: smiles"):
+        read_table(write(tmp_path, "mol,y\nCO,low\nC,mid\n"), like=like)
+    path = write(tmp_path, "y,MOL,new\nmid,CO,CC\n")
+    other_words = read_table(path, like=like, labelled=False)
+    assert (other_words.arrays.y, other_words.smiles) == (None, ("CO",))
+    assert read_table(path, smiles="new", like=like, labelled=False).smiles == ("CC",)
+    without_names = replace(like, smiles=None)
+    assert read_table(write(tmp_path, "smi\nCO\n"), like=without_names).smiles == ("CO",)
+    with pytest.raises(InputError, match=r"holds molecules as SMILES, but .* on graphs"):
+        read_table(path, like=replace(like, kind="graphs"))
+    with pytest.raises(InputError, match=r"no column 'mol'.*--smiles NAME.*are: smiles"):
         read_table(write(tmp_path, "smiles\nCO\n"), like=like)
 
 

@@ -10,8 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-
-import numpy as np
+from typing import Any
 
 from gradformer.errors import InputError, warn
 from gradformer.graphs.assemble import assemble
@@ -286,12 +285,9 @@ def _parquet(path: Path) -> Table:
     return Table(path, "row", [str(name) for name in frame.columns], rows)
 
 
-def _text(value: object) -> str:
+def _text(value: Any) -> str:
     """A cell of any type as the text that a CSV would hold."""
     import pandas as pd
 
-    if value is None or value is pd.NA or value is pd.NaT:
-        return ""
-    if isinstance(value, np.generic):
-        value = value.item()
-    return str(value)
+    missing = pd.api.types.is_scalar(value) and pd.isna(value)
+    return "" if missing else str(value)
