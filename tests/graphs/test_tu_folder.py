@@ -56,6 +56,8 @@ def test_attributes_and_a_regression(tmp_path: Path) -> None:
     assert data.reading.node == 2
     assert data.arrays.x[0].tolist() == [0.5, 1]
     assert data.arrays.y.tolist() == [[0.5], [1.5]]
+    labels = read(write(tmp_path / "c", graph_labels="0.5\n1.5\n"), task="regression")
+    assert labels.arrays.y.tolist() == [[0.5], [1.5]], "there are no attributes of graphs"
     alone = write(tmp_path / "b", node_attributes=attributes, node_labels=None)
     assert read(alone).reading.node == 2, "there are no labels to prefer"
     with pytest.raises(InputError, match=r"TOY_edge_attributes\.txt is missing, which edge="):
@@ -98,6 +100,13 @@ def test_damaged_folders(tmp_path: Path, files: dict[str, str | None], message: 
     with pytest.raises(InputError, match=message) as caught:
         read(folder)
     assert str(folder) in str(caught.value)
+
+
+def test_a_file_that_cannot_be_read_is_not_taken_for_absent(tmp_path: Path) -> None:
+    folder = write(tmp_path / "a", node_labels=None)
+    (folder / "TOY_node_labels.txt").mkdir()
+    with pytest.raises(InputError, match=r"TOY_node_labels\.txt cannot be read"):
+        read(folder)
 
 
 def test_mutag_as_a_users_folder(data_mirror: Path, tmp_path: Path) -> None:

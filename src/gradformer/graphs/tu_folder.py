@@ -54,15 +54,15 @@ def read_tu_folder(
     rows = RowChecks(str(folder), "graph", skip_invalid)
 
     def graph(row: int, g: int) -> RawGraph:
-        return _graph(found, g, None if targets is None else targets[g])
+        return _graph(found, row, g, None if targets is None else targets[g])
 
-    graphs = rows.graphs([(g + 1, g) for g in range(count)], graph)
+    graphs = rows.graphs(list(enumerate(range(count), start=1)), graph)
     return assemble(graphs, rows, kind="tu", task=task or usual_task, like=like)
 
 
 def _open_folder(folder: Path) -> tuple[str, Read]:
     """The name of the set, and a function that gives the content of NAME_<kind>.txt."""
-    names = sorted(file.name.removesuffix("_A.txt") for file in folder.glob("*_A.txt"))
+    names = [file.name.removesuffix("_A.txt") for file in folder.glob("*_A.txt")]
     if len(names) != 1:
         raise InputError(
             f"{folder} must hold one file NAME_A.txt, the edges of graphs in TU format, "
@@ -108,11 +108,11 @@ def _targets(read: Read, task: str | None) -> tuple[Targets | None, str]:
     return None, "classification"
 
 
-def _graph(found: TUGraphs, g: int, y: list[str | None] | None) -> RawGraph:
+def _graph(found: TUGraphs, row: int, g: int, y: list[str | None] | None) -> RawGraph:
     nodes = slice(found.node_ptr[g], found.node_ptr[g + 1])
     edges = slice(found.edge_ptr[g], found.edge_ptr[g + 1])
     return RawGraph(
-        row=g + 1,
+        row=row,
         num_nodes=node_count(int(nodes.stop - nodes.start)),
         edge_index=found.edge_index[:, edges],
         x=None if found.x is None else found.x[nodes],
