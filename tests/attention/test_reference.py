@@ -262,4 +262,17 @@ def test_layouts_refuse_what_they_cannot_hold() -> None:
         Layout.from_batch(torch.tensor([-1, 0]))
     with pytest.raises(InputError, match=r"^batch: "):
         Layout.from_batch(torch.tensor([0.0, 1.0]))
+    for batch in (torch.zeros(2, 2, dtype=torch.long), torch.tensor([0j, 1j])):
+        with pytest.raises(InputError, match="expected integers"):
+            Layout.from_batch(batch)
+    assert Layout.from_batch(torch.tensor([0, 0, 2])).node_ptr.tolist() == [0, 2, 2, 3]
+    assert Layout.from_batch(torch.empty(0, dtype=torch.long)).num_graphs == 0
     assert Layout.from_batch(torch.tensor([0, 0, 2]), 4).node_ptr.tolist() == [0, 2, 2, 3, 3]
+
+
+def test_a_padded_layout_bounds_its_pairs_without_counting_them() -> None:
+    layout = Layout.from_sizes([3, 1])
+    assert layout.pair_capacity == 10
+    padded = replace(layout, padded=True, capacity=8)
+    bounds = [replace(padded, most_pairs=most).pair_capacity for most in (None, 12, 99)]
+    assert bounds == [24, 12, 24]

@@ -118,8 +118,7 @@ class Layout:
             raise InputError(
                 "batch: graphs must be numbered from 0 in ascending order, node by node"
             )
-        count = num_graphs or (int(batch[-1]) + 1 if batch.numel() else 0)
-        sizes = torch.bincount(batch, minlength=count)
+        sizes = torch.bincount(batch, minlength=num_graphs or 0)
         return cls.from_sizes(sizes, device=batch.device)
 
     @property
