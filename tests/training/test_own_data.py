@@ -21,20 +21,38 @@ def test_what_cannot_be_learned_or_scored_is_said_before_training(tmp_path: Path
     parts = [(n, ["train", "val", "test"][n % 3 - 1]) for n in range(1, 31)]
     empty = [n + 0.5 if part == "train" else "" for n, part in parts]
     same = ["a" if part == "train" else "ab"[n % 2] for n, part in parts]
-    for name, y in {"empty": empty, "same": same}.items():
+    unscored = ["a" if part == "val" else "ab"[n // 3 % 2] for n, part in parts]
+    for name, y in {"empty": empty, "same": same, "unscored": unscored}.items():
         lines = [f"{'C' * n},{target},{part}" for (n, part), target in zip(parts, y)]
         (tmp_path / f"{name}.csv").write_text("\n".join(["smiles,y,part", *lines]))
+    text = (tmp_path / "same.csv").read_text()
+    (tmp_path / "untested.csv").write_text(text.replace("test", "val"))
     one_class = read(tmp_path / "same.csv", split_column="part")
     recipe = load_recipe("own")
     for data, message in (
         (from_smiles_list(["C", "CC"], y=[1.5, 1.5]), "target 'y' is always 1.5, so nothing"),
-        (from_smiles_list(["C", "CC"], y=[1.5, 2.0]), "left for val of 2 graphs with labels"),
+        (from_smiles_list(["C", "CC"], y=[[1.5, 3], [2, 3]]), "target '.*' is always 3, so"),
+        (from_smiles_list(["C", "CC"], y=[1.5, 2.0]), "val of 2 graphs with labels; give more$"),
+        (from_objects(toy.some_graphs(3), y=["a", "b", "a"]), "give more, or use --split random$"),
+        (read(tmp_path / "untested.csv", split_column="part"), "the data call nothing test"),
+        (read(tmp_path / "unscored.csv", split_column="part"), "AUROC of the val part is not def"),
         (read(tmp_path / "empty.csv", split_column="part"), "of the val part has a label"),
         (one_class, "all labels of the train part are the same"),
     ):
         with pytest.raises(InputError, match=message):
             own_data(recipe, data)
     own_data(recipe, one_class, begun=True)  # it was not always refused
+
+
+def test_one_of_several_numbers_may_be_the_same_all_through_training(tmp_path: Path) -> None:
+    parts = ["train", "val", "test"]
+    lines = [f"{'C' * n},{n}.5,{n if n % 3 else 7}.5,{parts[n % 3]}" for n in range(1, 31)]
+    (tmp_path / "two.csv").write_text("\n".join(["smiles,y,z,part", *lines]))
+    user = read(tmp_path / "two.csv", target=["y", "z"], split_column="part")
+    data = own_data(load_recipe("own"), user)
+    scale = data.scale(data.split(0).train)
+    assert scale is not None
+    assert (data.metric, data.labels(data.split(0).train)[0].tolist()) == ("scaled_mae", [3.5, 7.5])
 
 
 @pytest.mark.parametrize("copy", ["{}O", "O{}"])
@@ -49,10 +67,10 @@ def test_molecules_of_both_training_and_test_are_told(copy: str) -> None:
 
 
 def test_a_class_that_is_too_rare_to_be_tested_is_told() -> None:
-    graphs = toy.some_graphs(65)
-    y = ["odd" if k % 2 else "even" for k in range(60)] + ["rare"] * 5
+    graphs = toy.some_graphs(66)
+    y = ["odd" if k % 2 else "even" for k in range(60)] + ["rare", "rarer"] * 3
     data = from_objects(graphs, y=y)
-    with pytest.warns(GradformerWarning, match="class 'rare': nothing of it is in the test part"):
+    with pytest.warns(GradformerWarning, match="class 'rare' and 1 more: nothing of it is in"):
         own_data(load_recipe("own"), data)
     folds = load_recipe("own", settings=["data.split=kfold", "trials=10"])
     own_data(folds, data)  # tells nothing: every row is tested
