@@ -11,7 +11,7 @@ from scipy import stats
 
 from gradformer.report.history import History, open_histories, thinned
 from gradformer.report.outcome import _comparison_table, differences, unequal
-from gradformer.report.pairs import comparable, paired_difference, splits_by_seed
+from gradformer.report.pairs import comparable, difference, paired_difference, splits_by_seed
 
 
 def history(
@@ -183,6 +183,14 @@ def test_seeds_of_a_fixed_split_are_not_paired():
     assert unequal([first, other]) == "", "means over other seeds compare"
 
 
+def test_a_run_without_a_score_has_no_difference():
+    lost = results([1.0])
+    lost[0]["test"] = None  # it diverged
+    one, none = history(results([1.0, 2.0])), history(lost)
+    for pair in ((one, none), (none, one)):
+        assert difference(*(side.outcome for side in pair), by_seed=False) is None
+
+
 def test_no_difference_has_no_minus():
     _, ((_, mean, *_),), _ = differences([history(results([0.3])), history(results([0.3 - 1e-12]))])
     assert float(mean) == 0.0
@@ -191,6 +199,7 @@ def test_no_difference_has_no_minus():
 
 def test_which_runs_have_a_split_for_each_seed():
     drawn = [{}, {"dataset": "nci1"}, {"dataset": "actor"}, {"way": "scaffold"}]
+    drawn += [{"dataset": "zinc", "way": "scaffold"}]  # a user's data of that name
     drawn += [{"dataset": "zinc", "split": "random"}]
     fixed = [{"dataset": "zinc"}, {"dataset": "nci1", "split": "fixed"}, {"way": "column"}]
     assert all(splits_by_seed(history([], **given).run) for given in drawn)

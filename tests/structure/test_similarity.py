@@ -15,7 +15,9 @@ def test_equals_one_minus_cosine(signed):
     rng = np.random.default_rng(0)
     x = rng.standard_normal((30, 6)).astype(np.float32)
     x = x if signed else np.abs(x)
-    codes, book = similarity_distances(np.array([0, 12, 12, 30]), x)
+    told: list[int] = []
+    codes, book = similarity_distances(np.array([0, 12, 12, 30]), x, progress=told.append)
+    assert sum(told) == 3
     first, second = codes[: 12**2].reshape(12, 12), codes[12**2 :].reshape(18, 18)
     half_step = (1 if not signed else 2) / 254 / 2
     for ours, rows in ((first, x[:12]), (second, x[12:])):
@@ -25,7 +27,8 @@ def test_equals_one_minus_cosine(signed):
 def test_categories_are_one_hot():
     rng = np.random.default_rng(1)
     x = rng.integers(0, 3, (15, 4))
-    codes, book = similarity_distances(np.array([0, 15]), x)
+    codes, book = similarity_distances(np.array([0, 15]), x - 1)
+    assert book.values[SATURATED] == 1, "the names of categories have no sign"
     one_hot = np.concatenate([np.eye(3)[column] for column in x.T], axis=1)
     ours = book.values[codes].reshape(15, 15)
     assert np.abs(ours - cosine_distances(one_hot)).max() <= 0.5 / 254 + 1e-6
@@ -49,8 +52,9 @@ def test_permutation_equivariance():
 def test_bad_input():
     node_ptr = np.array([0, 2])
     with pytest.raises(InputError, match="row 1"):
-        similarity_distances(node_ptr, np.array([[1.0], [np.nan]]))
-    with pytest.raises(InputError, match="shape"):
-        similarity_distances(node_ptr, np.ones((3, 1)))
+        similarity_distances(node_ptr, np.array([[1.0, 2.0], [3.0, np.nan]]))
+    for x in (np.ones((3, 1)), np.ones(2)):
+        with pytest.raises(InputError, match="shape"):
+            similarity_distances(node_ptr, x)
     with pytest.raises(ConfigError, match="codebook"):
         similarity_distances(node_ptr, np.ones((2, 1)), codebook=HOPS)
