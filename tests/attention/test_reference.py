@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from gradformer.attention import Decay, Layout, decay_attention
+from gradformer.attention import Decay, Layout, Table, decay_attention
 from gradformer.errors import InputError
 from tests.attention.problems import random_problem, solve
 
@@ -226,6 +226,8 @@ def test_bad_arguments_are_named() -> None:
         "q": p.q, "k": p.k, "v": p.v, "layout": p.layout, "distance": p.distance,
         "mul": None, "add": None,
     }  # fmt: skip
+    elsewhere = Table(torch.ones(2, 256), torch.ones(2, 1, device="meta"), torch.ones(1, 2, 256))
+    shorter = replace(Layout.from_sizes((3, 1)), capacity=5)  # a row behind the last graph
     wrong = [
         ("q, k, v", {"k": p.k[:, :1]}),
         ("q, k, v", {"v": p.v.float()}),
@@ -242,6 +244,9 @@ def test_bad_arguments_are_named() -> None:
         ("seed", {"dropout": 0.5, "seed": torch.tensor([1.0, 2.0, 3.0])}),
         ("seed", {"dropout": 0.5, "seed": torch.zeros(3, device="meta", dtype=torch.int64)}),
         ("mul", {"mul": torch.ones(2, 256, device="meta")}),
+        ("mul", {"mul": elsewhere}),
+        ("q", {"q": None}),
+        ("layout", {"layout": shorter}),
         ("distance, layout", {"distance": p.distance.to("meta")}),
         ("dropout", {"dropout": 1.0, "seed": torch.tensor([1, 2, 3])}),
         ("dropout", {"dropout": -0.1, "seed": torch.tensor([1, 2, 3])}),

@@ -24,10 +24,11 @@ from gradformer.report.attention import (
     lay_out,
     sketch,
 )
-from gradformer.report.curves import decay_tables, recorded_decay
+from gradformer.report.curves import _some, _visible, decay_tables, recorded_decay
 from gradformer.report.explain import _answer
 from gradformer.report.history import History, open_histories
 from gradformer.report.patterns import example_attention, kind_of, pair_attention, patterns_section
+from gradformer.structure.codebook import HOPS, Codebook
 from gradformer.training.fit import fit
 from gradformer.training.inference import Predictions
 from gradformer.training.keepsakes import load_examples
@@ -247,3 +248,27 @@ def test_molecules_are_drawn_with_their_elements(tmp_path):
         ["", "", "O"],
         ["N", "", ""],
     ]
+
+
+@pytest.mark.parametrize(
+    ("book", "far", "count"),
+    [
+        (HOPS, 0, 8),
+        (HOPS, 3, 8),
+        (HOPS, 12, 14),
+        (HOPS, 60, 24),
+        (Codebook.uniform("similarity", 1.0), 3, 32),
+        (Codebook.uniform("similarity", 1.0), 254, 255),
+    ],
+)
+def test_a_decay_is_drawn_to_where_the_last_head_has_gone(book, far, count):
+    near = 0.5 * (np.arange(256) < 2)
+    signed = np.where(np.arange(256) <= far, -0.03, 0.01)
+    psi, seen = _visible(book.values, np.stack([near, signed]) * (far > 0))
+    np.testing.assert_array_equal(psi, book.values[:count])
+    assert seen.shape == (2, count)
+
+
+def test_six_of_many_layers_are_drawn_from_first_to_last():
+    assert _some(6) == [0, 1, 2, 3, 4, 5]
+    assert _some(12) == [0, 2, 4, 7, 9, 11]
