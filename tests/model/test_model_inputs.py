@@ -13,6 +13,7 @@ from gradformer.attention import use_engine
 from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.arrays import Schema
 from gradformer.model.base import create_model
+from gradformer.model.encoders import SignFlip
 from gradformer.model.gradformer import Gradformer, GradformerConfig
 from gradformer.structure import AddDistance
 from gradformer.structure.codebook import Codebook
@@ -117,6 +118,7 @@ def test_a_batch_without_distances_is_refused() -> None:
         (r"dropout: got -0.5", {"attention_dropout": -0.5}),
         (r"dropout: got 1.5", {"drop_path": 1.5}),
         (r"position_gate: needs", {"position_gate": True}),
+        (r"position_gate: needs", {"position_gate": True, "local": "gatedgcn", "pe": "none"}),
         (r"local: got None, expected str", {"local": None}),
         (r"degree: unknown value 'in'", {"degree": "in"}),
         (r"pe_width, pe_steps: got 0 and 5", {"pe_width": 0}),
@@ -157,6 +159,36 @@ def test_the_narrowest_models_still_see_their_input(width: int) -> None:
     for parameter in model.parameters():
         torch.nn.init.constant_(parameter, 0.5)
     assert not torch.equal(model(graph(FLOATS)), model(graph(FLOATS)))  # two random graphs
+
+
+@pytest.mark.parametrize(
+    ("pe", "flip_signs", "flips", "needs"),
+    [
+        ("rwse", True, False, (5, 0)),
+        ("lap", True, True, (0, 5)),
+        ("lap", False, False, (0, 5)),
+        ("none", True, False, (0, 0)),
+    ],
+)
+def test_only_eigenvectors_have_signs_to_flip(
+    pe: str, flip_signs: bool, flips: bool, needs: tuple[int, int]
+) -> None:
+    model = Gradformer(FLOATS, **SMALL, pe=pe, flip_signs=flip_signs)
+    assert any(isinstance(module, SignFlip) for module in model.modules()) == flips
+    found = model.config.needs()
+    assert (found.rwse, found.lap) == needs
+
+
+@pytest.mark.parametrize(("twice", "inside", "after"), [(False, 0.25, 0.0), (True, 0.0, 0.25)])
+def test_gatedgcn_drops_before_x_is_added_and_makes_no_edges_for_nobody(
+    twice: bool, inside: float, after: float
+) -> None:
+    options = {**SMALL, "layers": 2, "local": "gatedgcn", "dropout": 0.25}
+    first, last = Gradformer(FLOATS, **options, double_residual=twice).layers
+    for layer in (first, last):
+        assert (layer.local.dropout.p, layer.local_dropout.p) == (inside, after)
+    assert first.local.edge_norm is not None
+    assert last.local.edge_norm is None
 
 
 def test_models_are_made_by_name() -> None:
