@@ -20,7 +20,7 @@ from gradformer.report.levers import levers
 from gradformer.training.attempts import Attempt, load_attempts
 from gradformer.training.plan import Plan, load_plan
 from gradformer.training.recipe import load_recipe
-from gradformer.training.search import search
+from gradformer.training.search import _shortened, search
 from gradformer.training.trial import Trial
 from tests.cli.conftest import Program
 
@@ -314,3 +314,9 @@ def test_an_attempt_is_one_line_of_a_terminal(
     assert line.startswith("rung 0  2 epochs  validation accuracy ↑ 0.5000  model.layers=4 ")
     assert (len(line) == 80) == terminal
     assert line.endswith("…" if terminal else "model.pe_width=4")
+
+
+def test_a_short_attempt_warms_up_for_the_same_share_of_it() -> None:
+    recipe = load_recipe("own", settings=["train.epochs=40", "train.warmup_epochs=10"])
+    short = _shortened(recipe, 6).train
+    assert (short.epochs, short.warmup_epochs) == (6, 1.5)
