@@ -16,6 +16,7 @@ from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs.objects import from_objects
 from gradformer.graphs.store import pack
 from gradformer.training.fit import fit, resume
+from gradformer.training.records import read_record
 from gradformer.training.run import Run
 from tests.training import toy
 
@@ -42,6 +43,8 @@ def test_a_benchmark_by_name_and_its_resumption(data_mirror: Path, tmp_path: Pat
     (tmp_path / "run" / "trials" / "1" / "result.json").unlink()
     resume(tmp_path / "run", **toy.QUIET)
     assert (tmp_path / "run" / "results.json").read_bytes() == bytes_before
+    record = read_record(tmp_path / "run" / "record.jsonl")
+    assert [line["trial"] for line in record if line["kind"] == "result"] == [0, 1]
 
 
 def test_a_benchmark_of_one_graph_is_split_by_nodes(data_mirror: Path, tmp_path: Path) -> None:

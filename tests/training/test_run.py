@@ -91,9 +91,15 @@ def test_a_record_is_truncated_to_the_checkpoints(tmp_path: Path) -> None:
     assert left == [("run", None, None), ("epoch", 0, 1), ("epoch", 0, 2)]
 
 
-def test_a_diverged_trial_is_left_out_of_the_mean() -> None:
-    good = {"trial": 0, "status": "finished", "val": {"mae": 0.5}, "test": {"mae": 0.4}}
-    bad = {"trial": 1, "status": "diverged", "val": {}, "test": None}
-    found = summary([good, bad], "mae")
-    assert found["test"] == {"mean": 0.4, "std": None, "values": [0.4]}
-    assert found["diverged"] == [1]
+def test_a_summary_is_over_the_trials_that_ended_with_a_score() -> None:
+    tests = [{"mae": 1.0}, None, {"mae": 2.0}, {"mae": None}, {"mae": 6.0}]
+    results = [
+        {"trial": k, "status": "finished" if test else "diverged", "val": {"mae": k}, "test": test}
+        for k, test in enumerate(tests)
+    ]
+    found = summary(results, "mae")
+    assert found["test"] == {"mean": 3.0, "std": pytest.approx(7**0.5), "values": [1.0, 2.0, 6.0]}
+    assert found["val"]["values"] == [0, 2, 4]
+    assert (found["lower_is_better"], found["diverged"]) == (True, [1])
+    assert summary(results[2:4], "mae")["test"] == {"mean": 2.0, "std": None, "values": [2.0]}
+    assert summary(results[1:2], "mae")["test"] == {"mean": None, "std": None, "values": []}
