@@ -16,6 +16,7 @@ from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs.objects import from_objects
 from gradformer.graphs.store import pack
 from gradformer.training.fit import fit, resume
+from gradformer.training.folder import WEIGHTS
 from gradformer.training.records import read_record
 from gradformer.training.run import Run
 from tests.training import toy
@@ -45,6 +46,12 @@ def test_a_benchmark_by_name_and_its_resumption(data_mirror: Path, tmp_path: Pat
     assert (tmp_path / "run" / "results.json").read_bytes() == bytes_before
     record = read_record(tmp_path / "run" / "record.jsonl")
     assert [line["trial"] for line in record if line["kind"] == "result"] == [0, 1]
+    weights = tmp_path / "run" / "trials" / "0" / WEIGHTS
+    kept = weights.read_bytes()
+    weights.unlink()
+    (tmp_path / "run" / "results.json").unlink()
+    resume(tmp_path / "run", **toy.QUIET)
+    assert weights.read_bytes() == kept, "the checkpoint gives them back"
 
 
 def test_a_benchmark_of_one_graph_is_split_by_nodes(data_mirror: Path, tmp_path: Path) -> None:
