@@ -89,3 +89,8 @@ def test_warm_up_and_cosine() -> None:
     assert rates[4:] == pytest.approx(expected, abs=1e-7)
     constant = Schedule(0.5, warmup=2, steps=10)
     assert [float(constant(torch.tensor(t))) for t in (0, 1, 2, 9)] == [0.25, 0.5, 0.5, 0.5]
+
+
+def test_what_is_frozen_is_not_among_the_weights():
+    model = nn.Sequential(nn.Linear(3, 2).requires_grad_(False), nn.Linear(2, 1))
+    assert list(map(id, Weights(model).parameters)) == list(map(id, model[1].parameters()))
