@@ -40,7 +40,7 @@ def predict(
     Example: [bold]gradformer predict molhiv molecules.csv[/bold]
     """
     from gradformer.graphs.cards import is_card
-    from gradformer.graphs.tables import open_table
+    from gradformer.graphs.tables import Table, open_table
     from gradformer.training.files import replace_file
     from gradformer.training.inference import open_data
     from gradformer.training.run import Run
@@ -55,36 +55,37 @@ def predict(
     predictions = run.predict(store, device=use.device, batch_size=use.batch_size)
     by_column = columns(run, predictions)
     rows = user.rows.tolist() if user is not None else list(range(store.num_graphs))
-    table = None
+    keys = rows
     if run.schema.level == "node":
-        head, given, keys = _node_rows(rows, store.sizes.tolist())
+        sizes = store.sizes.tolist()
+        nodes = [[str(row), str(k)] for row, size in zip(rows, sizes) for k in range(size)]
+        keys = list(range(len(nodes)))
+        table = Table(Path(data), "node", ["row", "node"], list(enumerate(nodes)))
     elif user is not None and user.smiles is not None:
         table = open_table(Path(data))
-        head, given, keys = table.header, _table_rows(table), rows
     else:
         skipped = [row for row, _ in user.skipped] if user is not None else []
-        given = [(row, [str(row)]) for row in sorted([*rows, *skipped])]
-        head, keys = ["row"], rows
-    mark = "," if table is not None and table.has_commas() else "."
+        numbered = [(row, [str(row)]) for row in sorted([*rows, *skipped])]
+        table = Table(Path(data), "row", ["row"], numbered)
+    head, mark = table.header, "," if table.has_commas() else "."
     answers = list(zip(*([_text(v, mark) for v in values] for values in by_column.values())))
     answer_of = dict(zip(keys, answers))
     empty = ("",) * len(by_column)
     text = io.StringIO(newline="")
-    separator = ";" if table is not None and table.separator == ";" else ","
-    if table is not None and table.stated:
+    separator = ";" if table.separator == ";" else ","
+    if table.stated:
         text.write(f"sep={separator}\n")
     writer = csv.writer(text, delimiter=separator, lineterminator="\n")
     writer.writerow([*head, *(_unused(name, head) for name in by_column)])
-    writer.writerows([*cells, *answer_of.get(key, empty)] for key, cells in given)
+    writer.writerows([*cells, *answer_of.get(key, empty)] for key, cells in _whole_rows(table))
     if out is None:
         typer.echo(text.getvalue(), nl=False)
     else:
-        marked = table is not None and table.is_marked()
-        replace_file(out, "\ufeff" * marked + text.getvalue())
+        replace_file(out, "\ufeff" * table.marked + text.getvalue())
     _tell(user, out, len(answers))
 
 
-def _table_rows(table: Table) -> list[tuple[Any, list[str]]]:
+def _whole_rows(table: Table) -> list[tuple[int, list[str]]]:
     """The table as the user has it, each row as long as the header."""
     width = len(table.header)
     return [(row, [*cells, *[""] * (width - len(cells))][:width]) for row, cells in table.rows]
@@ -94,13 +95,6 @@ def _unused(name: str, head: list[str]) -> str:
     """``name``, with a number where the table has it already, as from another run."""
     names = (name if k == 1 else f"{name}_{k}" for k in itertools.count(1))
     return next(name for name in names if name not in head)
-
-
-def _node_rows(
-    rows: list[int], sizes: list[int]
-) -> tuple[list[str], list[tuple[Any, list[str]]], list[Any]]:
-    keys = [(row, node) for row, size in zip(rows, sizes) for node in range(size)]
-    return ["row", "node"], [(key, [str(key[0]), str(key[1])]) for key in keys], keys
 
 
 def _text(value: Any, mark: str) -> str:

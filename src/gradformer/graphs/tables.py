@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 from gradformer.errors import InputError, warn
 from gradformer.graphs.assemble import assemble
@@ -129,7 +128,8 @@ def _present(cell: str) -> str | None:
 @dataclass(frozen=True)
 class Table:
     """Column names and numbered rows of text, as they stand in the file; between semicolons numbers
-    may have a decimal comma. ``stated``: a line above the names tells a spreadsheet the separator.
+    may have a decimal comma. ``stated``: a line above the names tells a spreadsheet the separator;
+    ``marked``: a mark before all tells it UTF-8.
     """
 
     path: Path
@@ -138,6 +138,7 @@ class Table:
     rows: list[tuple[int, list[str]]]
     separator: str = ","
     stated: bool = False
+    marked: bool = False
 
     def columns(self) -> str:
         names = [name if name and "," not in name else repr(name) for name in self.header]
@@ -154,11 +155,6 @@ class Table:
         number has a point."""
         cells = (cell for _, cells in self.rows for cell in cells)
         return self.separator == ";" and not any(map(_WITH_POINT.fullmatch, cells))
-
-    def is_marked(self) -> bool:
-        """Whether the file begins with a mark by which a spreadsheet tells UTF-8."""
-        with self.path.open("rb") as file:
-            return file.read(3) == codecs.BOM_UTF8
 
     def position(self, name: str) -> int:
         """Where the column ``name`` stands."""
@@ -240,7 +236,9 @@ def _separated(path: Path) -> Table:
     if not records:
         raise InputError(f"{path} is empty: its first line must name the columns")
     header = [name.strip() for name in records[0][1]]
-    return Table(path, "line", header, records[1:], delimiter, stated is not None)
+    with path.open("rb") as file:
+        marked = file.read(3) == codecs.BOM_UTF8
+    return Table(path, "line", header, records[1:], delimiter, stated is not None, marked)
 
 
 def _delimiter(text: str) -> str:
@@ -280,14 +278,7 @@ def _parquet(path: Path) -> Table:
             f"{path} cannot be read as parquet ({str(error).rstrip('.')}); write it again, or let "
             "its name end in .csv or .tsv if it is text"
         ) from None
-    records = enumerate(frame.itertuples(index=False, name=None), start=1)
-    rows = [(row, [_text(value) for value in record]) for row, record in records]
+    text = frame.astype(object).map(str).mask(frame.isna(), "")
+    records = enumerate(text.itertuples(index=False, name=None), start=1)
+    rows = [(row, list(record)) for row, record in records]
     return Table(path, "row", [str(name) for name in frame.columns], rows)
-
-
-def _text(value: Any) -> str:
-    """A cell of any type as the text that a CSV would hold."""
-    import pandas as pd
-
-    missing = pd.api.types.is_scalar(value) and pd.isna(value)
-    return "" if missing else str(value)
