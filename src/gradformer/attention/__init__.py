@@ -9,7 +9,7 @@ and gives it to an engine, as far as ``availability`` allows:
 * on a GPU: ``fused``; ``launch`` chooses between ``small_kernels``, ``row_forward`` and
   ``row_backward``, ``tiled_forward``, ``tiled_query_gradients`` and ``tiled_key_gradients``, in
   ``tiles``. They share ``pair_kernels``, ``product_kernels``, ``draw_kernels``, ``lane_kernels``
-  and ``row_operands``.
+  (``lane_sums``) and ``row_operands``.
 
 ``selfcheck`` holds engines to the definition; ``compiling`` and ``once`` are for ``torch.compile``
 and for second derivatives.

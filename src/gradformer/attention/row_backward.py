@@ -12,13 +12,8 @@ import triton.language as tl
 
 from gradformer.attention.draw_kernels import is_kept, keys_of_rows
 from gradformer.attention.lane_kernels import SIZE, exp2, over_rows, places, read, read_sides
-from gradformer.attention.pair_kernels import (
-    LOG2E,
-    no_shares,
-    store_shares,
-    tally,
-    zero_padding,
-)
+from gradformer.attention.lane_sums import add_by_distance, lane_columns, with_columns
+from gradformer.attention.pair_kernels import LOG2E, no_shares, store_shares, zero_padding
 from gradformer.attention.product_kernels import factors
 from gradformer.attention.row_operands import (
     OWN,
@@ -35,15 +30,35 @@ from gradformer.attention.row_operands import (
 
 
 @triton.jit
-def _add_shares(sums, x, byte, jacobian, heads, COUNT: tl.constexpr, INTERPRET: tl.constexpr):
+def _no_shares(COUNT: tl.constexpr, INTERPRET: tl.constexpr):
+    """Sums before the first pair, and where lanes have theirs."""
+    column = 0
+    if COUNT == 256:
+        column = lane_columns(INTERPRET)
+    return no_shares(SIZE), column
+
+
+@triton.jit
+def _add_shares(
+    sums, column, x, byte, jacobian, heads, COUNT: tl.constexpr, INTERPRET: tl.constexpr
+):
     """Sums with x of each pair, the gradient of its entry of the table."""
     table, one, two = sums
     if COUNT == 256:
-        table = tally(table, x, byte)
+        table = add_by_distance(table, column, x, byte, INTERPRET)
     elif COUNT > 0:
         one += x * read(jacobian, byte, INTERPRET)
         if COUNT > 1:
             two += x * read(jacobian + heads * 256, byte, INTERPRET)
+    return table, one, two
+
+
+@triton.jit
+def _all_shares(sums, column, COUNT: tl.constexpr, INTERPRET: tl.constexpr):
+    """Sums with those that lanes have."""
+    table, one, two = sums
+    if COUNT == 256:
+        table = with_columns(table, column, INTERPRET)
     return table, one, two
 
 
@@ -58,7 +73,8 @@ def _query_gradients(
     EXACT: tl.constexpr, INTERPRET: tl.constexpr,
 ):  # fmt: skip
     """dq of the queries from ``start`` on, and their share of the decay's gradients."""
-    mul_sums, add_sums = no_shares(SIZE), no_shares(SIZE)
+    mul_sums, mul_column = _no_shares(MUL_COUNT, INTERPRET)
+    add_sums, add_column = _no_shares(ADD_COUNT, INTERPRET)
     if start < n:
         own, g, c, side = places()
         own += start
@@ -93,12 +109,18 @@ def _query_gradients(
                 dp = tl.where(is_kept(row_keys, other, threshold), dp, 0.0)
             da = p * (dp - delta)
             along = da * s
-            mul_sums = _add_shares(mul_sums, along, byte, mul_jacobian, heads, MUL_COUNT, INTERPRET)
-            add_sums = _add_shares(add_sums, da, byte, add_jacobian, heads, ADD_COUNT, INTERPRET)
+            mul_sums = _add_shares(
+                mul_sums, mul_column, along, byte, mul_jacobian, heads, MUL_COUNT, INTERPRET
+            )
+            add_sums = _add_shares(
+                add_sums, add_column, da, byte, add_jacobian, heads, ADD_COUNT, INTERPRET
+            )
             ds = da * factor if HAS_MUL else da
             summed = split(other_nodes(k, k_row, mate, g, D, INTERPRET), 1.0, EXACT)
             sums = add_weighted(sums, ds, summed, EXACT, INTERPRET)
         store(dq, g_row, own, c, side, n, sums, scale, D, INTERPRET)
+    mul_sums = _all_shares(mul_sums, mul_column, MUL_COUNT, INTERPRET)
+    add_sums = _all_shares(add_sums, add_column, ADD_COUNT, INTERPRET)
     store_shares(partial_mul, program, programs, head, mul_sums, 1.0, MUL_COUNT)
     store_shares(partial_add, program, programs, head, add_sums, 1.0, ADD_COUNT)
 
