@@ -164,6 +164,23 @@ def test_ours_beside_the_others() -> None:
     assert "| gradformer (paper) | gcn | nci1 | – | molhiv |" in text
 
 
+def test_data_of_two_rows_count_once() -> None:
+    def sixteen(one: Measured) -> Measured:
+        return replace(one, cell=replace(one.cell, column="zinc-16"))
+
+    zinc = [measured("zinc", "gradformer", EVEN, "authors"), measured("zinc", "gcn", moved(0.1))]
+    more = [sixteen(one) for one in zinc]
+    assert "best mean on 2 of 2 rows" in summary([*zinc, *more]), "neither has more than the other"
+    more.append(sixteen(measured("zinc", "gradformer", moved(-0.1), "paper")))
+    text = summary([*zinc, *more])
+    assert (
+        "best mean on 1 of 1 rows of the table below where it meets another model: zinc-16." in text
+    )
+    assert "Every run on zinc is in another row as well, and counts once." in text
+    more[1] = sixteen(measured("zinc", "gcn", moved(0.2)))
+    assert "best mean on 2 of 2 rows" in summary([*zinc, *more]), "another run of gcn"
+
+
 def test_nothing_is_said_of_nothing() -> None:
     assert summary([measured("zinc", "gcn", EVEN), Measured(Cell("nci1", "gcn", "nci1"))]) == ""
 

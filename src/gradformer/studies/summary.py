@@ -40,13 +40,16 @@ STUDIES = ("table1", "nodes")
 
 def summary(measured: Sequence[Measured]) -> str:
     """Two tables in markdown and how far to believe them; empty where nothing was measured."""
-    columns = by_column(measured)
+    every = by_column(measured)
+    columns = _without_parts(every)
     several = {name: some for name, some in columns.items() if len(some) > 1}
     if not several:
         return ""
     alone = ", ".join(name for name, some in columns.items() if len(some) == 1)
     notes = [INTERVALS, CHANCE, SEARCHED]
     notes += [f"One model alone is measured on {alone}."] if alone else []
+    again = ", ".join(name for name in every if name not in columns)
+    notes += [f"Every run on {again} is in another row as well, and counts once."] if again else []
     parts = [
         "## In short",
         RECIPES,
@@ -158,6 +161,19 @@ def beside(columns: dict[str, list[Measured]]) -> Rows:
     order = {row: place for place, row in enumerate(dict.fromkeys(other for _, other in found))}
     ranked = sorted(found.items(), key=lambda item: order[item[0][1]])
     return head, [[*key, *(_names(signs.get(s, [])) for s in (1, 0, -1))] for key, signs in ranked]
+
+
+def _without_parts(columns: dict[str, list[Measured]]) -> dict[str, list[Measured]]:
+    """Columns but those all of whose runs another one has, and more: they would count twice."""
+    runs = {
+        name: {(dataset(one), one.cell.row, *_values(one)) for one in some}
+        for name, some in columns.items()
+    }
+    return {
+        name: some
+        for name, some in columns.items()
+        if not any(runs[name] < others for others in runs.values())
+    }
 
 
 def _leader(some: Sequence[Measured]) -> Measured:
