@@ -132,6 +132,5 @@ if __name__ == "__main__":
         place.write_text(figure, encoding="utf-8")
     for study in STUDIES.values():
         if (plan := kept_plan(study, STUDIED)) is not None:
-            measured = look(study, study.cells(plan.datasets, plan.models), plan, STUDIED)
-            write_markdown(study, plan, measured, STUDIED, {})
+            write_markdown(study, plan, look(study, plan, STUDIED), STUDIED, {})
     print(f"{PAGE.name} and the pages of results/studies/ are made from their records")

@@ -60,7 +60,7 @@ def results_table(folder: Path = RESULTS) -> str:
     for study in (STUDIES["table1"], STUDIES["nodes"]):
         if (plan := kept_plan(study, root)) is None:
             continue
-        for one in look(study, study.cells(plan.datasets, plan.models), plan, root):
+        for one in look(study, plan, root):
             name = NO_NETWORK if one.cell.model in RIVALS else one.cell.row
             columns[name] = columns.get(name, False) or one.outcome is not None
             if one.outcome is not None:

@@ -61,7 +61,7 @@ def test_a_study_that_is_stopped_ends_in_the_same_bits(
     assert stopped.value.signal == signal.SIGALRM
     first = tmp_path / "stopped" / "table1" / "mutag-gcn"
     assert not (first / "results.json").exists()
-    half = look(TABLE1, CELLS, PLAN, tmp_path / "stopped")
+    half = look(TABLE1, PLAN, tmp_path / "stopped", CELLS)
     assert [one.missing for one in half] == ["0 of 2 seeds are done", "not begun"]
     monkeypatch.setenv("GRADFORMER_COMMIT", "b2")
     for name in ("stopped", "whole"):
@@ -75,7 +75,7 @@ def test_a_study_that_is_stopped_ends_in_the_same_bits(
             assert all((weights[0][key] == weights[1][key]).all() for key in weights[1])
     assert [line["kind"] for line in Run.load(first).record].count("resume") == 1
     assert "| commit | a1 then b2 |" in model_card(Run.load(first), 0, "mine")
-    began, other = machines(look(TABLE1, CELLS, PLAN, tmp_path / "stopped"))
+    began, other = machines(look(TABLE1, PLAN, tmp_path / "stopped", CELLS))
     assert "commit a1 then b2" in began
     assert "commit b2" in other
 
@@ -91,7 +91,7 @@ def test_seeds_are_added_and_the_old_ones_kept(tmp_path: Path) -> None:
     assert two["trials"][0] == one["trials"][0]
     assert [trial["seed"] for trial in two["trials"]] == [0, 1]
     assert (place / "trials" / "0" / "model.safetensors").stat().st_mtime_ns == before
-    (measured,) = look(TABLE1, cells, fewer, tmp_path)
+    (measured,) = look(TABLE1, fewer, tmp_path, cells)
     assert measured.outcome is not None
     assert len(measured.outcome["test"]["values"]) == 2  # more than asked for is welcome
 
@@ -106,7 +106,7 @@ def test_a_cell_is_complete_with_its_own_seeds_until_more_are_asked_for(tmp_path
     carry_out(TABLE1, CELLS, PLAN, tmp_path, **options)
     gcn, gin = (tmp_path / "table1" / cell.name for cell in CELLS)
     assert (seeds(gcn), seeds(gin)) == (1, 2), "the plan's seeds are those of new cells"
-    assert not any(one.missing for one in look(TABLE1, CELLS, PLAN, tmp_path))
+    assert not any(one.missing for one in look(TABLE1, PLAN, tmp_path, CELLS))
     carry_out(TABLE1, CELLS, PLAN, tmp_path, **options, seeds=2)
     assert (seeds(gcn), seeds(gin)) == (2, 2)
     carry_out(TABLE1, CELLS, PLAN, tmp_path, **options, seeds=1)
@@ -133,7 +133,7 @@ def test_what_another_study_has_trained_is_used(tmp_path: Path) -> None:
     cells = deep.cells(plan.datasets, plan.models)  # one depth, for SHORT says so
     assert carry_out(deep, cells, plan, tmp_path, device="cpu", quiet=True) == {}
     assert not list(tmp_path.glob("deep/*"))
-    assert all(one.outcome is not None for one in look(deep, cells, plan, tmp_path))
+    assert all(one.outcome is not None for one in look(deep, plan, tmp_path, cells))
 
 
 def test_a_cell_alone_on_the_device_is_not_taken_from_seeds_side_by_side(tmp_path: Path) -> None:
@@ -142,14 +142,14 @@ def test_a_cell_alone_on_the_device_is_not_taken_from_seeds_side_by_side(tmp_pat
     cost, score = study.cells(plan.datasets, plan.models)
     for cell in (cost, score):  # the same recipe but for the number of seeds
         assert carry_out(study, [cell], plan, tmp_path, device="cpu", quiet=True) == {}
-    alone, both = look(study, [cost, score], plan, tmp_path)
+    alone, both = look(study, plan, tmp_path, [cost, score])
     assert alone.history is not None
     assert len(alone.history.results) == 1
     assert alone.memory is not None
     assert both.outcome is not None
     assert len(both.outcome["test"]["values"]) == 2
     shutil.rmtree(tmp_path / "efficiency" / cost.name)
-    assert look(study, [cost], plan, tmp_path)[0].missing == "not begun"
+    assert look(study, plan, tmp_path, [cost])[0].missing == "not begun"
 
 
 @pytest.mark.skipif(
@@ -185,12 +185,12 @@ def test_a_damaged_cell_hides_no_other(tmp_path: Path) -> None:
     place.mkdir(parents=True)
     (place / "recipe.yaml").write_text(CELLS[0].recipe(2, SHORT).to_yaml())
     (place / "results.json").write_text("{")
-    damaged, other = look(TABLE1, CELLS, PLAN, tmp_path)
+    damaged, other = look(TABLE1, PLAN, tmp_path, CELLS)
     assert "mutag-gcn/results.json: cannot be read" in damaged.missing
     assert "move the run away" in damaged.missing
     assert other.missing == "not begun"
     (place / "recipe.yaml").write_text('{"a')
-    damaged, other = look(TABLE1, CELLS, PLAN, tmp_path)
+    damaged, other = look(TABLE1, PLAN, tmp_path, CELLS)
     assert "mutag-gcn/recipe.yaml, line 1: not a readable recipe" in damaged.missing
     assert "train again" in damaged.missing
     assert other.missing == "not begun"

@@ -149,7 +149,7 @@ def _write(study: Study, plan: Plan, root: Path, failed: dict[Cell, str]) -> Non
     from gradformer.studies.runner import look
     from gradformer.studies.tables import results
 
-    measured = look(study, study.cells(plan.datasets, plan.models), plan, root)
+    measured = look(study, plan, root)
     page = write_pages(study, plan, measured, root, failed)
     head, rows = results(study, measured)
     if rows:

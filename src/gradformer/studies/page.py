@@ -68,7 +68,7 @@ def write_markdown(
     folder = root / study.name
     picture = folder / "figure.svg"
     with _damage_is_said("the figure"):
-        if (drawn := figure_of(study, measured)) is not None:
+        if (drawn := study.figure(measured)) is not None:
             replace_file(picture, drawn)
     shown = picture.name if picture.is_file() else None
     text = markdown(study, measured, _lists(plan, measured, failed), shown)
@@ -83,10 +83,6 @@ def _damage_is_said(what: str) -> Iterator[None]:
         yield
     except InputError as error:
         warn(f"{what} is left as it is: {error}")
-
-
-def figure_of(study: Study, measured: Sequence[Measured]) -> Markup | None:
-    return None if study.figure is None else study.figure(measured)
 
 
 def markdown(
@@ -115,8 +111,6 @@ def markdown(
 
 def _more(study: Study, measured: Sequence[Measured]) -> list[tuple[str, Rows]]:
     """The further table of a study, if it has rows."""
-    if study.more is None:
-        return []
     title, made = study.more
     rows = made(measured)
     return [(title, rows)] if rows[1] else []
@@ -167,9 +161,9 @@ def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, M
     for study in studies:
         plan, kept = Plan(study.datasets, study.models), kept_plan(study, root)
         plan = plan if kept is None else plan.with_more(kept)
-        measured = look(study, study.cells(plan.datasets, plan.models), plan, root)
+        measured = look(study, plan, root)
         path = None
-        if (drawn := figure_of(study, measured)) is not None:
+        if (drawn := study.figure(measured)) is not None:
             path = f"assets/results/{study.name}.svg"
             figures[path] = drawn
         if study.name in summary.STUDIES:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from typing import Any
@@ -25,32 +25,29 @@ from gradformer.graphs.splits import Split, fixed_split, low_resource
 from gradformer.training.data import benchmark
 from gradformer.training.metrics import scores
 from gradformer.training.recipe import Recipe, load_recipe
-from gradformer.training.trials import summary
 
 BITS, RADIUS, TREES = 2048, 2, 100
 MOLECULES = "ogbg_molhiv/mapping/mol.csv.gz"
 
 
-def majority(recipe: Recipe, trials: Iterable[int] | None = None) -> dict[str, Any]:
-    """Outcome of the most frequent class, one result for each trial of ``recipe``, or for some."""
+def majority(recipe: Recipe, trial: int) -> dict[str, Any]:
+    """The result of a trial of ``recipe`` that answers with the most frequent class."""
     plain = load_recipe(recipe.dataset, model="gcn")  # which needs no structure
     data = benchmark(replace(plain, data=recipe.data, seed=recipe.seed))
     if data.schema.task != "multiclass":
         raise InputError(f"majority: {recipe.dataset} has no classes; leave it out")
-    results = []
-    for seed in _seeds(recipe, trials):
-        parts = data.split(seed)
-        counts = np.bincount(data.labels(parts.train), minlength=data.schema.outputs)
-        found = {}
-        for name in ("val", "test"):
-            y = data.labels(getattr(parts, name))
-            found[name] = scores(np.tile(counts, (len(y), 1)), y, "multiclass")
-        results.append(_result(recipe, seed, data.metric, found))
-    return summary(results, data.metric)
+    parts = data.split(recipe.seed + trial)
+    counts = np.bincount(data.labels(parts.train), minlength=data.schema.outputs)
+
+    def score(items: NDArray[np.int64]) -> dict[str, float]:
+        y = data.labels(items)
+        return scores(np.tile(counts, (len(y), 1)), y, "multiclass")
+
+    return _result(recipe, trial, data.metric, score(parts.val), score(parts.test))
 
 
-def fingerprints(recipe: Recipe, trials: Iterable[int] | None = None) -> dict[str, Any]:
-    """Outcome of the random forest, one result for each trial of ``recipe``, or for some."""
+def fingerprints(recipe: Recipe, trial: int) -> dict[str, Any]:
+    """The result of a trial of ``recipe`` in which the random forest answers."""
     card = find_card(recipe.dataset)
     if card.name != "molhiv":
         raise InputError(f"fingerprints: {card.name} has no molecules here; only molhiv has")
@@ -60,16 +57,19 @@ def fingerprints(recipe: Recipe, trials: Iterable[int] | None = None) -> dict[st
             "molhiv can be had; leave one of the two out"
         )
     bits, y, parts = _molhiv()
-    results = []
-    for seed in _seeds(recipe, trials):
-        train = low_resource(parts.train, recipe.data.fraction, seed)
-        answer = forest(bits[train], y[train], seed)
-        found = {
-            name: scores(answer(bits[part])[:, None], y[part][:, None], "binary")
-            for name, part in (("val", parts.val), ("test", parts.test))
-        }
-        results.append(_result(recipe, seed, card.metric, found))
-    return summary(results, card.metric)
+    seed = recipe.seed + trial
+    train = low_resource(parts.train, recipe.data.fraction, seed)
+    answer = forest(bits[train], y[train], seed)
+
+    def score(items: NDArray[np.int64]) -> dict[str, float]:
+        return scores(answer(bits[items])[:, None], y[items][:, None], "binary")
+
+    return _result(recipe, trial, card.metric, score(parts.val), score(parts.test))
+
+
+def _result(recipe: Recipe, trial: int, metric: str, val: Any, test: Any) -> dict[str, Any]:
+    about = {"trial": trial, "seed": recipe.seed + trial, "status": "finished", "metric": metric}
+    return {**about, "val": val, "test": test}
 
 
 @cache
@@ -87,10 +87,7 @@ def _molhiv() -> tuple[NDArray[np.uint8], NDArray[Any], Split]:
     return bits, np.asarray(arrays.y)[:, 0], fixed_split(arrays.split[:, 0])
 
 
-RIVALS: dict[str, Callable[[Recipe, Iterable[int] | None], dict[str, Any]]] = {
-    "majority": majority,
-    "fingerprints": fingerprints,
-}
+RIVALS = {"majority": majority, "fingerprints": fingerprints}
 
 
 def morgan(smiles: list[str]) -> NDArray[np.uint8]:
@@ -133,17 +130,3 @@ def _absent(library: str) -> InputError:
     return InputError(
         f"fingerprints: {library} is not installed; pip install 'gradformer[studies]'"
     )
-
-
-def _seeds(recipe: Recipe, trials: Iterable[int] | None) -> list[int]:
-    return [recipe.seed + trial for trial in (range(recipe.trials) if trials is None else trials)]
-
-
-def _result(recipe: Recipe, seed: int, metric: str, found: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "trial": seed - recipe.seed,
-        "seed": seed,
-        "status": "finished",
-        "metric": metric,
-        **found,
-    }

@@ -120,10 +120,13 @@ def carry_out(
     return failed
 
 
-def look(study: Study, cells: Sequence[Cell], plan: Plan, root: Path) -> list[Measured]:
-    """What is known of every cell, from the files alone; one that is damaged hides no other."""
+def look(
+    study: Study, plan: Plan, root: Path, cells: Sequence[Cell] | None = None
+) -> list[Measured]:
+    """What is known of every cell of a plan, or of some, from the files alone; one that is damaged
+    hides no other."""
     found = []
-    for cell in cells:
+    for cell in study.cells(plan.datasets, plan.models) if cells is None else cells:
         try:
             found.append(_look(study, cell, plan, root))
         except InputError as error:
@@ -255,9 +258,8 @@ def _compute(cell: Cell, recipe: Recipe, place: Path, until: float | None) -> No
             if stop.agreed():
                 assert stop.signal is not None
                 raise StoppedError("stopped", stop.signal)
-            one = RIVALS[cell.model](recipe, [number])
-            results += one["trials"]
-            outcome = summary(results, one["metric"])
+            results.append(RIVALS[cell.model](recipe, number))
+            outcome = summary(results, results[0]["metric"])
             around = environment(torch.device("cpu"))
             replace_json(path, {**outcome, "wanted": recipe.trials, "environment": around})
 

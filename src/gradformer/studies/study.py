@@ -150,8 +150,8 @@ class Study:
     datasets: tuple[str, ...]
     models: tuple[str, ...]
     cells: Callable[[Sequence[str], Sequence[str]], list[Cell]]
-    figure: Callable[[Sequence[Measured]], Markup | None] | None = None
-    more: tuple[str, Callable[[Sequence[Measured]], Rows]] | None = None
+    figure: Callable[[Sequence[Measured]], Markup | None] = lambda measured: None
+    more: tuple[str, Callable[[Sequence[Measured]], Rows]] = ("", lambda measured: ([], []))
 
 
 @dataclass(frozen=True)
