@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from gradformer.report.curves import learning_curve
 from gradformer.report.history import History, open_histories, thinned
 from gradformer.report.outcome import _comparison_table, differences, unequal
 from gradformer.report.pairs import comparable, difference, paired_difference, splits_by_seed
@@ -44,14 +45,14 @@ def test_curve_is_the_mean_over_trials_that_reach_an_epoch():
         {"kind": "epoch", "trial": 1, "epoch": 2, "loss": None},
         {"kind": "epoch", "trial": 2, "epoch": 1, "loss": 8.0},
     ]
-    curve = history(lines).curve("loss")
+    curve = learning_curve(0, history(lines), ["loss"])
     assert curve is not None
-    assert curve.mean.tolist() == [4.0, 0.5]
+    assert curve.y == [4.0, 0.5]
     spread = ((9 + 1 + 16) / 2) ** 0.5
-    assert curve.low.tolist() == pytest.approx([4 - spread, 0.5])
-    assert curve.high.tolist() == pytest.approx([4 + spread, 0.5])
-    assert [y.tolist() for _, y in curve.trials] == [[1.0, 0.5], [3.0], [8.0]]
-    assert history(lines).curve("val", "mae") is None
+    assert curve.low == pytest.approx([4 - spread, 0.5])
+    assert curve.high == pytest.approx([4 + spread, 0.5])
+    assert [y for _, y in curve.faint] == [[1.0, 0.5], [3.0], [8.0]]
+    assert learning_curve(0, history(lines), ["val", "mae"]) is None
 
 
 def test_times_and_start_points_are_those_of_all_epochs():

@@ -51,8 +51,8 @@ def evaluate(
     from gradformer.training.run import Run
 
     run = Run.load(folder)
-    score = run.evaluate_targets if by_target else run.evaluate
-    found: Any = score(on, part=part, **vars(use), **read.options())
+    score: Any = run.evaluate_targets if by_target else run.evaluate
+    found = score(on, part=part, **vars(use), **read.options())
     if as_json:
         typer.echo(json.dumps(plain(found)))
         return

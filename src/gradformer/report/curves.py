@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gradformer.attention import Decay
 from gradformer.model.gradformer import GradformerConfig
-from gradformer.report.history import Curve, History
+from gradformer.report.history import History, thinned
 from gradformer.report.markup import Content, Markup, figure, fold, grid, join, note, tag
 from gradformer.report.plots import Axes, Line, Picture, line_plot
 from gradformer.structure.codebook import UNREACHABLE
@@ -27,9 +27,8 @@ def learning_section(histories: Sequence[History]) -> Markup:
     wanted.append(("learning rate", ("lr",), False))
     figures, single = [], len(histories) == 1
     for name, path, log in wanted:
-        found = [(k, h, h.curve(*path)) for k, h in enumerate(histories)]
-        lines = [_line(k, h, curve, path, single) for k, h, curve in found if curve is not None]
-        if lines:
+        drawn = (learning_curve(k, h, path, single) for k, h in enumerate(histories))
+        if lines := [line for line in drawn if line is not None]:
             plot = line_plot(
                 f"{name} over epochs", lines, Axes("epoch", name, whole_x=True, log_y=log)
             )
@@ -44,8 +43,25 @@ def learning_section(histories: Sequence[History]) -> Markup:
     return join([grid(*figures), note(text)])
 
 
-def _line(place: int, history: History, curve: Curve, path: Sequence[str], single: bool) -> Line:
-    alone = len(curve.trials) == 1
+def learning_curve(
+    place: int, history: History, path: Sequence[str], single: bool = True
+) -> Line | None:
+    """The value at ``path``: mean over the trials, with their standard deviation as its band.
+
+    A ``single`` run has its trials behind it, and marks where the selected epochs are.
+    """
+    trials = history.curves(*path)
+    if not trials:
+        return None
+    epochs = np.unique(np.concatenate([x for x, _ in trials]))
+    table = np.full((len(trials), len(epochs)), np.nan)
+    for row, (x, y) in zip(table, trials):
+        row[np.searchsorted(epochs, x)] = y
+    mean = np.nanmean(table, axis=0)
+    count = np.isfinite(table).sum(axis=0)
+    std = np.sqrt(np.nansum((table - mean) ** 2, axis=0) / np.maximum(count - 1, 1))
+    kept, alone = thinned(len(epochs)), len(trials) == 1
+    behind = [(x[k].tolist(), y[k].tolist()) for x, y in trials for k in [thinned(len(x))]]
     marks = []
     if path[0] == "val" and single:
         marks = [
@@ -55,12 +71,12 @@ def _line(place: int, history: History, curve: Curve, path: Sequence[str], singl
         ]
     return Line(
         history.label,
-        curve.epochs.tolist(),
-        curve.mean.tolist(),
+        epochs[kept].tolist(),
+        mean[kept].tolist(),
         colour=place,
-        low=[] if alone else curve.low.tolist(),
-        high=[] if alone else curve.high.tolist(),
-        faint=curve.trials if single and not alone else [],  # type: ignore[arg-type]
+        low=[] if alone else (mean - std)[kept].tolist(),
+        high=[] if alone else (mean + std)[kept].tolist(),
+        faint=behind if single and not alone else [],
         marks=marks,
         dash=place % 3,
     )

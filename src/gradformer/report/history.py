@@ -12,28 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.graphs.cards import find_card
-from gradformer.training.metrics import LOWER_IS_BETTER, metrics_of
+from gradformer.training.metrics import LOWER_IS_BETTER
 from gradformer.training.records import header
 from gradformer.training.run import Run, ended_trials
 from gradformer.training.trials import summary
 
 _MOST_POINTS = 240
 """Epochs that a curve shows; longer ones are thinned."""
-
-
-@dataclass(frozen=True)
-class Curve:
-    """Mean of a value over the trials, epoch by epoch, with its spread; all [epochs].
-
-    ``low`` and ``high`` are mean ∓ standard deviation; ``trials`` holds (epochs, values) of each.
-    """
-
-    epochs: NDArray[np.float64]
-    mean: NDArray[np.float64]
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    trials: list[tuple[NDArray[np.float64], NDArray[np.float64]]]
 
 
 @dataclass(frozen=True)
@@ -68,13 +53,8 @@ class History:
 
     @property
     def metric(self) -> str:
-        """The metric that is reported: that of the benchmark, or of the task."""
-        if self.results:
-            return str(self.results[0]["metric"])
-        if self.run.origin["kind"] == "benchmark":
-            return find_card(self.run.recipe.dataset).metric
-        before = metrics_of(self.run.schema.task)[0]  # it was not always written down
-        return str(self.run.origin.get("metric", before))
+        """The metric that is reported."""
+        return str(self.results[0]["metric"]) if self.results else self.run.metric
 
     @property
     def lower_is_better(self) -> bool:
@@ -94,8 +74,8 @@ class History:
         """Time spent in epochs, all trials together."""
         return sum(line.get("seconds") or 0.0 for lines in self.epochs.values() for line in lines)
 
-    def curve(self, *path: str) -> Curve | None:
-        """The value at ``path`` of the epoch lines, over all trials."""
+    def curves(self, *path: str) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+        """Epochs and the values at ``path`` of their lines, of every trial that has some."""
         trials = []
         for lines in self.epochs.values():
             pairs = [(line["epoch"], _at(line, path)) for line in lines]
@@ -103,7 +83,7 @@ class History:
             if known:
                 epochs, values = np.array(known, dtype=np.float64).T
                 trials.append((epochs, values))
-        return _curve(trials) if trials else None
+        return trials
 
     def starts(self, trial: int) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
         """Start points of a trial: epochs [e] and values [e, sets, heads]."""
@@ -140,21 +120,3 @@ def _at(line: dict[str, Any], path: Sequence[str]) -> float | None:
     for name in path:
         value = value.get(name) if isinstance(value, dict) else None
     return None if value is None else float(value)
-
-
-def _curve(trials: list[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> Curve:
-    epochs = np.unique(np.concatenate([x for x, _ in trials]))
-    table = np.full((len(trials), len(epochs)), np.nan)
-    for row, (x, y) in zip(table, trials):
-        row[np.searchsorted(epochs, x)] = y
-    mean = np.nanmean(table, axis=0)
-    count = np.isfinite(table).sum(axis=0)
-    std = np.sqrt(np.nansum((table - mean) ** 2, axis=0) / np.maximum(count - 1, 1))
-    kept = thinned(len(epochs))
-    return Curve(
-        epochs[kept],
-        mean[kept],
-        (mean - std)[kept],
-        (mean + std)[kept],
-        [(x[k], y[k]) for x, y in trials for k in [thinned(len(x))]],
-    )

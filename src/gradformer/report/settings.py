@@ -7,12 +7,16 @@ from typing import Any
 
 from gradformer.report.history import History
 from gradformer.report.markup import Content, Markup, facts, fold, join, table, tag
+from gradformer.training.options import flat
 from gradformer.training.records import environments
 
 
 def settings_section(histories: Sequence[History]) -> Markup:
     """Configuration and environment; several runs first show where they differ."""
-    options = [_flat(history.run.recipe.to_dict()) for history in histories]
+    options = [
+        {name: _written(value) for name, value in flat(history.run.recipe.to_dict()).items()}
+        for history in histories
+    ]
     surroundings = [surroundings_of(history) for history in histories]
     parts: list[Content] = []
     if len(histories) > 1:
@@ -74,17 +78,6 @@ def machine(places: Iterable[Mapping[str, Any]]) -> dict[str, str]:
             if value not in (None, "") and str(value) not in found.setdefault(name, []):
                 found[name].append(str(value))
     return {name: " then ".join(values) for name, values in found.items() if values}
-
-
-def _flat(values: Mapping[str, Any], before: str = "") -> dict[str, str]:
-    """Nested options as ``a.b`` → text."""
-    flat: dict[str, str] = {}
-    for name, value in values.items():
-        if isinstance(value, Mapping):
-            flat |= _flat(value, f"{before}{name}.")
-        else:
-            flat[f"{before}{name}"] = _written(value)
-    return flat
 
 
 def _written(value: Any) -> str:

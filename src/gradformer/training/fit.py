@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from gradformer.training.distributed import by_first, find_device, from_first, j
 from gradformer.training.files import RESUMABLE, plain, read_json, replace_file, replace_json
 from gradformer.training.folder import RECIPE, check_free, held, replacing, tidy
 from gradformer.training.keepsakes import save_examples
+from gradformer.training.options import flat
 from gradformer.training.origins import again, dataset_name, prepare, recipe_name
 from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.records import header
@@ -197,8 +198,8 @@ def _begin(
 def _refuse_edits(run: Run) -> None:
     """Raise if ``recipe.yaml`` was edited: trials of two recipes are no run. Some may be added."""
     record = run.record
-    began = _flat(header(record).get("recipe", {}))
-    now = _flat(plain(run.recipe.to_dict()))  # as a record has it
+    began = flat(header(record).get("recipe", {}))
+    now = flat(plain(run.recipe.to_dict()))  # as a record has it
     began["trials"] = max(run.recipe.trials, 1 + max(ended_trials(run, record), default=0))
     for name, value in began.items():
         if now.get(name, value) != value:
@@ -207,13 +208,6 @@ def _refuse_edits(run: Run) -> None:
                 "put it back, or train anew with the recipe as it is: gradformer train DATA "
                 f"--recipe {quote(str(run.folder / RECIPE))} --out NEW"
             )
-
-
-def _flat(recipe: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of a recipe by their whole names."""
-    sections = (value if isinstance(value, dict) else {"": value} for value in recipe.values())
-    named = zip(recipe, sections)
-    return {f"{key}.{name}".rstrip("."): v for key, own in named for name, v in own.items()}
 
 
 def _move_data(run: Run, path: str | Path) -> None:

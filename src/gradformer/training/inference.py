@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 import torch
@@ -24,9 +24,11 @@ from gradformer.training.distributed import find_device
 from gradformer.training.metrics import metrics_of, scores
 from gradformer.training.origins import again
 from gradformer.training.outputs import model_outputs
-from gradformer.training.run import Run
 from gradformer.training.sections import at_least
 from gradformer.training.step import autocast
+
+if TYPE_CHECKING:
+    from gradformer.training.run import Run
 
 
 @dataclass(frozen=True)

@@ -90,6 +90,19 @@ def setting(text: str) -> dict[str, Any]:
     return dict(nested)
 
 
+def flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
+    """Nested values by their whole names.
+
+    >>> flat({"model": {"layers": 6}, "trials": 1})
+    {'model.layers': 6, 'trials': 1}
+    """
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        nested = isinstance(value, Mapping)
+        found |= flat(value, f"{before}{name}.") if nested else {f"{before}{name}": value}
+    return found
+
+
 def _without_none(kind: Any, where: str) -> Any:
     """The type that a field has beside None; raise unless texts can be read as it."""
     union = get_origin(kind) in (UnionType, Union)

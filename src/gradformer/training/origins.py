@@ -6,7 +6,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradformer.errors import InputError
 from gradformer.graphs.cards import find_card, is_card, named, tell_path
@@ -14,9 +14,10 @@ from gradformer.graphs.own import read
 from gradformer.graphs.user_data import UserData, refuse_options
 from gradformer.recipes import recipe_names
 from gradformer.training.data import TrainingData, benchmark, own_data
-from gradformer.training.metrics import SCALED, metrics_of
 from gradformer.training.recipe import Recipe, load_recipe
-from gradformer.training.run import Run
+
+if TYPE_CHECKING:
+    from gradformer.training.run import Run
 
 OWN = "own"
 """The recipe for a user's own graphs."""
@@ -106,13 +107,7 @@ def again(
     material, _ = prepare(data, run.recipe, mirror, reading, begun=True)
     if material.store.content != origin["content"]:
         raise others
-    return replace(material, metric=_metric(run, material))
-
-
-def _metric(run: Run, data: TrainingData) -> str:
-    """What the run was begun with; before it was written down, several targets had MAE."""
-    before = metrics_of(data.schema.task)[0] if data.metric == SCALED else data.metric
-    return str(run.origin.get("metric", before))
+    return replace(material, metric=run.metric)
 
 
 def is_benchmark(data: Any) -> bool:

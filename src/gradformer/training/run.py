@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from safetensors import SafetensorError
 from safetensors.torch import load_file
 
 from gradformer.errors import InputError, warn
 from gradformer.graphs.arrays import Schema
+from gradformer.graphs.cards import find_card
 from gradformer.graphs.labels import Labels
 from gradformer.graphs.molecules import smiles_reader
 from gradformer.graphs.own import kind_of, read
@@ -23,15 +24,14 @@ from gradformer.graphs.targets import TargetScale
 from gradformer.graphs.user_data import Kind, Reading, UserData, refuse_options
 from gradformer.model.base import GraphModel
 from gradformer.structure.codebook import Codebook
+from gradformer.training import inference
 from gradformer.training.data import TrainingData
 from gradformer.training.files import read_json, replace_json
 from gradformer.training.folder import WEIGHTS
+from gradformer.training.metrics import metrics_of
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import read_record
 from gradformer.weights import published
-
-if TYPE_CHECKING:
-    from gradformer.training.inference import Embeddings, Predictions
 
 
 @dataclass(frozen=True, repr=False)
@@ -133,6 +133,15 @@ class Run:
         return Reading(kind, node, edge, self.schema.level, self.labels)
 
     @property
+    def metric(self) -> str:
+        """What is reported; where it was not yet written down, that of the benchmark or task."""
+        if "metric" in self.origin:
+            return str(self.origin["metric"])
+        if self.origin["kind"] == "benchmark":
+            return find_card(self.recipe.dataset).metric
+        return metrics_of(self.schema.task)[0]
+
+    @property
     def trials(self) -> list[int]:
         """Trials that ended with a test score: those whose weights can predict."""
         folder = self.folder / "trials"
@@ -230,29 +239,11 @@ class Run:
                 f"the run was trained with {self.schema.node} and {self.schema.edge}"
             )
 
-    def predict(self, data: Any, **options: Any) -> Predictions:
-        """What every trial predicts, see :func:`gradformer.training.inference.predict`."""
-        from gradformer.training.inference import predict
-
-        return predict(self, data, **options)
-
-    def evaluate(self, on: Any = None, **options: Any) -> list[dict[str, float]]:
-        """Scores of every trial, see :func:`gradformer.training.inference.evaluate`."""
-        from gradformer.training.inference import evaluate
-
-        return evaluate(self, on, **options)
-
-    def evaluate_targets(self, on: Any = None, **options: Any) -> dict[str, list[dict[str, float]]]:
-        """By target, see :func:`gradformer.training.inference.evaluate_targets`."""
-        from gradformer.training.inference import evaluate_targets
-
-        return evaluate_targets(self, on, **options)
-
-    def embed(self, data: Any, **options: Any) -> Embeddings:
-        """Embeddings of graphs and nodes, see :func:`gradformer.training.inference.embed`."""
-        from gradformer.training.inference import embed
-
-        return embed(self, data, **options)
+    # What it is asked; the documentation of each is there.
+    predict = inference.predict
+    evaluate = inference.evaluate
+    evaluate_targets = inference.evaluate_targets
+    embed = inference.embed
 
     def report(self, out: str | Path | None = None) -> Path:
         """Write the run's page, ``report.html`` in its folder if not said; gives its path."""
