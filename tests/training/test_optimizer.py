@@ -9,8 +9,7 @@ import torch
 from torch import nn
 
 from gradformer.attention import Decay
-from gradformer.training.optimizer import Adam, clip_
-from gradformer.training.schedule import Schedule
+from gradformer.training.optimizer import Adam, Schedule, clip_
 from gradformer.training.weights import Weights, without_weight_decay
 
 

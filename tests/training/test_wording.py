@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradformer.graphs.labels import Labels
-from gradformer.training.inference import Predictions
-from gradformer.training.wording import columns
+from gradformer.training.inference import Predictions, columns
 
 
 def said(labels: Labels, *trials: list[list[float]]) -> dict[str, list[Any]]:

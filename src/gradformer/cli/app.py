@@ -25,8 +25,8 @@ from gradformer.cli.embed import embed
 from gradformer.cli.evaluate import evaluate
 from gradformer.cli.explain import explain
 from gradformer.cli.export import export
-from gradformer.cli.groups import grouped
 from gradformer.cli.models import models
+from gradformer.cli.options import grouped
 from gradformer.cli.predict import predict
 from gradformer.cli.report import report
 from gradformer.cli.reproduce import reproduce

@@ -43,12 +43,13 @@ def doctor() -> None:
     from gradformer.attention.selfcheck import why_not
     from gradformer.graphs.mirror import cache_folder
     from gradformer.training.distributed import find_device
+    from gradformer.training.records import installed
 
     device = find_device()
     table = fact_table(3)
     table.add_row("python", platform.python_version())
     for library, purpose in {"gradformer": "", **LIBRARIES}.items():
-        table.add_row(library, _installed(library), escape(purpose))
+        table.add_row(library, installed(library) or "not installed", escape(purpose))
     table.add_row("device", _describe(device))
     table.add_row("threads", f"{torch.get_num_threads()} of {os.cpu_count()} cores")
     for engine, purpose in ENGINES.items():
@@ -58,15 +59,6 @@ def doctor() -> None:
     table.add_row("raw data", os.environ.get("GRADFORMER_DATA", "fetched"), "GRADFORMER_DATA")
     table.add_row("cache", str(cache_folder()), "GRADFORMER_CACHE")
     show(table)
-
-
-def _installed(library: str) -> str:
-    from importlib.metadata import PackageNotFoundError, version
-
-    try:
-        return version(library)
-    except PackageNotFoundError:
-        return "not installed"
 
 
 def _describe(device: torch.device) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gradformer.cli.options import Inference, NewData, NewFile, RunFolder, Trial
+from gradformer.cli.options import Inference, NewData, NewFile, RunFolder, Trial, out_option
 from gradformer.cli.tables import count
 
 
@@ -16,8 +16,7 @@ def embed(
     data: NewData,
     *,
     out: Annotated[
-        Path,
-        typer.Option("--out", "-o", help="File to write: .npz, or .csv for the graphs alone."),
+        Path, out_option(help="File to write: .npz, or .csv for the graphs alone.")
     ] = Path("embeddings.npz"),
     trial: Trial = 0,
     read: NewFile,

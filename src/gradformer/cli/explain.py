@@ -7,8 +7,7 @@ from typing import Annotated
 
 import typer
 
-from gradformer.cli.complete import data_names
-from gradformer.cli.options import Mirror, NewFile, RunFolder, Trial
+from gradformer.cli.options import Mirror, NewFile, RunFolder, Trial, data_argument, out_option
 
 
 def explain(
@@ -16,15 +15,13 @@ def explain(
     *,
     data: Annotated[
         str | None,
-        typer.Argument(
+        data_argument(
             metavar="FILE",
             help="Your graphs, or the name of a benchmark (default: the run's example graphs).",
-            autocompletion=data_names,
         ),
     ] = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="HTML file to write (default: RUN/attention.html)."),
+        Path | None, out_option(help="HTML file to write (default: RUN/attention.html).")
     ] = None,
     most: Annotated[int, typer.Option(metavar="N", min=1, help="Graphs to show.")] = 5,
     layer: Annotated[

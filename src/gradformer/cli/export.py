@@ -7,15 +7,12 @@ from typing import Annotated
 
 import typer
 
-from gradformer.cli.options import RunFolder
+from gradformer.cli.options import RunFolder, out_option
 
 
 def export(
     folder: RunFolder,
-    out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Folder to make (default: RUN-export)."),
-    ] = None,
+    out: Annotated[Path | None, out_option(help="Folder to make (default: RUN-export).")] = None,
     trial: Annotated[
         int | None,
         typer.Option(metavar="N", min=0, help="Which trial (default: the best by validation)."),

@@ -1,11 +1,17 @@
-"""Options that several verbs share, one by one and in groups (see :mod:`gradformer.cli.groups`)."""
+"""Options that several verbs share, one by one and in groups.
+
+A group is a dataclass: one parameter of the verb, and as many of the command as it has fields.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import partial
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, fields, is_dataclass
+from functools import partial, wraps
+from inspect import Parameter
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, get_type_hints
 
 import typer
 
@@ -13,6 +19,12 @@ from gradformer.cli.complete import choices, data_names, model_names
 
 _own_data: Any = partial(typer.Option, rich_help_panel="Your own data")
 _machine: Any = partial(typer.Option, rich_help_panel="Machine")
+# Of several verbs, each of which says what it means there.
+out_option: Any = partial(typer.Option, "--out", "-o")
+trials_option: Any = partial(typer.Option, "--trials", "-n", metavar="N", min=1)
+data_argument: Any = partial(
+    typer.Argument, metavar="DATASET|FILE", show_default=False, autocompletion=data_names
+)
 
 RunFolder = Annotated[
     Path,
@@ -163,3 +175,29 @@ class TrainingFile(_Reading):
         ),
     ] = None
     skip_invalid: SkipInvalid = False
+
+
+def grouped(verb: Callable[..., None]) -> Callable[..., None]:
+    """``verb`` as typer takes it: the fields of its groups in the place of these."""
+    hints = get_type_hints(verb, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    flat = []
+    for name, given in inspect.signature(verb).parameters.items():
+        members = {name: given.default}
+        if name in groups:
+            members = {field.name: field.default for field in fields(groups[name])}
+            hints |= get_type_hints(groups[name], include_extras=True)
+        flat += [
+            Parameter(member, Parameter.KEYWORD_ONLY, default=default, annotation=hints[member])
+            for member, default in members.items()
+        ]
+
+    @wraps(verb)
+    def command(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        verb(**given)
+
+    command.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
+    command.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
+    return command

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from gradformer.cli.options import Inference, NewData, RunFolder, Smiles
+from gradformer.cli.options import Inference, NewData, RunFolder, Smiles, out_option
 from gradformer.cli.tables import count
 
 if TYPE_CHECKING:
@@ -23,9 +23,7 @@ def predict(
     folder: RunFolder,
     data: NewData,
     *,
-    out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="CSV to write (default: standard output).")
-    ] = None,
+    out: Annotated[Path | None, out_option(help="CSV to write (default: standard output).")] = None,
     smiles: Smiles = None,
     use: Inference,
 ) -> None:
@@ -42,9 +40,8 @@ def predict(
     from gradformer.graphs.cards import is_card
     from gradformer.graphs.tables import Table, open_table
     from gradformer.training.files import replace_file
-    from gradformer.training.inference import open_data
+    from gradformer.training.inference import columns, open_data
     from gradformer.training.run import Run
-    from gradformer.training.wording import columns
 
     run = Run.load(folder)
     source: Any = data

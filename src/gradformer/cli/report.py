@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from gradformer.cli.options import out_option
+
 
 def report(
     folders: Annotated[
@@ -14,9 +16,7 @@ def report(
     ],
     out: Annotated[
         Path | None,
-        typer.Option(
-            "--out", "-o", help="File to write (default: RUN/report.html, or comparison.html)."
-        ),
+        out_option(help="File to write (default: RUN/report.html, or comparison.html)."),
     ] = None,
 ) -> None:
     """Write one self-contained HTML page: results, curves, start points, attention, settings.

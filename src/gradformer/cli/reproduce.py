@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gradformer.cli.complete import choices, model_names, preset_names
-from gradformer.cli.options import Machine, Quiet, Settings
+from gradformer.cli.options import Machine, Quiet, Settings, out_option, trials_option
 from gradformer.cli.training import (
     end_of,
     smoke_settings,
@@ -40,10 +40,7 @@ def reproduce(
     ],
     *,
     trials: Annotated[
-        int | None,
-        typer.Option(
-            "--trials", "-n", metavar="N", min=1, help="Seeds of each cell (default: the recipe's)."
-        ),
+        int | None, trials_option(help="Seeds of each cell (default: the recipe's).")
     ] = None,
     budget: Annotated[
         float | None,
@@ -83,9 +80,7 @@ def reproduce(
         ),
     ] = None,
     settings: Settings = None,
-    out: Annotated[
-        Path, typer.Option("--out", "-o", help="Folder of the studies: cells are in OUT/NAME.")
-    ] = ROOT,
+    out: Annotated[Path, out_option(help="Folder of the studies: cells are in OUT/NAME.")] = ROOT,
     machine: Machine,
     quiet: Quiet = False,
 ) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from gradformer.cli.complete import choices, data_names
+from gradformer.cli.complete import choices
 from gradformer.cli.options import (
     Budget,
     Machine,
@@ -23,6 +23,9 @@ from gradformer.cli.options import (
     Settings,
     Split,
     TrainingFile,
+    data_argument,
+    out_option,
+    trials_option,
 )
 from gradformer.cli.tables import count, plain_table, show
 from gradformer.cli.training import (
@@ -45,14 +48,7 @@ AS_IT_IS = "the recipe as it is"
 
 def search(
     ctx: typer.Context,
-    data: Annotated[
-        str | None,
-        typer.Argument(
-            metavar="DATASET|FILE",
-            help="Benchmark or your own file.",
-            autocompletion=data_names,
-        ),
-    ] = None,
+    data: Annotated[str | None, data_argument(help="Benchmark or your own file.")] = None,
     *,
     samples: Annotated[int, typer.Option(metavar="N", min=1, help="Candidates to begin with.")] = 9,
     method: Annotated[
@@ -74,15 +70,11 @@ def search(
         ),
     ] = None,
     model: Model = None,
-    trials: Annotated[
-        int | None,
-        typer.Option("--trials", "-n", metavar="N", min=1, help="Seeds each (default: 1)."),
-    ] = None,
+    trials: Annotated[int | None, trials_option(help="Seeds each (default: 1).")] = None,
     settings: Settings = None,
     recipe: RecipeFile = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Folder to make (default: runs/search-DATA-TIME)."),
+        Path | None, out_option(help="Folder to make (default: runs/search-DATA-TIME).")
     ] = None,
     resume: Annotated[
         Path | None,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gradformer.cli.complete import data_names, preset_names
+from gradformer.cli.complete import preset_names
 from gradformer.cli.options import (
     Budget,
     Machine,
@@ -18,6 +18,9 @@ from gradformer.cli.options import (
     Settings,
     Split,
     TrainingFile,
+    data_argument,
+    out_option,
+    trials_option,
 )
 from gradformer.cli.training import (
     end_of,
@@ -38,24 +41,14 @@ def train(
     ctx: typer.Context,
     data: Annotated[
         str | None,
-        typer.Argument(
-            metavar="DATASET|FILE",
-            help=f"Benchmark (see `gradformer data list`), or your own file (default: {SAMPLE}).",
-            show_default=False,
-            autocompletion=data_names,
+        data_argument(
+            help=f"Benchmark (see `gradformer data list`), or your own file (default: {SAMPLE})."
         ),
     ] = None,
     *,
     model: Model = None,
     trials: Annotated[
-        int | None,
-        typer.Option(
-            "--trials",
-            "-n",
-            metavar="N",
-            min=1,
-            help="Seeds, trained side by side (default: the recipe's).",
-        ),
+        int | None, trials_option(help="Seeds, trained side by side (default: the recipe's).")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="First seed (default: the recipe's).")
@@ -72,8 +65,7 @@ def train(
     ] = None,
     recipe: RecipeFile = None,
     out: Annotated[
-        Path | None,
-        typer.Option("--out", "-o", help="Folder to make (default: runs/DATA-MODEL-TIME)."),
+        Path | None, out_option(help="Folder to make (default: runs/DATA-MODEL-TIME).")
     ] = None,
     overwrite: Annotated[
         bool, typer.Option("--overwrite", help="Replace a run that is there.")

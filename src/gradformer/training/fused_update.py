@@ -16,8 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from gradformer.attention.tiles import block_of
-from gradformer.training.optimizer import BETAS, CLIP_EPS, EPSILON, Adam
-from gradformer.training.schedule import Schedule
+from gradformer.training.optimizer import BETAS, CLIP_EPS, EPSILON, Adam, Schedule
 
 BLOCK = 1024
 MOST_PIECES = 128  # every program of the second kernel reads all of them
@@ -26,7 +25,7 @@ PI = tl.constexpr(math.pi)
 
 @triton.jit
 def _rate(t, constants, COSINE: tl.constexpr):
-    """η of step ``t`` (float64): see :class:`~gradformer.training.schedule.Schedule`."""
+    """η of step ``t`` (float64): see :class:`~gradformer.training.optimizer.Schedule`."""
     peak = tl.load(constants)
     warmup = tl.load(constants + 2)
     rate = peak

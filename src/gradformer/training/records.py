@@ -1,4 +1,8 @@
-"""What a run writes down: one JSON object a line, and the same curves for TensorBoard."""
+"""What a run writes down: one JSON object a line, and the same curves for TensorBoard.
+
+These are written here, not by TensorBoard's own writer, whose thread reports a full disk by a
+traceback.
+"""
 
 from __future__ import annotations
 
@@ -6,8 +10,10 @@ import json
 import os
 import platform
 import subprocess
-from collections.abc import Iterable, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +21,6 @@ import torch
 
 from gradformer.errors import warn
 from gradformer.graphs.atomic import flush
-from gradformer.training.curves import Curves
 from gradformer.training.distributed import processes
 from gradformer.training.files import RESUMABLE, append, plain, replace_file, writing
 
@@ -72,6 +77,48 @@ class Recorder:
         return self._curves[trial]
 
 
+class Curves:
+    """An event file in ``folder``; what earlier ones hold from ``epoch`` on is taken back."""
+
+    def __init__(self, folder: Path, epoch: int) -> None:
+        from tensorboard.compat.proto.event_pb2 import SessionLog
+
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"events.out.tfevents.{time.time_ns():019d}"  # read in the order of names
+        self._file = open(path, "wb", buffering=0)  # noqa: SIM115
+        self._write(file_version="brain.Event:2")
+        self._write(step=epoch, session_log=SessionLog(status=SessionLog.START))
+
+    def add(self, record: Mapping[str, Any]) -> None:
+        """The values of an epoch."""
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        values = [Summary.Value(tag=tag, simple_value=value) for tag, value in _scalars(record)]
+        self._write(step=record["epoch"], summary=Summary(value=values))
+
+    def close(self) -> None:
+        self._file.close()
+
+    def _write(self, **values: Any) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.summary.writer.record_writer import RecordWriter
+
+        buffer = BytesIO()
+        RecordWriter(buffer).write(Event(wall_time=time.time(), **values).SerializeToString())
+        append(self._file, buffer.getvalue())
+
+
+def _scalars(record: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+    for name in ("loss", "lr", "graphs_per_second"):
+        if name in record:
+            yield name, record[name]
+    for name, value in record.get("val", {}).items():
+        yield f"val/{name}", value
+    for layer, starts in enumerate(record.get("starts", [])):
+        for head, value in enumerate(starts):
+            yield f"start/{layer}/{head}", value
+
+
 def truncate(path: Path, epochs: Mapping[int, int]) -> None:
     """Forget what happened after the checkpoints: ``epochs`` done by each trial.
 
@@ -119,7 +166,7 @@ def environment(device: torch.device) -> dict[str, Any]:
     name = torch.cuda.get_device_name(device) if device.type == "cuda" else _processor()
     return {
         "python": platform.python_version(),
-        "versions": {library: _version(library) for library in _LIBRARIES},
+        "versions": {library: installed(library) for library in _LIBRARIES},
         "device": device.type,
         "device_name": name,
         "threads": torch.get_num_threads(),
@@ -138,7 +185,8 @@ def _processor() -> str:
     return next(models, "").strip() or platform.processor() or platform.machine()
 
 
-def _version(library: str) -> str | None:
+def installed(library: str) -> str | None:
+    """The version of a library; None where it is not installed."""
     try:
         return version(library)
     except PackageNotFoundError:

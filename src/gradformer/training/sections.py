@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from gradformer.errors import ConfigError, choice
 from gradformer.model.base import option
 from gradformer.training.losses import CLASS_WEIGHTS, LOSSES
-from gradformer.training.optimizer import OPTIMIZERS
-from gradformer.training.schedule import SCHEDULES
+from gradformer.training.optimizer import OPTIMIZERS, SCHEDULES
 
 PRECISIONS = ("float32", "tf32", "bf16")
 

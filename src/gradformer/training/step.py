@@ -16,8 +16,7 @@ from gradformer.graphs.collate import Capacity, Collator
 from gradformer.model.base import GraphModel
 from gradformer.model.parallel import is_shared, total
 from gradformer.training.losses import Objective
-from gradformer.training.optimizer import Adam, clip_
-from gradformer.training.schedule import Schedule
+from gradformer.training.optimizer import Adam, Schedule, clip_
 from gradformer.training.sections import TrainOptions
 from gradformer.training.weights import Weights, counters
 

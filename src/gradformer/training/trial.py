@@ -25,9 +25,9 @@ from gradformer.training.losses import (
     loss_name,
 )
 from gradformer.training.metrics import better, check_metric, scores
+from gradformer.training.optimizer import Schedule
 from gradformer.training.outputs import model_outputs
 from gradformer.training.recipe import ModelChoice, Recipe
-from gradformer.training.schedule import Schedule
 from gradformer.training.step import Step
 from gradformer.training.weights import Weights
 
