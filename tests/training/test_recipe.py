@@ -11,7 +11,7 @@ from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.cards import card_names
 from gradformer.model.base import MODELS, create_model, model_class
-from gradformer.recipes import recipe_names
+from gradformer.recipes import recipe_names, recipe_text
 from gradformer.training.options import convert
 from gradformer.training.recipe import Recipe, load_recipe, presets, search_space
 
@@ -68,6 +68,20 @@ def test_another_model_brings_its_own_defaults() -> None:
 def test_every_model_has_a_recipe_for_every_dataset(name: str) -> None:
     for model in (*MODELS, "gradformer"):
         assert load_recipe(name, model=model).model.name == model
+
+
+def test_a_model_is_not_trained_by_its_recipe_for_other_data(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Citeseer begins from the recipe of Cora, for which a model may have one of its own."""
+    own = {"cora-gat": "{base: cora, model: {name: gat}}"}
+    names = [*recipe_names(), *own]
+    monkeypatch.setattr("gradformer.training.recipe.recipe_names", lambda: names)
+    monkeypatch.setattr(
+        "gradformer.training.recipe.recipe_text", lambda name: own.get(name) or recipe_text(name)
+    )
+    assert load_recipe("cora", model="gat").dataset == "cora"
+    assert load_recipe("citeseer", model="gat").dataset == "citeseer"
 
 
 def test_baselines_take_what_they_have() -> None:

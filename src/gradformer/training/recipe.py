@@ -124,9 +124,9 @@ def load_recipe(
 
     Args:
         name: a dataset (``zinc``), a recipe (``cluster-16``), or the path of a YAML file.
-        model: another model; its own recipe ``<name>-<model>``, or that of the base, is used where
-            there is one, else the model's defaults, with the options under ``baselines`` that it
-            has, and the dataset's way of training.
+        model: another model; its own recipe ``<name>-<model>``, or that of a base on the same data,
+            is used where there is one, else the model's defaults, with the options under
+            ``baselines`` that it has, and the dataset's way of training.
         preset: one of the presets in the file.
         settings: changes as ``a.b=c``, applied last.
 
@@ -194,13 +194,15 @@ def _options(model: str) -> set[str]:
 
 
 def _own_recipe(name: str, model: str) -> str:
-    """The recipe that a model has for itself (beside ``cluster-16`` that of ``cluster``)."""
+    """The recipe that a model has for itself (beside ``cluster-16`` that of ``cluster``); one for
+    other data, from which a recipe only begins, is none."""
     names = recipe_names()
     under: str | None = name
     while under in names:
         if f"{under}-{model}" in names:
             return f"{under}-{model}"
-        under = _file(under).get("base")
+        values = _file(under)
+        under = None if "dataset" in values else values.get("base")
     return name
 
 
