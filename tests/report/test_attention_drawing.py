@@ -24,10 +24,11 @@ from gradformer.report.attention import (
     lay_out,
     sketch,
 )
-from gradformer.report.curves import _some, _visible, decay_tables, recorded_decay
+from gradformer.report.curves import _visible, decay_tables, recorded_decay
 from gradformer.report.explain import _answer
 from gradformer.report.history import History, open_histories
 from gradformer.report.patterns import example_attention, kind_of, pair_attention, patterns_section
+from gradformer.report.scales import evenly
 from gradformer.structure.codebook import HOPS, Codebook
 from gradformer.training.fit import fit
 from gradformer.training.inference import Predictions
@@ -270,5 +271,5 @@ def test_a_decay_is_drawn_to_where_the_last_head_has_gone(book, far, count):
 
 
 def test_six_of_many_layers_are_drawn_from_first_to_last():
-    assert _some(6) == [0, 1, 2, 3, 4, 5]
-    assert _some(12) == [0, 2, 4, 7, 9, 11]
+    assert evenly(6, 6) == [0, 1, 2, 3, 4, 5]
+    assert evenly(12, 6) == [0, 2, 4, 7, 9, 11]

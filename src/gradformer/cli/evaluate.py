@@ -8,11 +8,10 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 from rich.markup import escape
-from rich.table import Table
 
 from gradformer.cli.complete import choices, data_names
 from gradformer.cli.options import Inference, NewFile, RunFolder
-from gradformer.cli.tables import count
+from gradformer.cli.tables import count, ruled_table
 
 
 def evaluate(
@@ -61,30 +60,23 @@ def evaluate(
     console = Console()
     title = f"[bold]{escape(str(folder))}[/] on [bold]{escape(where)}[/]"
     console.print(title, highlight=False, soft_wrap=True)
-    console.print(_targets(found) if by_target else _metrics(found))
+    head, rows = _rows(found, by_target)
+    table = ruled_table(*head)
+    for row in rows:
+        table.add_row(*row)
+    console.print(table)
 
 
-def _metrics(trials: list[dict[str, float]]) -> Table:
-    """A row for each metric."""
+def _rows(found: Any, by_target: bool) -> tuple[list[str], list[list[str]]]:
+    """Head and rows: one for each target, or for each metric."""
     from gradformer.report.scales import spread
     from gradformer.training.metrics import metric_label
 
-    table = Table("metric")
-    table.add_column(count(len(trials), "trial"), justify="right")
-    for name in trials[0]:
-        table.add_row(metric_label(name), spread([trial[name] for trial in trials]))
-    return table
+    def texts(trials: list[dict[str, float]]) -> dict[str, str]:
+        return {metric_label(m): spread([one[m] for one in trials]) for m in trials[0]}
 
-
-def _targets(found: dict[str, list[dict[str, float]]]) -> Table:
-    """A row for each target."""
-    from gradformer.report.scales import spread
-    from gradformer.training.metrics import metric_label
-
-    (first, *_) = found.values()
-    table = Table("target")
-    for name in first[0]:
-        table.add_column(metric_label(name), justify="right")
-    for target, trials in found.items():
-        table.add_row(escape(target), *(spread([one[name] for one in trials]) for name in first[0]))
-    return table
+    if not by_target:
+        return ["metric", count(len(found), "trial")], [*map(list, texts(found).items())]
+    rows = {target: texts(trials) for target, trials in found.items()}
+    (first, *_) = rows.values()
+    return ["target", *first], [[escape(name), *own.values()] for name, own in rows.items()]

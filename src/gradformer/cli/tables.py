@@ -33,6 +33,14 @@ def fact_table(columns: int) -> Table:
     return table
 
 
+def ruled_table(name: str, *numbers: str) -> Table:
+    """A table with lines, of one column of words and the others of numbers."""
+    table = Table(name)
+    for title in numbers:
+        table.add_column(title, justify="right")
+    return table
+
+
 def show(table: Table) -> None:
     """Print a table: as wide as the terminal, or, into a pipe or file, a line for each row."""
     console = Console()
@@ -76,9 +84,7 @@ def print_results(run: Run) -> None:
 
     results = run.results
     good = [trial for trial in results["trials"] if trial["test"] is not None]
-    table = Table()
-    for column in ("metric", "validation", "test"):
-        table.add_column(column, justify="left" if column == "metric" else "right")
+    table = ruled_table("metric", "validation", "test")
     for name in good[0]["test"] if good else ():
         parts = (spread([trial[part][name] for trial in good]) for part in ("val", "test"))
         table.add_row(metric_label(name), *parts, style="bold" if name == results["metric"] else "")

@@ -12,6 +12,7 @@ from gradformer.graphs.targets import is_labelled
 from gradformer.report.history import History
 from gradformer.report.markup import Content, Markup, figure, grid, join, note, tag
 from gradformer.report.plots import confusion_plot, parity_plot
+from gradformer.report.scales import evenly
 from gradformer.training.keepsakes import Answers, load_answers
 
 Values = NDArray[Any]
@@ -70,7 +71,7 @@ def _parity(before: str, name: str, truth: Values, answer: Values) -> Markup:
     known = is_labelled(truth) & np.isfinite(answer)
     truth, answer = truth[known].astype(np.float64), answer[known].astype(np.float64)
     error = np.abs(truth - answer).mean() if len(truth) else np.nan
-    shown = _evenly(len(truth), _MOST_POINTS)
+    shown = evenly(len(truth), _MOST_POINTS)
     plot = parity_plot(f"Prediction over true value, {before}{name}", truth[shown], answer[shown])
     count = f"{len(truth):,} answers"
     if len(shown) < len(truth):
@@ -86,8 +87,3 @@ def _matrix(title: str, truth: Values, answer: Values, names: Sequence[str]) -> 
     right = np.trace(counts) / max(counts.sum(), 1.0)
     text = f": {counts.sum():,.0f} answers, {100 * right:.1f} % right. Shares are of each row."
     return figure(plot, join([tag("b", title), text]))
-
-
-def _evenly(length: int, most: int) -> NDArray[np.int64]:
-    """At most ``most`` positions of ``length``, evenly spread."""
-    return np.unique(np.linspace(0, max(length - 1, 0), min(length, most)).astype(np.int64))

@@ -13,6 +13,7 @@ from gradformer.model.gradformer import GradformerConfig
 from gradformer.report.history import History, thinned
 from gradformer.report.markup import Content, Markup, figure, fold, grid, join, note, tag
 from gradformer.report.plots import Axes, Line, Picture, line_plot
+from gradformer.report.scales import evenly
 from gradformer.structure.codebook import UNREACHABLE
 from gradformer.training.metrics import metric_name
 
@@ -118,7 +119,7 @@ def heads_of(history: History, trial: int) -> list[tuple[str, list[Picture]]]:
     counts += [] if starts is None else [starts[1].shape[1]]
     sets = max(counts, default=0)
     found = []
-    for number in _some(sets):
+    for number in evenly(sets, _MOST_SETS):
         where = f"trial {trial}" + (f", layer {number + 1}" if sets > 1 else "")
         pictures = [_decay_plot(history, name, t[number], where) for name, t in tables.items()]
         if starts is not None:
@@ -210,10 +211,3 @@ def _visible(
     most = 24 if whole else UNREACHABLE
     count = min(most, max(8 if whole else 32, (int(alive[-1]) if len(alive) else 0) + 2))
     return psi[order[:count]], tables[:, order[:count]]
-
-
-def _some(sets: int) -> list[int]:
-    """All of a few sets, else six from first to last."""
-    if sets <= _MOST_SETS:
-        return list(range(sets))
-    return sorted({round(k) for k in np.linspace(0, sets - 1, _MOST_SETS)})

@@ -82,9 +82,9 @@ def line_plot(title: str, lines: Sequence[Line], axes: Axes) -> Picture:
     xs = [v for line in lines for v in line.x]
     ys = [v for line in lines for part in (line.y, line.low, line.high) for v in part]
     ys += [v for line in lines for _, y in line.faint for v in y]
-    x_scale = _scale(axes.x_range, xs, LEFT, WIDTH - RIGHT, margin=0.02)
+    x_scale = fit_scale(xs, LEFT, WIDTH - RIGHT, given=axes.x_range, margin=0.02)
     log = axes.log_y and wants_logarithm(ys)
-    y_scale = _scale(axes.y_range, ys, HEIGHT - BOTTOM, TOP, logarithmic=log)
+    y_scale = fit_scale(ys, HEIGHT - BOTTOM, TOP, given=axes.y_range, margin=0.06, logarithmic=log)
     bands, behind, front = [], [], []
     for line in sorted(lines, key=_dash):  # through the gaps of a dashed one others are seen
         style = _style(line.colour)
@@ -129,8 +129,9 @@ def _legend(lines: Sequence[Line]) -> tuple[list[Markup], float]:
 
 def dot_plot(title: str, dots: Sequence[tuple[str, float, float]], axes: Axes) -> Picture:
     """Dots (name, x, y) with their names beside them: towards the middle, below one in the way."""
-    x = _scale(axes.x_range, [dot[1] for dot in dots], LEFT, WIDTH - RIGHT)
-    y = _scale(axes.y_range, [dot[2] for dot in dots], HEIGHT - BOTTOM, TOP)
+    xs, ys = [dot[1] for dot in dots], [dot[2] for dot in dots]
+    x = fit_scale(xs, LEFT, WIDTH - RIGHT, given=axes.x_range, margin=0.06)
+    y = fit_scale(ys, HEIGHT - BOTTOM, TOP, given=axes.y_range, margin=0.06)
     names: list[tuple[float, float, float]] = []  # left, right and height of each
     parts = []
     for name, a, b in sorted(dots, key=lambda dot: y(dot[2])):
@@ -229,21 +230,9 @@ def confusion_plot(title: str, counts: NDArray[np.float64], names: Sequence[str]
     border = f"M{left} {top}H{place(end_x)}V{place(end_y)}H{left}Z"
     parts.append(tag("path", d=border, class_="axis"))
     parts.append(_text("predicted", (left + end_x) / 2, end_y + 34, "middle", "label"))
-    parts.append(_turned("true", 14, (top + end_y) / 2))
+    turn = f"translate(14 {place((top + end_y) / 2)}) rotate(-90)"
+    parts.append(tag("text", "true", transform=turn, text_anchor="middle", class_="label"))
     return Picture(title, *parts, height=end_y + BOTTOM)
-
-
-def _scale(
-    given: tuple[float, float] | None,
-    values: Sequence[float],
-    first: float,
-    last: float,
-    margin: float = 0.06,
-    logarithmic: bool = False,
-) -> Scale:
-    if given is not None:
-        return Scale(*given, first, last)
-    return fit_scale(values, first, last, margin=margin, logarithmic=logarithmic)
 
 
 def _frame(axes: Axes, x: Scale, y: Scale) -> Markup:
@@ -267,11 +256,6 @@ def _frame(axes: Axes, x: Scale, y: Scale) -> Markup:
 
 def _text(words: str, x: float, y: float, anchor: str, style: str | None = None) -> Markup:
     return tag("text", words, x=place(x), y=place(y), text_anchor=anchor, class_=style)
-
-
-def _turned(words: str, x: float, y: float) -> Markup:
-    turn = f"translate({place(x)} {place(y)}) rotate(-90)"
-    return tag("text", words, transform=turn, text_anchor="middle", class_="label")
 
 
 def _style(colour: int) -> str:

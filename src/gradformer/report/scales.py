@@ -39,10 +39,14 @@ def fit_scale(
     first: float,
     last: float,
     *,
+    given: tuple[float, float] | None = None,
     margin: float = 0.04,
     logarithmic: bool = False,
 ) -> Scale:
-    """A scale that holds all finite ``values`` with a little room; a single value gets some too."""
+    """A scale of the ``given`` range, or one that holds all finite ``values`` with a little room; a
+    single value gets some too."""
+    if given is not None:
+        return Scale(*given, first, last)
     finite = [v for v in values if math.isfinite(v) and (v > 0 or not logarithmic)]
     low, high = (min(finite), max(finite)) if finite else (0.0, 1.0)
     if logarithmic:
@@ -125,6 +129,17 @@ def spread(values: Sequence[float | None]) -> str:
     """
     known = [v for v in values if v is not None and math.isfinite(v)]
     return plus_minus(fmean(known), stdev(known) if len(known) > 1 else None) if known else "–"
+
+
+def evenly(length: int, most: int) -> list[int]:
+    """At most ``most`` positions of ``length``, evenly spread from first to last.
+
+    >>> evenly(3, 6), evenly(12, 4)
+    ([0, 1, 2], [0, 4, 7, 11])
+    """
+    if length <= most:
+        return list(range(length))
+    return [round(k * (length - 1) / (most - 1)) for k in range(most)]
 
 
 def duration(seconds: float) -> str:

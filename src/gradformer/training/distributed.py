@@ -55,6 +55,13 @@ def by_first(task: Callable[..., object], *arguments: Any) -> None:
         raise SystemExit(1)
 
 
+def place_in_batch() -> tuple[int, int]:
+    """Which this process is of those that share the batch, and how many these are."""
+    if not is_shared():
+        return 0, 1
+    return torch.distributed.get_rank(), torch.distributed.get_world_size()
+
+
 def processes() -> int:
     """How many processes ``torchrun`` started, this one included."""
     return int(os.environ.get("WORLD_SIZE", "1"))

@@ -16,6 +16,7 @@ from gradformer.errors import GradformerError
 from gradformer.graphs.collate import Capacity
 from gradformer.model.parallel import is_shared
 from gradformer.training.capture import CapturedTrial
+from gradformer.training.distributed import place_in_batch
 from gradformer.training.trial import Trial
 
 PATIENCE = 50
@@ -126,7 +127,7 @@ def train_epoch(trials: list[Trial], stop: Stop) -> bool:
     if captured:
         return _replay_epoch(captured, stop)
     (trial,) = trials
-    process = torch.distributed.get_rank() if is_shared() else 0
+    process, _ = place_in_batch()
     steps = [*zip(trial.batches(), trial.generator_seeds(process))]
     with _generators(trial.collator.device) as generators:
         for ids, seed in steps[len(trial.losses) :]:
@@ -183,9 +184,8 @@ def replay_steps(trials: list[tuple[Trial, CapturedTrial]], stop: Stop) -> dict[
 
 def own_share(ids: Tensor) -> tuple[Tensor, Capacity | None]:
     """The graphs of a batch that fall to this process; an empty slot if there are none."""
-    if not is_shared():
-        return ids, None
-    share = ids[torch.distributed.get_rank() :: torch.distributed.get_world_size()]
+    first, stride = place_in_batch()
+    share = ids[first::stride]
     if len(share):
         return share, None
     return torch.full_like(ids[:1], -1), Capacity(graphs=1, nodes=1, edges=1, largest=1)

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from gradformer.graphs.collate import Collator
 from gradformer.model.base import GraphModel
 from gradformer.model.parallel import is_shared
+from gradformer.training.distributed import place_in_batch
 from gradformer.training.sections import at_least
 from gradformer.training.step import autocast
 
@@ -30,9 +31,7 @@ def model_outputs(
     at_least("batch_size", batch_size, 1)
     model.eval()
     batches = np.split(graphs, range(batch_size, len(graphs), batch_size))
-    first, stride = 0, 1
-    if is_shared():
-        first, stride = torch.distributed.get_rank(), torch.distributed.get_world_size()
+    first, stride = place_in_batch()
     done: dict[int, NDArray[Any]] = {}
     for number in range(first, len(batches), stride):
         batch = collator(torch.from_numpy(batches[number]).to(collator.device))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from datetime import timedelta
 from typing import Any
 
 from rich.console import Console
@@ -102,7 +103,7 @@ class Display:
         if ends or now - self._last_line >= LINE_EVERY:
             self._last_line = now
             epochs = trial.recipe.train.epochs
-            left = "" if ends else f"  {_duration(self._left(trial))} left"
+            left = "" if ends else f"  {self._left(trial)} left"
             self.say(f"trial {trial.number}  epoch {trial.progress.epoch}/{epochs}  {text}{left}")
 
     def say(self, text: str) -> None:
@@ -111,10 +112,11 @@ class Display:
         with telling():
             console.print(text, highlight=False, soft_wrap=True)
 
-    def _left(self, trial: Trial) -> float:
+    def _left(self, trial: Trial) -> timedelta:
         done = trial.progress.epoch - self._first[trial]
         took = time.monotonic() - self._began
-        return took / max(done, 1) * (trial.recipe.train.epochs - trial.progress.epoch)
+        seconds = took / max(done, 1) * (trial.recipe.train.epochs - trial.progress.epoch)
+        return timedelta(seconds=round(seconds))
 
 
 def describe(trial: Trial, record: Mapping[str, Any]) -> str:
@@ -127,9 +129,3 @@ def describe(trial: Trial, record: Mapping[str, Any]) -> str:
         + ("" if best is None else f" (best {best:.4f})")
         + f"  {record.get('graphs_per_second', 0.0):.0f} graphs/s"
     )
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}"
