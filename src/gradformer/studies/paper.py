@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -13,7 +14,15 @@ from gradformer.yaml_text import parse_yaml
 def tables() -> dict[str, dict[str, Any]]:
     """Table → ``label`` (in the paper's source) and ``rows`` (row → column → what is printed)."""
     text = files("gradformer.studies").joinpath("paper.yaml").read_text(encoding="utf-8")
-    return parse_yaml(text)
+    stated = parse_yaml(text).items()
+    return {name: {"label": one["label"], "rows": _rows(one["table"])} for name, one in stated}
+
+
+def _rows(table: str) -> dict[str, dict[str, str]]:
+    """A table as it is set, by model and data, whichever of these is down its side."""
+    lines = [re.split("  +", line) for line in table.splitlines()]
+    (_, *names), *body = zip(*lines) if lines[0][0] == "data" else lines
+    return {row: {c: v for c, v in zip(names, values) if v != "–"} for row, *values in body}
 
 
 def printed(table: str, row: str, column: str) -> str | None:
