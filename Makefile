@@ -25,9 +25,7 @@ lint: $(READY)   ## ruff and mypy --strict
 	$(BIN)/ruff check src tests benchmarks docs
 	$(BIN)/mypy
 
-test: $(READY)   ## set up, then lint, type-check and run all tests
-	$(BIN)/ruff check src tests benchmarks docs
-	$(BIN)/mypy
+test: lint       ## set up, then lint, type-check and run all tests
 	TRITON_INTERPRET=1 $(BIN)/python -m pytest -n 2 --dist worksteal
 
 quick: $(READY)  ## the tests that take seconds

@@ -9,7 +9,7 @@ from statistics import mean
 
 import pytest
 
-from gradformer.studies.study import Cell, Measured, Plan, Study
+from gradformer.studies.study import Measured, Plan, Study
 from tests.conftest import ROOT, docs_script
 
 
@@ -30,7 +30,8 @@ def test_the_tables_of_a_page_are_those_of_records_and_code(page: str, blocks: l
 def test_a_model_is_a_column_of_the_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def seen(_: Study, cells: list[Cell], *where: object) -> list[Measured]:
+    def seen(study: Study, plan: Plan, root: Path) -> list[Measured]:
+        cells = study.cells(plan.datasets, plan.models)
         return [Measured(cell, outcomes.get(cell.row)) for cell in cells]
 
     values = {"gradformer (paper)": [0.08] * 10, "gcn": [0.2, 0.4]}
