@@ -239,11 +239,14 @@ class Run:
                 f"the run was trained with {self.schema.node} and {self.schema.edge}"
             )
 
-    # What it is asked; the documentation of each is there.
     predict = inference.predict
+    """What every trial predicts, see :func:`gradformer.training.inference.predict`."""
     evaluate = inference.evaluate
+    """Scores of every trial, see :func:`gradformer.training.inference.evaluate`."""
     evaluate_targets = inference.evaluate_targets
+    """By target, see :func:`gradformer.training.inference.evaluate_targets`."""
     embed = inference.embed
+    """Embeddings of graphs and nodes, see :func:`gradformer.training.inference.embed`."""
 
     def report(self, out: str | Path | None = None) -> Path:
         """Write the run's page, ``report.html`` in its folder if not said; gives its path."""
