@@ -52,6 +52,11 @@ class History:
         return dict(sorted(found.items()))
 
     @property
+    def data(self) -> str:
+        """The benchmark's name, or the name of the user's file without its folder."""
+        return Path(self.run.recipe.dataset).name
+
+    @property
     def metric(self) -> str:
         """The metric that is reported."""
         return str(self.results[0]["metric"]) if self.results else self.run.metric

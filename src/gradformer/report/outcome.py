@@ -1,17 +1,14 @@
-"""What came out: headline, result tables, the protocol behind them, and differences of runs."""
+"""What came out: headline, result tables, and differences of runs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import combinations, compress
-from pathlib import Path
 
-from gradformer.graphs.cards import find_card
 from gradformer.report.history import History
 from gradformer.report.markup import (
     Content,
     Markup,
-    facts,
     figure,
     fold,
     grid,
@@ -29,12 +26,8 @@ from gradformer.report.pairs import (
 )
 from gradformer.report.plots import strip_plot
 from gradformer.report.scales import decimals, duration, number, plus_minus, spread
+from gradformer.report.settings import protocols
 from gradformer.training.metrics import SCALED, metric_label, metric_name
-
-
-def dataset_name(history: History) -> str:
-    """The benchmark's name, or the name of the user's file without its folder."""
-    return Path(history.run.recipe.dataset).name
 
 
 def headline(history: History) -> Markup:
@@ -79,7 +72,7 @@ def result_section(histories: Sequence[History]) -> Markup:
     for history in histories:
         title = "Every trial" if len(histories) == 1 else f"Every trial of {history.label}"
         parts.append(fold(title, _trials_table(history)) if history.results else None)
-    return join([*parts, _protocols(histories)])
+    return join([*parts, protocols(histories)])
 
 
 def _metrics_table(history: History) -> Markup:
@@ -108,7 +101,7 @@ def comparison(histories: Sequence[History]) -> tuple[list[str], list[list[str]]
     rows = [
         [
             history.label,
-            dataset_name(history),
+            history.data,
             metric_label(history.metric),
             plus_minus(outcome["test"]["mean"], outcome["test"]["std"]),
             plus_minus(outcome["val"]["mean"], outcome["val"]["std"]),
@@ -142,8 +135,8 @@ def unequal(histories: Sequence[History]) -> str:
     other = [a for a, b in pairs if comparable(a, b) and not equal_splits(a, b)]
     if not other:
         return ""
-    where = " and ".join(dict.fromkeys(map(dataset_name, other)))
-    alone = len(set(map(dataset_name, histories))) == 1
+    where = " and ".join(dict.fromkeys(history.data for history in other))
+    alone = len({history.data for history in histories}) == 1
     differ = "Seeds differ" if alone else f"On {where} seeds differ"
     return f"{differ}, so the means do not compare; differences over equal seeds do."
 
@@ -153,7 +146,7 @@ def _strips(histories: Sequence[History]) -> Markup:
     groups: dict[tuple[str, str], list[History]] = {}
     for history in histories:
         if history.outcome["test"]["values"]:
-            groups.setdefault((dataset_name(history), history.metric), []).append(history)
+            groups.setdefault((history.data, history.metric), []).append(history)
     figures = []
     for (data, metric), members in groups.items():
         label = f"test {metric_label(metric)} on {data}"
@@ -250,61 +243,3 @@ def _trials_table(history: History) -> Markup:
     ]
     head = ["trial", "seed", "status", "best epoch", "epochs", "validation", "test"]
     return table(f"{metric_name(metric)} of every trial", head, rows)
-
-
-def _protocols(histories: Sequence[History]) -> Markup:
-    """The protocol of all runs; where they differ, whose is which."""
-    own = [(history.label, dict(protocol(history))) for history in histories]
-    rows: list[tuple[str, Content]] = []
-    for name in dict.fromkeys(name for _, found in own for name in found):
-        whose: dict[str, list[str]] = {}
-        for label, found in own:
-            whose.setdefault(found.get(name, "–"), []).append(label)
-        named = [f"{', '.join(labels)}: {text}" for text, labels in whose.items()]
-        rows.append((name, "; ".join(whose if len(whose) == 1 else named)))
-    return facts("Protocol", rows)
-
-
-def protocol(history: History) -> tuple[tuple[str, str], ...]:
-    """How the numbers of a run came about, as names and values."""
-    recipe, about = history.run.recipe, history.header.get("data", {})
-    seeds = f"{recipe.seed} to {recipe.seed + recipe.trials - 1}"
-    chosen = metric_name(history.metric if recipe.train.select == "auto" else recipe.train.select)
-    rows = [
-        ("data", dataset_name(history)),
-        ("task", f"{history.run.schema.level} {history.run.schema.task}"),
-        ("benchmark protocol", None if _departs(history) else about.get("protocol")),
-        ("data exactness", about.get("exactness")),
-        ("split", _split(history)),
-        ("share of the training part", f"{100 * recipe.data.fraction:g} %"),
-        ("seeds", seeds if recipe.trials > 1 else str(recipe.seed)),
-        ("selection", f"first epoch with the best validation {chosen}"),
-        ("test", "evaluated once a trial, with the weights of the selected epoch"),
-        ("spread", "sample standard deviation (n − 1) over trials that ended well"),
-    ]
-    return tuple((name, str(value)) for name, value in rows if value)
-
-
-def _departs(history: History) -> bool:
-    """Whether a benchmark is split in another way than its protocol says."""
-    if history.run.origin["kind"] != "benchmark":
-        return False
-    own = find_card(history.run.recipe.dataset).split
-    return history.run.recipe.data.split not in ("auto", own)
-
-
-def _split(history: History) -> str:
-    """How the parts were made, and for the benchmark's own split how large they are."""
-    kind = history.run.recipe.data.split
-    if kind == "kfold":
-        return "ten folds: trial k is tested on fold k, validated on the next"
-    if _departs(history):
-        return kind
-    if history.run.origin["kind"] == "benchmark":
-        card = find_card(history.run.recipe.dataset)
-        way = "by the benchmark" if card.split == "fixed" else f"{card.split} by seed"
-        return f"{way}: {' / '.join(f'{size:,}' for size in card.sizes)}"
-    way = str(history.run.origin.get("split", kind))
-    column = "the data's own column"
-    known = {"column": column, "auto": f"{column}, else by seed"}  # auto: the run is older
-    return known.get(way, f"{way} by seed")

@@ -10,7 +10,7 @@ from gradformer.report.answers import answers_section
 from gradformer.report.curves import decay_section, learning_section
 from gradformer.report.history import History, open_histories
 from gradformer.report.markup import Content, Markup, join, tag
-from gradformer.report.outcome import dataset_name, headline, result_section
+from gradformer.report.outcome import headline, result_section
 from gradformer.report.patterns import patterns_section
 from gradformer.report.settings import settings_section
 from gradformer.report.sheet import style_of
@@ -45,11 +45,11 @@ def report_page(histories: Sequence[History]) -> str:
     ]
     if len(histories) == 1:
         (history,) = histories
-        title = f"{history.run.recipe.model.name} on {dataset_name(history)}"
+        title = f"{history.run.recipe.model.name} on {history.data}"
         kicker = f"Run {history.run.folder.resolve().name}"
         top = headline(history)
     else:
-        data = dict.fromkeys(dataset_name(history) for history in histories)
+        data = dict.fromkeys(history.data for history in histories)
         title = f"{len(histories)} runs on {', '.join(data)}"
         kicker, top = "Comparison", Markup("")
     return page(title, kicker, top, sections)

@@ -1,12 +1,14 @@
-"""What the numbers depend on: every option of the recipe, the versions, the machine."""
+"""What the numbers depend on: protocol, every option of the recipe, versions, the machine."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from gradformer.graphs.cards import find_card
 from gradformer.report.history import History
 from gradformer.report.markup import Content, Markup, facts, fold, join, table, tag
+from gradformer.training.metrics import metric_name
 from gradformer.training.options import flat
 from gradformer.training.records import environments
 
@@ -86,3 +88,61 @@ def _written(value: Any) -> str:
     if isinstance(value, list):
         return ", ".join(map(_written, value)) or "none"
     return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def protocols(histories: Sequence[History]) -> Markup:
+    """The protocol of all runs; where they differ, whose is which."""
+    own = [(history.label, dict(protocol(history))) for history in histories]
+    rows: list[tuple[str, Content]] = []
+    for name in dict.fromkeys(name for _, found in own for name in found):
+        whose: dict[str, list[str]] = {}
+        for label, found in own:
+            whose.setdefault(found.get(name, "–"), []).append(label)
+        named = [f"{', '.join(labels)}: {text}" for text, labels in whose.items()]
+        rows.append((name, "; ".join(whose if len(whose) == 1 else named)))
+    return facts("Protocol", rows)
+
+
+def protocol(history: History) -> tuple[tuple[str, str], ...]:
+    """How the numbers of a run came about, as names and values."""
+    recipe, about = history.run.recipe, history.header.get("data", {})
+    seeds = f"{recipe.seed} to {recipe.seed + recipe.trials - 1}"
+    chosen = metric_name(history.metric if recipe.train.select == "auto" else recipe.train.select)
+    rows = [
+        ("data", history.data),
+        ("task", f"{history.run.schema.level} {history.run.schema.task}"),
+        ("benchmark protocol", None if _departs(history) else about.get("protocol")),
+        ("data exactness", about.get("exactness")),
+        ("split", _split(history)),
+        ("share of the training part", f"{100 * recipe.data.fraction:g} %"),
+        ("seeds", seeds if recipe.trials > 1 else str(recipe.seed)),
+        ("selection", f"first epoch with the best validation {chosen}"),
+        ("test", "evaluated once a trial, with the weights of the selected epoch"),
+        ("spread", "sample standard deviation (n − 1) over trials that ended well"),
+    ]
+    return tuple((name, str(value)) for name, value in rows if value)
+
+
+def _departs(history: History) -> bool:
+    """Whether a benchmark is split in another way than its protocol says."""
+    if history.run.origin["kind"] != "benchmark":
+        return False
+    own = find_card(history.run.recipe.dataset).split
+    return history.run.recipe.data.split not in ("auto", own)
+
+
+def _split(history: History) -> str:
+    """How the parts were made, and for the benchmark's own split how large they are."""
+    kind = history.run.recipe.data.split
+    if kind == "kfold":
+        return "ten folds: trial k is tested on fold k, validated on the next"
+    if _departs(history):
+        return kind
+    if history.run.origin["kind"] == "benchmark":
+        card = find_card(history.run.recipe.dataset)
+        way = "by the benchmark" if card.split == "fixed" else f"{card.split} by seed"
+        return f"{way}: {' / '.join(f'{size:,}' for size in card.sizes)}"
+    way = str(history.run.origin.get("split", kind))
+    column = "the data's own column"
+    known = {"column": column, "auto": f"{column}, else by seed"}  # auto: the run is older
+    return known.get(way, f"{way} by seed")

@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gradformer.report.outcome import protocol
-from gradformer.report.settings import machine
+from gradformer.report.settings import machine, protocol
 from gradformer.studies.differences import difference
 from gradformer.studies.paper import printed
 from gradformer.studies.study import Cell, Measured, Rows, Study
