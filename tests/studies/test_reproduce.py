@@ -33,6 +33,14 @@ def test_seeds_of_some_cells_are_not_those_of_the_plan(
     assert read_json(tmp_path / "table1" / "plan.json")["trials"] == 4
 
 
+def test_nothing_is_continued_where_nothing_was_begun(tmp_path: Path, reproduce: Reproduce) -> None:
+    """A slip in --out would begin a study of hours."""
+    said = reproduce("table1", "--resume", "--out", tmp_path / "elsewhere", "--budget", "0", code=1)
+    assert "elsewhere/table1: nothing was begun there" in said.output
+    assert not list(tmp_path.iterdir())
+    reproduce("table1", "--resume", "--out", tmp_path, "--dataset", "mutag", "-m", "majority")
+
+
 @pytest.mark.filterwarnings("default::gradformer.errors.GradformerWarning")
 def test_a_record_without_weights_gives_its_page_and_can_grow(
     tmp_path: Path, reproduce: Reproduce

@@ -94,6 +94,7 @@ def reproduce(
 
     Example: [bold]gradformer reproduce table1 --resume --budget 25[/bold]
     """
+    from gradformer.errors import InputError
     from gradformer.studies import find_study
     from gradformer.studies.runner import begin, carry_out, kept_plan
     from gradformer.studies.study import Plan, chosen_cells
@@ -104,6 +105,11 @@ def reproduce(
     begun = kept_plan(study, out) if resume else None
     kept = begun or Plan(study.datasets, study.models)
     chosen = {"--dataset": dataset, "-m": model, "--preset": preset}
+    if resume and begun is None and not (any(chosen.values()) or settings or trials):
+        raise InputError(
+            f"{out / study.name}: nothing was begun there, so options left out cannot be as "
+            "before; name another --out, or leave --resume out to measure the whole study"
+        )
     seeds = smoke_trials(trials)
     of_some = begun is not None and any(chosen.values())
     asked = Plan(
