@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import networkx as nx
@@ -106,6 +107,24 @@ def draw_matrix(title: str, values: Array, low: float, high: float) -> Picture:
         width=SIZE,
         height=SIZE,
     )
+
+
+def side_by_side(
+    graph: str, seen: Sequence[tuple[str, Sketch, Array]]
+) -> list[tuple[str, list[Picture], str]]:
+    """Patterns (name, drawing, weight [n, n]) of one graph, on one scale.
+
+    Of each its name, the drawn graph with the matrix of all pairs, and how spread it is in words.
+    """
+    low, full = contrast(*(weight for _, _, weight in seen))
+    found = []
+    for name, drawing, weight in seen:
+        pictures = [
+            draw_graph(f"{graph} with attention, {name}", drawing, weight, full),
+            draw_matrix(f"Attention of all pairs of {graph}, {name}", weight, low, full),
+        ]
+        found.append((name, pictures, focus(weight, drawing.hops)))
+    return found
 
 
 SEES = (

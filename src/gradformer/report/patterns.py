@@ -13,15 +13,7 @@ from numpy.typing import NDArray
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.store import Store
 from gradformer.model.gradformer import Gradformer
-from gradformer.report.attention import (
-    SEES,
-    Sketch,
-    contrast,
-    draw_graph,
-    draw_matrix,
-    focus,
-    sketch,
-)
+from gradformer.report.attention import SEES, Sketch, side_by_side, sketch
 from gradformer.report.curves import decays
 from gradformer.report.history import History
 from gradformer.report.markup import Content, Markup, figure, join, note, tag
@@ -111,7 +103,7 @@ def patterns_section(histories: Sequence[History]) -> Markup:
             silent.append(history.label)
     parts: list[Content] = []
     for (_, name), row in rows.items():
-        parts += [tag("h3", f"Graph {name}, from the test part"), _side_by_side(row)]
+        parts += [tag("h3", f"Graph {name}, from the test part"), _drawn(f"graph {name}", row)]
     if rows:
         parts.append(
             note(
@@ -133,7 +125,7 @@ def patterns_section(histories: Sequence[History]) -> Markup:
     return join(parts)
 
 
-def _side_by_side(row: Sequence[tuple[History, PairAttention, Sketch]]) -> Markup:
+def _drawn(graph: str, row: Sequence[tuple[History, PairAttention, Sketch]]) -> Markup:
     """All runs on one graph; a single one with the decay taken away, and head by head."""
     columns: list[tuple[str, Array]] = []
     for history, found, _ in sorted(row, key=lambda item: KINDS.index(kind_of(item[0]))):
@@ -144,16 +136,11 @@ def _side_by_side(row: Sequence[tuple[History, PairAttention, Sketch]]) -> Marku
         if len(row) == 1:
             heads = found.weight.mean(axis=0)[:_MOST_HEADS]
             columns += [(f"head {k + 1}", weight) for k, weight in enumerate(heads)]
-    graph = row[0][2]
-    low, full = contrast(*(weight for _, weight in columns))
-    figures = []
-    for name, weight in columns:
-        pictures = [
-            draw_graph(f"Graph with attention, {name}", graph, weight, full),
-            draw_matrix(f"Attention of all pairs, {name}", weight, low, full),
-        ]
-        caption = join([tag("b", name), f": {focus(weight, graph.hops)}"])
-        figures.append(figure(join(pictures), caption))
+    drawing = row[0][2]
+    figures = [
+        figure(join(pictures), join([tag("b", name), f": {seen}"]))
+        for name, pictures, seen in side_by_side(graph, [(n, drawing, w) for n, w in columns])
+    ]
     return tag("div", *figures, class_="patterns")
 
 

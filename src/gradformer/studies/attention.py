@@ -8,14 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradformer.report.attention import (
-    SEES,
-    Sketch,
-    contrast,
-    draw_graph,
-    draw_matrix,
-    focus,
-)
+from gradformer.report.attention import SEES, Sketch, side_by_side
 from gradformer.report.history import History
 from gradformer.report.markup import Markup
 from gradformer.report.patterns import Array, example_attention
@@ -42,16 +35,19 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
 
 def draw(measured: Sequence[Measured]) -> Markup | None:
     """A row for each graph: the models side by side, on one scale."""
-    rows: dict[str, list[tuple[str, tuple[Sketch, Array]]]] = {}
+    rows: dict[str, list[tuple[str, Sketch, Array]]] = {}
     begun = [one.history for one in measured if one.history is not None]
     for history in begun:
         for graph in kept_patterns(history):
             name = f"{history.run.recipe.dataset}, graph {graph['name']}"
-            rows.setdefault(name, []).append((history.label, _read(graph)))
-    panels = []
-    for name, row in rows.items():
-        low, full = contrast(*(weight for _, (_, weight) in row))
-        panels.append([_panel(label, name, *seen, low, full) for label, seen in row])
+            rows.setdefault(name, []).append((history.label, *_read(graph)))
+    panels = [
+        [
+            Panel(label, pictures, [name, *seen.split(", ")])
+            for label, pictures, seen in side_by_side(name, row)
+        ]
+        for name, row in rows.items()
+    ]
     return sheet("Attention patterns", panels) if panels else None
 
 
@@ -83,16 +79,6 @@ def _read(graph: dict[str, Any]) -> tuple[Sketch, Array]:
     hops = None if graph["hops"] is None else np.array(graph["hops"], np.float64)
     bonds = [(int(i), int(j)) for i, j in graph["bonds"]]
     return Sketch(np.array(graph["places"]), bonds, hops), np.array(graph["weight"])
-
-
-def _panel(
-    label: str, graph: str, drawing: Sketch, weight: Array, low: float, full: float
-) -> Panel:
-    pictures = [
-        draw_graph(f"{graph} with attention, {label}", drawing, weight, full),
-        draw_matrix(f"Attention of all pairs of {graph}, {label}", weight, low, full),
-    ]
-    return Panel(label, pictures, [graph, *focus(weight, drawing.hops).split(", ")])
 
 
 STUDY = Study(
