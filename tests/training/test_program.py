@@ -46,7 +46,7 @@ def graph_inputs(store: Store, graph: int) -> dict[str, torch.Tensor]:
 @pytest.mark.slow
 @pytest.mark.parametrize("local", ["gine", "gatedgcn", "gcn"])
 def test_a_program_gives_what_the_run_predicts(tmp_path: Path, local: str) -> None:
-    run = _run(tmp_path, *SHORT, f"model.local={local}")
+    run = _run(tmp_path, *SHORT, f"model.local={local}", "model.layers=2")  # edge states go on
     export_program(run, tmp_path / "program.pt2")
     program = torch.export.load(str(tmp_path / "program.pt2")).module()
     store, _ = run.pack(NEW)

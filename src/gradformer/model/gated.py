@@ -100,8 +100,8 @@ class GatedGCN(nn.Module):
 
     def runs_kernels(self, terms: Tensor) -> bool:
         """Whether kernels take ``terms``; their places in it are 32-bit numbers."""
-        fits = is_plain(self.C) and self.C.bias is not None and terms.numel() < 1 << 31
-        return fits and runs_kernels(terms)
+        plain = is_plain(self.C) and self.C.bias is not None
+        return plain and runs_kernels(terms) and terms.numel() < 1 << 31
 
     def _messages(
         self, terms: Tensor, e: Tensor | Unmade, r: Tensor | None, batch: Batch

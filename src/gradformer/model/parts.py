@@ -67,8 +67,8 @@ class BatchNorm(nn.BatchNorm1d):
     def runs_kernels(self, x: Tensor) -> bool:
         """Whether kernels take ``x``; their places in it are 32-bit numbers."""
         alone = not (self.training and (is_shared() or self.momentum is None))
-        alone = alone and x.numel() < 1 << 31
-        return alone and runs_kernels(x) and self.weight.dtype == torch.float32
+        alone = alone and self.weight.dtype == torch.float32
+        return alone and runs_kernels(x) and x.numel() < 1 << 31  # sizes are unknown to a trace
 
     def _runs_loops(self, x: Tensor, add: Tensor | None, plus: Tensor | None, rows: Rows) -> bool:
         """Whether compiled loops take it: not padding, nor a derivative in eval mode."""
