@@ -21,7 +21,8 @@ def export(
         bool,
         typer.Option(
             "--program",
-            help="Also write program.pt2: torch.export, graphs of any size, no gradformer needed.",
+            help="Also write program.pt2, of a Gradformer: torch.export, graphs of any size, "
+            "no gradformer needed.",
         ),
     ] = False,
 ) -> None:
