@@ -10,7 +10,7 @@ Each part has a plain form, and beside it, where they pay, kernels (``fused_…`
 function whose Triton code is in ``…_kernels``) or loops for a CPU (``norm_loops``,
 ``gated_loops``, ``drop_loops``):
 
-* ``fused_norm``: ``norm_kernels``, ``whole_norm_kernels``, ``chunked_norm_kernels``;
+* ``fused_norm``: ``norm_kernels`` over ``norm_tile_kernels``;
 * ``fused_gated``, with ``fused_edge_norm``: ``gated_kernels``, ``edge_map_kernels``,
   ``edge_state_kernels``, ``edge_gradient_kernels``, ``map_gradient_kernels``,
   ``map_weight_kernels``, all over ``edge_tile_kernels``;

@@ -2,7 +2,8 @@
 
 Node states are [nodes, HEADS · D], heads side by side; numbers of edges are [edges, HEADS]. Every
 row of an output is written by exactly one program, and sums are float32 and run in a fixed order.
-Edges from ``target_ptr[-1]`` on are padding: they enter no sum and get zeros.
+Edges from ``target_ptr[-1]`` on are padding: they enter no sum and get zeros. What is absent is
+None.
 """
 
 # mypy: ignore-errors
@@ -49,12 +50,10 @@ def products_kernel(
 def weighted_kernel(
     weight, x, out, ptr, index, order,
     HEADS: tl.constexpr, D: tl.constexpr, BLOCK_H: tl.constexpr, BLOCK_D: tl.constexpr,
-    CHUNK: tl.constexpr, ORDERED: tl.constexpr,
+    CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """out_n = Σ weight_k x[index_k] over the edges k of node n, head by head; grid (nodes,).
-
-    ORDERED takes the edges through ``order``.
-    """
+    """out_n = Σ weight_k x[index_k] over the edges k of node n, in their ``order``, head by head;
+    grid (nodes,)."""
     node = tl.program_id(0).to(tl.int64)
     heads = tl.arange(0, BLOCK_H)
     acc = tl.zeros([CHUNK, BLOCK_H, BLOCK_D], tl.float32)
@@ -62,7 +61,7 @@ def weighted_kernel(
     for start in range(tl.load(ptr + node), end, CHUNK):
         edge = (start + tl.arange(0, CHUNK)).to(tl.int64)
         real = edge < end
-        if ORDERED:
+        if order is not None:
             edge = tl.load(order + edge, real, other=0).to(tl.int64)
         other = tl.load(index + edge, real, other=0).to(tl.int64)
         inside = real[:, None] & (heads < HEADS)[None, :]
@@ -102,21 +101,21 @@ def _store(
 @triton.jit(do_not_specialize=["nodes", "edges"])
 def softmax_kernel(
     score, own, weight, own_weight, ptr, nodes, edges,
-    HEADS: tl.constexpr, BLOCK_H: tl.constexpr, CHUNK: tl.constexpr, OWN: tl.constexpr,
+    HEADS: tl.constexpr, BLOCK_H: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Softmax over the edges into a node, and with OWN the node itself; grid (nodes,)."""
+    """Softmax over the edges into a node, and with ``own`` the node itself; grid (nodes,)."""
     node = tl.program_id(0)
     begin, end = tl.load(ptr + node), tl.load(ptr + node + 1)
     top = tl.full([BLOCK_H], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_H], tl.float32)
     mine = tl.zeros([1, BLOCK_H], tl.float32)
-    if OWN:
+    if own is not None:
         mine = _numbers(own, node, node + 1, HEADS, BLOCK_H, 1, 0.0)
         top = tl.sum(mine, 0)
     for start in range(begin, end, CHUNK):
         found = _numbers(score, start, end, HEADS, BLOCK_H, CHUNK, float("-inf"))
         top = tl.maximum(top, tl.max(found, 0))
-    if OWN:
+    if own is not None:
         mine = tl.exp(mine - top[None, :])
         total += tl.sum(mine, 0)
     for start in range(begin, end, CHUNK):
@@ -126,15 +125,15 @@ def softmax_kernel(
         found = _numbers(score, start, end, HEADS, BLOCK_H, CHUNK, float("-inf"))
         share = tl.exp(found - top[None, :]) / total[None, :]
         _store(weight, share, start, end, HEADS, BLOCK_H, CHUNK)
-    if OWN:
+    if own is not None:
         _store(own_weight, mine / total[None, :], node, node + 1, HEADS, BLOCK_H, 1)
-    write_rest(weight, weight, tl.load(ptr + nodes), edges, HEADS, BLOCK_H, CHUNK, False)
+    write_rest(weight, None, tl.load(ptr + nodes), edges, HEADS, BLOCK_H, CHUNK)
 
 
 @triton.jit(do_not_specialize=["nodes", "edges"])
 def softmax_gradient_kernel(
     weight, own_weight, grad, own_grad, d_score, d_own, ptr, nodes, edges,
-    HEADS: tl.constexpr, BLOCK_H: tl.constexpr, CHUNK: tl.constexpr, OWN: tl.constexpr,
+    HEADS: tl.constexpr, BLOCK_H: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """d score = weight (grad − Σ weight grad), the sum as in :func:`softmax_kernel`."""
     node = tl.program_id(0)
@@ -143,7 +142,7 @@ def softmax_gradient_kernel(
     for start in range(begin, end, CHUNK):
         found = _numbers(weight, start, end, HEADS, BLOCK_H, CHUNK, 0.0)
         mean += tl.sum(found * _numbers(grad, start, end, HEADS, BLOCK_H, CHUNK, 0.0), 0)
-    if OWN:
+    if own_weight is not None:
         mine = _numbers(own_weight, node, node + 1, HEADS, BLOCK_H, 1, 0.0)
         arrived = _numbers(own_grad, node, node + 1, HEADS, BLOCK_H, 1, 0.0)
         mean += tl.sum(mine * arrived, 0)
@@ -152,4 +151,4 @@ def softmax_gradient_kernel(
         found = _numbers(weight, start, end, HEADS, BLOCK_H, CHUNK, 0.0)
         change = _numbers(grad, start, end, HEADS, BLOCK_H, CHUNK, 0.0) - mean[None, :]
         _store(d_score, found * change, start, end, HEADS, BLOCK_H, CHUNK)
-    write_rest(d_score, d_score, tl.load(ptr + nodes), edges, HEADS, BLOCK_H, CHUNK, False)
+    write_rest(d_score, None, tl.load(ptr + nodes), edges, HEADS, BLOCK_H, CHUNK)

@@ -29,12 +29,12 @@ NUMBERS = ["nodes", "edges"]  # all batches share one compiled kernel
 
 
 @triton.jit
-def slope_of(grad, value, channel, learned, word, scale, DROP: tl.constexpr):
+def slope_of(grad, value, channel, learned, word, scale):
     """u − mean, and dy: what arrives at γ ẑ + β of that at e' = e + drop(ReLU(γ ẑ + β))."""
     apart = value - learned[0]
-    if DROP:
+    if word is not None:
         grad *= scale
-    return apart, tl.where(passes_through(apart, channel, learned, word, DROP), grad, 0.0)
+    return apart, tl.where(passes_through(apart, channel, learned, word), grad, 0.0)
 
 
 # --- sums of the norm -----------------------------------------------------------------------------
@@ -43,7 +43,7 @@ def slope_of(grad, value, channel, learned, word, scale, DROP: tl.constexpr):
 @triton.jit(do_not_specialize=NUMBERS)
 def slope_kernel(
     e_grad, u, gamma, beta, stats, partial, ptr, nodes, passes, scale,
-    C: tl.constexpr, ROWS: tl.constexpr, DROP: tl.constexpr,
+    C: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """partial [programs, 2, C]: Σ dy (u − mean) and Σ dy over each program's edges."""
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
@@ -60,8 +60,10 @@ def slope_kernel(
             value = load_rows(u + first * C, row, channel, C, C)
             grad = tl.where(real, load_rows(e_grad + first * C, row, channel, C, C), 0.0)
             learned = learned_of(gamma, beta, stats, channel, C)
-            word = tl.load(words_at(passes, first + row, k, C))[:, None] if DROP else 0
-            apart, slope = slope_of(grad, value, channel[None, :], learned, word, scale, DROP)
+            word = None
+            if passes is not None:
+                word = tl.load(words_at(passes, first + row, k, C))[:, None]
+            apart, slope = slope_of(grad, value, channel[None, :], learned, word, scale)
             more_along += (along[k] + slope * apart,)
             more_total += (total[k] + slope,)
         along, total = more_along, more_total
@@ -109,12 +111,11 @@ def slope_sums_kernel(
 def target_gradient_kernel(
     dh, mean, inverse, terms, u, r, out_grad, d_terms, du, dr, share, source, ptr, nodes, edges,
     beta, stats, factors, passes, scale,
-    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, POSITION: tl.constexpr,
-    OUT_GRAD: tl.constexpr, NORM: tl.constexpr, DROP: tl.constexpr, PADDING: tl.constexpr,
+    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, PADDING: tl.constexpr,
     PARTS: tl.constexpr,
 ):  # fmt: skip
     """By target: dg = share_t (B_s − mean_t), share_t = dh_t inverse_t, dr = Σ_c dg σ(u),
-    du = dg r σ'(u) (+ what arrives at u, directly or with NORM through e'), dA = dh, dD = Σ du;
+    du = dg r σ'(u) (+ what arrives at u, directly or, of a norm, through e'), dA = dh, dD = Σ du;
     grid (nodes · PARTS,), each of one part of the channels: more warps, and what a node or a
     channel has alone is read once. Padded rows of dr, and with PADDING of du, are 0."""
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP // PARTS
@@ -125,7 +126,7 @@ def target_gradient_kernel(
         channel = part * (BLOCKS * STEP) + block_channels(k)
         shares += (load_row(dh + here, channel, C) * load_row(inverse + here, channel, C),)
         means += (load_row(mean + here, channel, C),)
-        if NORM:
+        if factors is not None:
             factor = load_row(factors, channel, C)
             learned = (load_row(stats, channel, C), factor, load_row(beta, channel, C))
             slopes = (load_row(factors + C, channel, C), load_row(factors + 2 * C, channel, C))
@@ -136,7 +137,7 @@ def target_gradient_kernel(
         real = tl.arange(0, CHUNK) < left
         row = tl.minimum(tl.arange(0, CHUNK), left - 1)
         other = tl.load(source + first + row)
-        position = tl.load(r + first + row).to(tl.float32)[:, None] if POSITION else 1.0
+        position = 1.0 if r is None else tl.load(r + first + row).to(tl.float32)[:, None]
         found, more = tl.zeros([CHUNK], tl.float32), ()
         for k in tl.static_range(BLOCKS):
             channel = part * (BLOCKS * STEP) + block_channels(k)
@@ -144,25 +145,23 @@ def target_gradient_kernel(
             gate = sigmoid(value)
             apart = load_rows(terms + 2 * C, other, channel, 4 * C, C) - means[k]
             change = shares[k] * apart * gate
-            if POSITION:
+            if r is not None:
                 found += tl.sum(change, 1)
             change *= (1.0 - gate) * position
-            if OUT_GRAD:
+            if out_grad is not None:
                 grad = load_rows(out_grad + first * C, row, channel, C, C)
-                if NORM:
+                if factors is not None:
                     learned, slopes = norms[k]
-                    word, block = 0, part * BLOCKS + k
-                    if DROP:
+                    word, block = None, part * BLOCKS + k
+                    if passes is not None:
                         word = tl.load(words_at(passes, first + row, block, C))[:, None]
-                    away, slope = slope_of(
-                        grad, value, channel[None, :], learned, word, scale, DROP
-                    )
+                    away, slope = slope_of(grad, value, channel[None, :], learned, word, scale)
                     grad = slope * learned[1] - slopes[1] - away * slopes[0]
                 change += grad
             more += (sums[k] + tl.where(real[:, None], change, 0.0),)
             store_rows(du + first * C, change, row, real[:, None], channel, C)
         sums = more
-        if POSITION:
+        if r is not None:
             tl.store(dr + first + row, found.to(dr.dtype.element_ty), real)
     for k in tl.static_range(BLOCKS):
         channel = part * (BLOCKS * STEP) + block_channels(k)
@@ -172,6 +171,6 @@ def target_gradient_kernel(
         tl.store(own, grad.to(d_terms.dtype.element_ty), channel < C)
         tl.store(own + C, tl.sum(sums[k], 0).to(d_terms.dtype.element_ty), channel < C)
     if PADDING:
-        write_rest(du, du, tl.load(ptr + nodes), edges, C, BLOCK_C, CHUNK, False)
-    if POSITION:
-        write_rest(dr, dr, tl.load(ptr + nodes), edges, 1, 1, CHUNK, False)
+        write_rest(du, None, tl.load(ptr + nodes), edges, C, BLOCK_C, CHUNK)
+    if r is not None:
+        write_rest(dr, None, tl.load(ptr + nodes), edges, 1, 1, CHUNK)

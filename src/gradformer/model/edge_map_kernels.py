@@ -129,10 +129,10 @@ def _first(tile, last, ROWS: tl.constexpr):
 
 
 @triton.jit
-def _numbers(source, target, graph_id, index, first, row, DROP: tl.constexpr):
+def _numbers(source, target, graph_id, index, first, row):
     onto, other = tl.load(target + first + row), tl.load(source + first + row)
     graph, place = onto, other
-    if DROP:
+    if graph_id is not None:
         graph, place = tl.load(graph_id + first + row), tl.load(index + first + row)
     return onto, other, graph, place
 
@@ -146,15 +146,14 @@ def _numbers(source, target, graph_id, index, first, row, DROP: tl.constexpr):
 def map_kernel(
     e, weight, bias, terms, u, source, target, ptr, nodes, edges,
     new, before, gamma, beta, stats, passes, graph_id, index, seed, scale, threshold,
-    IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, MAKE: tl.constexpr,
-    DROP: tl.constexpr, PADDING: tl.constexpr, ROWS: tl.constexpr,
-    EXACT: tl.constexpr, BLOCK_IN: tl.constexpr, BLOCK_C: tl.constexpr,
+    IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, PADDING: tl.constexpr,
+    ROWS: tl.constexpr, EXACT: tl.constexpr, BLOCK_IN: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """u_st = D_t + E_s + W e_st + b, for up to 64 channels; one warp for every 16 of ROWS.
 
-    With MAKE the edge states are not there yet: they are made of those ``e`` of the layer before
-    and of its u, ``before``, and written as ``new``; with DROP also ``passes``. With PADDING padded
-    rows of u and ``new`` are 0.
+    With ``new`` the edge states are not there yet: they are made of those ``e`` of the layer before
+    and of its u, ``before``, and written as ``new``; with a dropout also ``passes``. With PADDING
+    padded rows of u and ``new`` are 0.
 
     Block by block, a thread holds edge states that were asked for a tile ago; in their place it
     asks for D and E while the products run, and in the place of these for the next tile's states.
@@ -166,35 +165,35 @@ def map_kernel(
     begin, end = share_of(tl.program_id(0), tl.num_programs(0), last, ROWS)
     row = tl.maximum(tl.minimum(tl.arange(0, ROWS), last - 1), 0)
     first = _first(begin, last, ROWS)
-    numbers = _numbers(source, target, graph_id, index, first, row, DROP)
+    numbers = _numbers(source, target, graph_id, index, first, row)
     e_rows, u_rows = (), ()
     for j in tl.static_range(INS):
         e_rows += (load_block(rows_at(e + first * E_ROW, row, E_ROW), j, IN),)
-        if MAKE:
+        if new is not None:
             u_rows += (load_block(rows_at(before + first * IN, row, IN), j, IN),)
-    site = site_key(seed) if DROP else 0
+    site = 0 if seed is None else site_key(seed)
     parts = map_parts(weight, terms, BLOCK_C, IN, C, 1, IN, EXACT)
     tl.debug_barrier()  # here, so that none is needed in the loop
     for tile in range(begin, end):
         first = _first(tile, last, ROWS)
         onto, other, graph, place = numbers
-        keys = 0
-        if DROP:
+        keys = None
+        if seed is not None:
             keys = mix(mix(site + graph.to(tl.uint32)) + place.to(tl.uint32))[:, None]
         values = tl.zeros([ROWS, BLOCK_C], tl.float32)
         d_rows, s_rows = (), ()
         d_at, s_at = rows_at(terms + C, onto, 4 * C), rows_at(terms + 3 * C, other, 4 * C)
-        new_at, u_at = rows_at(new + first * IN, row, IN), rows_at(u + first * C, row, C)
+        u_at = rows_at(u + first * C, row, C)
+        new_at = None if new is None else rows_at(new + first * IN, row, IN)
         for j in tl.static_range(INS):
             state = e_rows[j]
-            if MAKE:
+            if new is not None:
                 factor = load_shared(gamma, j, IN) * load_shared(stats + IN, j, IN)
                 learned = load_shared(stats, j, IN), factor, load_shared(beta, j, IN)
-                draw = (keys, scale, threshold)
                 channel = block_channels(j)[None, :]
-                state, passed = updated(state, u_rows[j], channel, learned, draw, DROP)
+                state, passed = updated(state, u_rows[j], channel, learned, keys, scale, threshold)
                 store_block(new_at, state, j, IN)
-                if DROP:
+                if passes is not None:
                     store_passed(passed, words_at(passes, first + row, j, IN))
             if j < BLOCKS:
                 d_rows += (load_block(d_at, j, C),)
@@ -206,9 +205,9 @@ def map_kernel(
             s_rows += (load_block(s_at, k, C),)
         first = _first(tile + 1, last, ROWS)
         then = tl.where(tile + 1 < end, row, 0)  # behind the end one row will do
-        numbers = _numbers(source, target, graph_id, index, first, then, DROP)
+        numbers = _numbers(source, target, graph_id, index, first, then)
         e_at = rows_at(e + first * E_ROW, then, E_ROW)
-        before_at = rows_at(before + first * IN, then, IN)
+        before_at = None if new is None else rows_at(before + first * IN, then, IN)
         found = cut(values, BLOCK_C)
         e_rows, u_rows = (), ()
         for k in tl.static_range(max(INS, BLOCKS)):
@@ -217,9 +216,9 @@ def map_kernel(
                 store_block(u_at, d_rows[k] + s_rows[k] + value, k, C)
             if k < INS:
                 e_rows += (load_block(e_at, k, IN),)
-                if MAKE:
+                if new is not None:
                     u_rows += (load_block(before_at, k, IN),)
     if PADDING:
-        write_rest(u, u, last, edges, C, BLOCK_C, ROWS, False)
-        if MAKE:
-            write_rest(new, new, last, edges, IN, BLOCK_IN, ROWS, False)
+        write_rest(u, None, last, edges, C, BLOCK_C, ROWS)
+        if new is not None:
+            write_rest(new, None, last, edges, IN, BLOCK_IN, ROWS)

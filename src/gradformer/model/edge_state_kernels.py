@@ -2,7 +2,7 @@
 
 Where u is made together with the map of the edge states: :mod:`gradformer.model.edge_map_kernels`.
 
-``stats`` [3, C] holds mean, rstd and 1/rows, as in :mod:`gradformer.model.norm_kernels`. What it is
+``stats`` [3, C] holds mean, rstd and 1/rows, as in :mod:`.norm_tile_kernels`. What it is
 made of is left by ``gated_kernels.node_kernel``, one piece a node.
 """
 
@@ -26,7 +26,7 @@ from gradformer.model.edge_tile_kernels import (
     words_at,
 )
 from gradformer.model.message_kernels import write_rest
-from gradformer.model.norm_kernels import settled
+from gradformer.model.norm_tile_kernels import settled
 
 NUMBERS = ["nodes", "edges", "threshold"]  # all batches share one compiled kernel
 
@@ -56,7 +56,7 @@ def edge_kernel(
             found += (value + load_rows(e + first * C, row, channel, C, C),)
         for k in tl.static_range(len(found)):  # after all loads, which need not wait for it
             store_rows(u + first * C, found[k], row, real, block_channels(k), C)
-    write_rest(u, u, last, edges, C, BLOCK_C, ROWS, False)
+    write_rest(u, None, last, edges, C, BLOCK_C, ROWS)
 
 
 # --- its norm, and what follows -------------------------------------------------------------------
@@ -103,28 +103,27 @@ def moments_kernel(
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=["seed"])
 def update_kernel(
     e, new, ptr, nodes, edges, u, gamma, beta, stats, passes, graph_id, index, seed, scale,
-    threshold, C: tl.constexpr, E_ROW: tl.constexpr, ROWS: tl.constexpr, DROP: tl.constexpr,
-    BLOCK_C: tl.constexpr,
+    threshold, C: tl.constexpr, E_ROW: tl.constexpr, ROWS: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
-    """e', 0 in padded rows, and with DROP ``passes``; grid (tiles of ROWS edges,)."""
+    """e', 0 in padded rows, and with a dropout ``passes``; grid (tiles of ROWS edges,)."""
     last = tl.load(ptr + nodes)
     first = tl.program_id(0).to(tl.int64) * ROWS
     if first < last:
         left = (last - first).to(tl.int32)
         real = (tl.arange(0, ROWS) < left)[:, None]
         row = tl.minimum(tl.arange(0, ROWS), left - 1)
-        keys = edge_keys(site_key(seed), graph_id + first, index + first, row) if DROP else 0
-        made = ()
+        keys, made = None, ()
+        if seed is not None:
+            keys = edge_keys(site_key(seed), graph_id + first, index + first, row)
         for k in tl.static_range((C + STEP - 1) // STEP):
             channel = block_channels(k)
             given = load_rows(e + first * E_ROW, row, channel, E_ROW, C)
             value = load_rows(u + first * C, row, channel, C, C)
             learned = learned_of(gamma, beta, stats, channel, C)
-            draw = (keys, scale, threshold)
-            value, passed = updated(given, value, channel[None, :], learned, draw, DROP)
+            value, passed = updated(given, value, channel[None, :], learned, keys, scale, threshold)
             made += (value,)
-            if DROP:
+            if passes is not None:
                 store_passed(passed, words_at(passes, first + row, k, C))
         for k in tl.static_range(len(made)):
             store_rows(new + first * C, made[k], row, real, block_channels(k), C)
-    write_rest(new, new, last, edges, C, BLOCK_C, 32, False)
+    write_rest(new, None, last, edges, C, BLOCK_C, 32)

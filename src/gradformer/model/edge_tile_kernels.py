@@ -5,8 +5,7 @@ tiles, as the map, is read once, and what is summed over edges is one piece a pr
 STEP at a time, so that no lanes idle where their number is a multiple of it. In a tile that real
 edges do not fill, the last of them stands in for those behind it, so that reading needs no mask.
 
-Helpers take some of their arguments together: ``learned`` (mean, γ rstd, β of some channels) and a
-``draw`` (the keys of the rows, factor, threshold).
+Helpers take mean, γ rstd and β of some channels together, as ``learned``. What is absent is None.
 
 ``passes`` [edges, blocks of channels] of int32 tells which channels drop(ReLU(γ ẑ + β)) lets
 through, four in a byte, as a thread has them. Who makes e' writes it where there is a dropout, so
@@ -107,13 +106,12 @@ def edge_keys(site, graph_id, index, row):
 
 
 @triton.jit
-def updated(given, value, channel, learned, draw, DROP: tl.constexpr):
-    """e' = e + drop(ReLU(γ ẑ + β)) of e and u; and what goes through."""
+def updated(given, value, channel, learned, keys, scale, threshold):
+    """e' = e + drop(ReLU(γ ẑ + β)) of e and u, rows drawn by ``keys``; and what goes through."""
     mean, factor, beta = learned
     value = (value - mean) * factor + beta
     passes = ~(value <= 0.0)  # NaN stays NaN
-    if DROP:
-        keys, scale, threshold = draw
+    if keys is not None:
         passes &= is_kept(keys, channel, threshold)
         value *= scale
     return given + tl.where(passes, value, 0.0), passes
@@ -135,9 +133,9 @@ def store_passed(passed, words):
 
 
 @triton.jit
-def passes_through(apart, channel, learned, word, DROP: tl.constexpr):
+def passes_through(apart, channel, learned, word):
     """Whether e' lets some channels through; ``apart`` is u − mean, ``word`` what was written."""
-    if DROP:
+    if word is not None:
         passed = (word & (1 << (channel % STEP // 4 * 8 + channel % 4))) != 0
     else:
         passed = apart * learned[1] + learned[2] > 0.0

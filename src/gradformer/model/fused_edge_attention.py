@@ -71,13 +71,13 @@ class _Weighted(torch.autograd.Function):
         ctx.save_for_backward(weight, x)
         ctx.edges, ctx.turned = edges, turned
         out = torch.empty_like(x, dtype=torch.promote_types(weight.dtype, x.dtype))
-        ends = edges.target_ptr, edges.source, edges.source
+        ends = edges.target_ptr, edges.source
         if turned:
-            ends = edges.source_ptr, edges.target, edges.by_source
+            ends = edges.source_ptr, edges.target
         if out.numel():
             weighted_kernel[(len(x),)](
                 weight.contiguous(), x.contiguous(), out, *ends,
-                ORDERED=turned, **_tile(weight.shape[1], x.shape[1]),
+                edges.by_source if turned else None, **_tile(weight.shape[1], x.shape[1]),
             )  # fmt: skip
         return out
 
@@ -103,9 +103,8 @@ class _Softmax(torch.autograd.Function):
         ctx.dtypes = score.dtype, None if own is None else own.dtype
         nodes, score = edges.target_ptr.numel() - 1, score.contiguous()
         softmax_kernel[(nodes,)](
-            score, score if own is None else own.contiguous(),
-            weight, weight if own_weight is None else own_weight,
-            edges.target_ptr, nodes, len(score), OWN=own is not None, **_numbers(score),
+            score, None if own is None else own.contiguous(), weight, own_weight,
+            edges.target_ptr, nodes, len(score), **_numbers(score),
         )  # fmt: skip
         ctx.save_for_backward(weight, own_weight)
         ctx.edges = edges
@@ -121,10 +120,9 @@ class _Softmax(torch.autograd.Function):
         d_score = torch.empty_like(weight, dtype=ctx.dtypes[0])
         d_own = None if own_weight is None else torch.empty_like(own_weight, dtype=ctx.dtypes[1])
         softmax_gradient_kernel[(nodes,)](
-            weight, weight if own_weight is None else own_weight,
-            grad.contiguous(), weight if own_grad is None else own_grad.contiguous(),
-            d_score, weight if d_own is None else d_own,
-            edges.target_ptr, nodes, len(weight), OWN=own_weight is not None, **_numbers(weight),
+            weight, own_weight,
+            grad.contiguous(), None if own_grad is None else own_grad.contiguous(),
+            d_score, d_own, edges.target_ptr, nodes, len(weight), **_numbers(weight),
         )  # fmt: skip
         return d_score, d_own, None
 

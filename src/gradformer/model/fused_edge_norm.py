@@ -70,20 +70,11 @@ class Origin:
     slopes: Slopes = field(default_factory=Slopes)
 
     @property
-    def norm(self) -> list[Any]:
+    def norm(self) -> tuple[Any, ...]:
         """What kernels that make e' take of it beside e."""
-        update, passes = self.update, self.u if self.passes is None else self.passes
-        rows, seed, numbers = update.rows, update.seeds(self.u)[2], update.numbers[4:]
-        return [
-            self.u,
-            *self.learned,
-            self.stats,
-            passes,
-            rows.graph_id,
-            rows.index,
-            seed,
-            *numbers,
-        ]
+        update, draw = self.update, self.update.after
+        keys = (None,) * 3 if draw is None else (draw.rows.graph_id, draw.rows.index, draw.seed)
+        return (self.u, *self.learned, self.stats, self.passes, *keys, *update.numbers[4:])
 
 
 def passes_of(update: Norms | None, u: Tensor) -> Tensor | None:
@@ -91,11 +82,6 @@ def passes_of(update: Norms | None, u: Tensor) -> Tensor | None:
     dropout = update is not None and update.after is not None
     blocks = -(-u.shape[1] // 16)
     return u.new_empty(len(u), blocks, dtype=torch.int32) if dropout else None
-
-
-def through(update: Norms, passes: Tensor | None, dummy: Tensor) -> list[Any]:
-    """What kernels that make gradients take of the dropout."""
-    return [dummy if passes is None else passes, update.numbers[4]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,8 +109,7 @@ class Unmade:
         given, e_row = edge_rows(origin.e)
         update_kernel[(-(-count // ROWS),)](
             given, self.states, ptr, len(ptr) - 1, count, *origin.norm,
-            C=channels, E_ROW=e_row, ROWS=ROWS, DROP=origin.update.after is not None,
-            BLOCK_C=block_of(channels), num_warps=8,
+            C=channels, E_ROW=e_row, ROWS=ROWS, BLOCK_C=block_of(channels), num_warps=8,
         )  # fmt: skip
         return self.states
 
@@ -168,7 +153,7 @@ def slopes_of(
     edges: Edges,
     passes: Tensor | None,
     partial: Tensor | None,
-) -> tuple[list[Any], list[Tensor | None]]:
+) -> tuple[tuple[Any, ...], list[Tensor | None]]:
     """What the kernels take of the norm; gradients of γ and β, None if left in pieces.
 
     ``grad`` is that of e' [edges, c], and ``partial`` sums of its slopes if they are known.
@@ -179,14 +164,14 @@ def slopes_of(
     factors = torch.empty_like(stats)
     made = [torch.empty_like(gamma), torch.empty_like(beta)]
     rooms = made if update.room is None else update.room.open(u.device)
-    dropout = through(update, passes, u)
+    dropout = passes, update.numbers[4]
     if partial is None:
         partial = stats.new_empty(min(-(-len(u) // SLOPE_ROWS), SLOPE_PIECES), 2, channels)
         slope_kernel[(len(partial),)](
             grad, u, gamma, beta, stats, partial, ptr, len(ptr) - 1, *dropout,
-            C=channels, ROWS=SLOPE_ROWS, DROP=update.after is not None, num_warps=4,
+            C=channels, ROWS=SLOPE_ROWS, num_warps=4,
         )  # fmt: skip
     slope_sums_kernel[(-(-channels // SUMS["BLOCK_C"]),)](
         partial, gamma, stats, *rooms, factors, len(partial), C=channels, **SUMS
     )
-    return [beta, stats, factors, *dropout], [*made] if update.room is None else [None, None]
+    return (beta, stats, factors, *dropout), [*made] if update.room is None else [None, None]

@@ -30,7 +30,6 @@ from gradformer.model.fused_edge_norm import (
     passes_of,
     slopes_of,
     stats_of,
-    through,
 )
 from gradformer.model.fused_messages import edge_rows
 from gradformer.model.fused_norm import Norms
@@ -71,7 +70,7 @@ class _Gated(torch.autograd.Function):
         h = terms.new_empty(nodes, channels)
         mean, inverse = (torch.empty_like(h, dtype=torch.float32) for _ in range(2))
         moments = moments_of(terms, update)
-        norm: list[Any] = [*[u] * 8, 1.0, 0] if origin is None else origin.norm
+        new, norm = (None, (*[None] * 8, 1.0, 0)) if origin is None else (e, origin.norm)
         places = (edges.source, edges.target, edges.target_ptr, nodes, count)
         if u.numel() and weight is None:
             edge_kernel[(min(-(-count // ROWS), PROGRAMS),)](
@@ -80,19 +79,16 @@ class _Gated(torch.autograd.Function):
             )  # fmt: skip
         elif u.numel():
             map_kernel[(min(-(-count // MAP_ROWS), MAP_PROGRAMS),)](
-                given, matrix, bias, terms, u, *places, e, *norm,
-                IN=width, C=channels, E_ROW=e_row, PADDING=update is None, MAKE=origin is not None,
-                DROP=origin is not None and origin.update.after is not None, ROWS=MAP_ROWS,
+                given, matrix, bias, terms, u, *places, new, *norm,
+                IN=width, C=channels, E_ROW=e_row, PADDING=update is None, ROWS=MAP_ROWS,
                 EXACT=_exact(terms.dtype), BLOCK_IN=block_of(width), BLOCK_C=block_of(channels),
                 num_stages=1, num_warps=MAP_ROWS // 16, maxnreg=128,
             )  # fmt: skip
         if h.numel():
             blocks, parts = _parts(channels)
             node_kernel[(nodes * parts,)](
-                terms, u if r is None else r, u, h, mean, inverse,
-                u if moments is None else moments, edges.source, edges.target_ptr,
-                C=channels, CHUNK=8, BLOCKS=blocks, POSITION=r is not None,
-                MOMENTS=moments is not None, num_warps=1,
+                terms, r, u, h, mean, inverse, moments, edges.source, edges.target_ptr,
+                C=channels, CHUNK=8, BLOCKS=blocks, num_warps=1,
             )  # fmt: skip
         states = given if origin is None else e
         kept = [None if weight is None else states, *[None] * 4]
@@ -101,19 +97,19 @@ class _Gated(torch.autograd.Function):
             ctx.remake = origin.kept
             ctx.before = (origin.update, origin.passes, origin.slopes)
             kept = [origin.e if origin.kept else states, origin.u, origin.stats, *origin.learned]
-        ctx.save_for_backward(terms, weight, r, u, mean, inverse, gamma, beta, *kept)
+        ctx.save_for_backward(terms, weight, bias, r, u, mean, inverse, gamma, beta, *kept)
         ctx.edges, ctx.room, ctx.update = edges, room, update
         ctx.set_materialize_grads(False)
         if update is None or gamma is None or beta is None:
             return u, h, e, None
         ctx.stats = stats_of(update, moments, edges)
-        new = torch.empty_like(u, dtype=torch.promote_types(u.dtype, e.dtype))
+        made = torch.empty_like(u, dtype=torch.promote_types(u.dtype, e.dtype))
         ctx.passes = passes_of(update, u)
         found = Origin(
             update, states.detach(), u, ctx.stats, (gamma, beta), not ctx.remake, ctx.passes
         )
         ctx.slopes = found.slopes
-        return new, h, e, found
+        return made, h, e, found
 
     @staticmethod
     @once("gated convolution")
@@ -124,40 +120,34 @@ class _Gated(torch.autograd.Function):
         from gradformer.model.gated_kernels import source_gradient_kernel
 
         saved = ctx.saved_tensors
-        terms, weight, r, u, mean, inverse, gamma, beta, *_ = saved
+        terms, weight, _, r, u, mean, inverse, gamma, beta, *_ = saved
         edges, update = ctx.edges, ctx.update
         dh = torch.zeros_like(mean) if dh is None else dh.contiguous()
         out_grad, e_grad = (None if g is None else g.contiguous() for g in (out_grad, e_grad))
         count, (nodes, channels) = len(u), mean.shape
         du, d_terms, share = (torch.empty_like(t) for t in (u, terms, inverse))
         dr = None if r is None else torch.empty_like(r)
-        position = u if r is None else r
-        norm, inside = [*[u] * 4, 1.0], {"NORM": False, "DROP": False}
+        norm: tuple[Any, ...] = (*[None] * 4, 1.0)
         slopes: list[Tensor | None] = [None, None]
         if update is not None and out_grad is not None:
             known = ctx.slopes.take(out_grad)
             norm, slopes = slopes_of(
                 update, gamma, beta, out_grad, u, ctx.stats, edges, ctx.passes, known
             )
-            inside = {"NORM": True, "DROP": update.after is not None}
             e_grad = out_grad
         if mean.numel():
             blocks = -(-channels // 16)
             parts = blocks if r is None else 1  # of a row, whose sum is dr
             target_gradient_kernel[(nodes * parts,)](
-                dh, mean, inverse, terms, u, position, u if out_grad is None else out_grad,
-                d_terms, du, u if dr is None else dr, share,
+                dh, mean, inverse, terms, u, r, out_grad, d_terms, du, dr, share,
                 edges.source, edges.target_ptr, nodes, count, *norm,
-                C=channels, BLOCK_C=block_of(channels), CHUNK=16, POSITION=r is not None,
-                OUT_GRAD=out_grad is not None, PADDING=weight is None, **inside,
+                C=channels, BLOCK_C=block_of(channels), CHUNK=16, PADDING=weight is None,
                 PARTS=parts, num_warps=1, maxnreg=72 if r is None else 255,  # 28 fit on a core
             )  # fmt: skip
             together, parts = _parts(channels)
             source_gradient_kernel[(nodes * parts,)](
-                share, position, u, du, d_terms,
-                edges.target, edges.source_ptr, edges.by_source,
-                C=channels, CHUNK=8, BLOCKS=together, POSITION=r is not None,
-                num_warps=1, maxnreg=80,  # 24 fit on a core
+                share, r, u, du, d_terms, edges.target, edges.source_ptr, edges.by_source,
+                C=channels, CHUNK=8, BLOCKS=together, num_warps=1, maxnreg=80,  # 24 fit on a core
             )  # fmt: skip
         return d_terms, *_map_gradients(ctx, saved, du, e_grad), dr, *slopes, None, None, None, None
 
@@ -171,34 +161,33 @@ def _map_gradients(
     """
     from gradformer.model.map_gradient_kernels import map_gradient_kernel
 
-    weight, (e, before, stats, *learned) = saved[1], saved[8:]
+    weight, bias, (e, before, stats, *learned) = *saved[1:3], saved[9:]
     if weight is None:
         return du, None, None
-    norm: list[Any] = [*[du] * 5, 1.0]
-    slopes, drop = None, False
+    passes, scale, slopes = None, 1.0, None
     if ctx.before is not None:
         update, passes, slopes = ctx.before
-        norm = [before, *learned, stats, *through(update, passes, du)]
-        drop = passes is not None
+        scale = update.numbers[4]
     (count, width), channels, ptr = e.shape, du.shape[1], ctx.edges.target_ptr
     kind = e.dtype if before is None else torch.promote_types(e.dtype, before.dtype)  # that of e'
     de = e.new_empty(e.shape, dtype=kind) if ctx.needs_input_grad[1] else None
-    states, pairs = de is not None, _pairs(count)
-    partial = du if slopes is None else stats.new_empty(pairs, 2, width)
-    dw, db = open_map(ctx.room, GROUPS * pairs, weight)
+    pairs, partial = _pairs(count), None
+    if de is not None and slopes is not None:
+        partial = stats.new_empty(pairs, 2, width)
+    dw, db = open_map(ctx.room, GROUPS * pairs, weight, bias)
+    assert db is not None
     if count:
-        map_gradient_kernel[(2 * pairs if states else pairs,)](
-            du, e, dw, db, dw.stride(0), db.stride(0), du if e_grad is None else e_grad,
-            weight.contiguous(), du if de is None else de, partial, ptr, len(ptr) - 1, count, *norm,
+        map_gradient_kernel[(pairs if de is None else 2 * pairs,)](
+            du, e, dw, db, dw.stride(0), db.stride(0), e_grad, weight.contiguous(), de, partial,
+            ptr, len(ptr) - 1, count, before, *learned, stats, passes, scale,
             IN=width, C=channels, E_ROW=edge_rows(e)[1], GROUPS=GROUPS, BLOCK_IN=block_of(width),
-            EXACT=_exact(du.dtype), REMAKE=ctx.remake, STATES=states, E_GRAD=e_grad is not None,
-            SLOPES=states and slopes is not None, DROP=drop,
+            EXACT=_exact(du.dtype), REMAKE=ctx.remake,
             num_warps=GROUPS, num_stages=1,  # 3 or 2 fit on a core:
             maxnreg=168 if max(width, channels) <= 48 and not ctx.remake else 255,
         )  # fmt: skip
         if de is not None and slopes is not None:
             slopes.leave(de, partial)
-    return de, *sum_map(ctx.room, dw, weight)
+    return de, *sum_map(ctx.room, dw, weight, bias)
 
 
 def _pairs(edges: int) -> int:

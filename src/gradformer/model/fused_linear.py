@@ -63,16 +63,15 @@ def _options(count: int, summed: int, columns: int) -> dict[str, Any]:
 def _forward(x: Tensor, maps: Maps, relu: bool, draw: Draw | None) -> list[Tensor]:
     """The result of each map."""
     count, width = x.shape
-    (weight, bias), (weight2, bias2), outs = maps[0], maps[-1], [len(w) for w, _ in maps]
+    first, second = (*maps, (None, None))[:2]
+    outs = [len(weight) for weight, _ in maps]
     y = [x.new_empty(count, out) for out in outs]
-    keys = (x, x, x) if draw is None else (draw.rows.graph_id, draw.rows.index, draw.seed)
+    keys = (None,) * 3 if draw is None else (draw.rows.graph_id, draw.rows.index, draw.seed)
     scale, bar = (1.0, 0) if draw is None else (draw.scale, threshold(draw.p))
     forward_kernel[(-(-count // ROWS), sum(tiles_of(count, out) for out in outs))](
-        x, weight, x if bias is None else bias, y[0],
-        weight2, x if bias2 is None else bias2, y[-1], *keys, count, scale, bar,
-        IN=width, OUT=outs[0], BIAS=bias is not None,
-        OUT2=sum(outs[1:]), BIAS2=bias2 is not None, BLOCKS2=blocks_of(count, outs[-1]),
-        RELU=relu, DRAW=draw is not None, **_options(count, width, outs[0]),
+        x, *first, y[0], *second, (*y, None)[1], *keys, count, scale, bar,
+        IN=width, OUT=outs[0], OUT2=sum(outs[1:]), BLOCKS2=blocks_of(count, outs[-1]), RELU=relu,
+        **_options(count, width, outs[0]),
         num_stages=min(3, -(-width // _step(width))),  # no more than turns of the loop
     )  # fmt: skip
     return y
@@ -103,28 +102,25 @@ class _Linear(torch.autograd.Function):
             return None, None, None, dx, *[None] * len(parameters)
         g = [x.new_zeros(len(x), len(weight)) if slope is None else slope.contiguous()
              for slope, (weight, _) in zip(slopes, maps)]  # fmt: skip
-        (weight, bias), (weight2, bias2) = maps[0], maps[-1]
+        (weight, _), (weight2, _) = (*maps, (None, None))[:2]
         (count, width), outs = x.shape, [len(w) for w, _ in maps]
         piece = piece_of(count)
         pieces = -(-count // piece)
-        made = [open_map(room, pieces, weight) for room, (weight, _) in zip(ctx.rooms, maps)]
+        made = [open_map(room, pieces, *both) for room, both in zip(ctx.rooms, maps)]
+        rooms = [t for both in (*made, (None, None))[:2] for t in both]
         dx = torch.empty_like(x) if ctx.needs_input_grad[3] else None
         dx_programs = 0 if dx is None else -(-count // ROWS) * tiles_of(count, width)
         dw_programs = [pieces * -(-out // OUTS) * tiles_of(count, width) for out in outs]
         backward_kernel[(dx_programs + sum(dw_programs),)](
-            g[0], x, weight, g[0] if y is None else y, g[-1], weight2, *[*passed, x, x][:2],
-            x if dx is None else dx, *made[0], *made[-1],
-            count, dx_programs, dw_programs[0], ctx.scale,
-            *[t.stride(0) for t in (*made[0], *made[-1])],
-            IN=width, OUT=outs[0], BIAS=bias is not None, OUT2=sum(outs[1:]),
-            BIAS2=bias2 is not None, RELU=y is not None, PASSED=len(passed),
-            OUTS=OUTS, PIECE=piece, TURN=TURN, STEP2=_step(outs[-1]),
-            **_options(count, outs[0], width), num_stages=3,
+            g[0], x, weight, y, (*g, None)[1], weight2, *(*passed, None, None)[:2],
+            x if dx is None else dx, *rooms, count, dx_programs, dw_programs[0], ctx.scale,
+            *[0 if t is None else t.stride(0) for t in rooms],
+            IN=width, OUT=outs[0], OUT2=sum(outs[1:]), OUTS=OUTS, PIECE=piece, TURN=TURN,
+            STEP2=_step(outs[-1]), **_options(count, outs[0], width), num_stages=3,
         )  # fmt: skip
         found: list[Tensor | None] = []
         for room, (dw, _), (weight, bias) in zip(ctx.rooms, made, maps):
-            weights, biases = sum_map(room, dw, weight)
-            found += [weights, None if bias is None else biases]
+            found += sum_map(room, dw, weight, bias)
         return None, None, None, dx, *found
 
 

@@ -51,8 +51,7 @@ def segment_sum(values: Tensor, ptr: Tensor, order: Tensor | None) -> Tensor:
         return out.zero_()
     if out.numel():
         sum_kernel[(segments,)](
-            values, out, values, ptr, ptr, ptr, ptr if order is None else order, ptr,
-            ORDERED=order is not None, NODES=False, EPS=False, ADD=False, SCALE=False,
+            values, out, None, None, ptr, None, order, None,
             **tile(channels, len(values if order is None else order), segments),
         )  # fmt: skip
     return out
@@ -67,10 +66,7 @@ def gather(x: Tensor, index: Tensor, ptr: Tensor | None = None) -> Tensor:
     out = x.new_empty(rows, *x.shape[1:])
     if out.numel():
         size = tile(x[:1].numel(), rows, rows)
-        gather_kernel[(-(-rows // size["CHUNK"]),)](
-            x, out, index, index if ptr is None else ptr, nodes, rows,
-            ENDS=ptr is not None, **size,
-        )  # fmt: skip
+        gather_kernel[(-(-rows // size["CHUNK"]),)](x, out, index, ptr, nodes, rows, **size)
     return out
 
 
@@ -91,10 +87,8 @@ def _neighbours(
     y = torch.empty_like(x)
     if x.numel():
         sum_kernel[(len(x),)](
-            x, y, x if add is None else add.contiguous(), ptr if eps is None else eps,
-            ptr, index, ptr if order is None else order, ptr if degree_ptr is None else degree_ptr,
-            ORDERED=order is not None, NODES=True, EPS=eps is not None, ADD=add is not None,
-            SCALE=degree_ptr is not None, **tile(x.shape[1], len(index), len(x)),
+            x, y, None if add is None else add.contiguous(), eps, ptr, index, order, degree_ptr,
+            **tile(x.shape[1], len(index), len(x)),
         )  # fmt: skip
     return y
 
@@ -171,8 +165,8 @@ class _Gine(torch.autograd.Function):
         y = torch.empty_like(x, dtype=torch.promote_types(x.dtype, e.dtype))
         if x.numel():
             gine_kernel[(len(x),)](
-                x, rows, y, x if eps is None else eps, edges.source, edges.target_ptr,
-                E_ROW=e_row, EPS=eps is not None, **tile(x.shape[1], len(e), len(x)),
+                x, rows, y, eps, edges.source, edges.target_ptr,
+                E_ROW=e_row, **tile(x.shape[1], len(e), len(x)),
             )  # fmt: skip
         return y, x, e
 
@@ -191,11 +185,9 @@ class _Gine(torch.autograd.Function):
         dx, de = torch.empty_like(x), e.new_empty(e.shape)
         if x.numel():
             gine_gradient_kernel[(len(x),)](
-                grad, x if x_grad is None else x_grad, e if e_grad is None else e_grad, x, e,
-                dx, de, x if eps is None else eps, edges.target, edges.source_ptr,
+                grad, x_grad, e_grad, x, e, dx, de, eps, edges.target, edges.source_ptr,
                 edges.by_source, edges.target_ptr, len(x), len(e),
-                E_ROW=e_row, EPS=eps is not None, X_GRAD=x_grad is not None,
-                E_GRAD=e_grad is not None, **tile(x.shape[1], len(e), len(x)),
+                E_ROW=e_row, **tile(x.shape[1], len(e), len(x)),
             )  # fmt: skip
         return dx, de, _eps_gradient(grad, x, eps, ctx.needs_input_grad[2]), None
 
@@ -222,8 +214,8 @@ class _SumAndMax(torch.autograd.Function):
         total, top = torch.empty_like(x), torch.empty_like(x, dtype=torch.float32)
         if x.numel():
             sum_and_max_kernel[(len(x),)](
-                x, y, x if e is None else e, total, top, edges.source, edges.target_ptr,
-                EDGES=e is not None, **tile(x.shape[1], edges.num_edges, len(x)),
+                x, y, e, total, top, edges.source, edges.target_ptr,
+                **tile(x.shape[1], edges.num_edges, len(x)),
             )  # fmt: skip
         ctx.save_for_backward(x, y, e, top)
         ctx.edges = edges
@@ -239,9 +231,9 @@ class _SumAndMax(torch.autograd.Function):
         dx, dm = torch.empty_like(x), x.new_empty(count, x.shape[1])
         if x.numel():
             sum_and_max_gradient_kernel[(len(x),)](
-                x, y, x if e is None else e, top, d_total.contiguous(), d_top.contiguous(),
+                x, y, e, top, d_total.contiguous(), d_top.contiguous(),
                 dx, dm, edges.source, edges.target_ptr, len(x), count,
-                EDGES=e is not None, **tile(x.shape[1], count, len(x)),
+                **tile(x.shape[1], count, len(x)),
             )  # fmt: skip
         dy = segment_sum(dm, edges.source_ptr, edges.by_source)
         return dx, dy, None if e is None else dm, None

@@ -61,8 +61,8 @@ class Grid:
 
     @property
     def merging(self) -> dict[str, int]:
-        """Further options of the kernels that merge the sums of all chunks."""
-        one = self.chunk == self.blocks["BLOCK_R"]
+        """Further options of the kernels that know the sums of all rows."""
+        one = self.whole or self.chunk == self.blocks["BLOCK_R"]
         return {"BLOCK_P": block_of(self.shape[0]), "ONE": one}
 
 
@@ -92,10 +92,11 @@ class Norms:
 
     @property
     def draws(self) -> tuple[Draw | None, Draw | None, Draw | None]:
-        return self.before[0], self.before[-1], self.after
+        return self.before[0], self.before[1] if self.pair else None, self.after
 
-    def seeds(self, dummy: Tensor) -> list[Tensor]:
-        return [dummy if draw is None else draw.seed for draw in self.draws]
+    @property
+    def seeds(self) -> list[Tensor | None]:
+        return [None if draw is None else draw.seed for draw in self.draws]
 
     @property
     def numbers(self) -> list[float]:
@@ -103,65 +104,42 @@ class Norms:
         shares = [0.0 if draw is None else draw.p for draw in self.draws]
         return [number for p in shares for number in (1.0 / (1.0 - p), threshold(p))]
 
-    @property
-    def entering(self) -> dict[str, bool]:
-        return {
-            "MASK": self.rows.mask is not None,
-            "PAIR": self.pair,
-            "DROP1": self.before[0] is not None,
-            "DROP2": self.pair and self.before[-1] is not None,
-            "ADD1": self.adds[0],
-            "ADD2": self.pair and self.adds[-1],
-        }
-
-    @property
-    def leaving(self) -> dict[str, bool]:
-        return {"RELU": self.relu, "AFTER": self.after is not None}
-
-    def where(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Mask as bytes (``x`` if there is none), and what keys the draws of each row."""
+    def given(self, x1: Tensor, x2: Tensor | None, add: Tensor | None) -> tuple[Tensor | None, ...]:
+        """The inputs, the residual of each, mask as bytes, and what keys the draws of each row."""
+        first, second = (add if added else None for added in (*self.adds, False)[:2])
         mask = self.rows.mask
-        real = x if mask is None else mask.contiguous().view(torch.uint8)
-        return real, self.rows.graph_id, self.rows.index
+        real = None if mask is None else mask.contiguous().view(torch.uint8)
+        return x1, x2, first, second, real, self.rows.graph_id, self.rows.index
 
 
 def normalise(
     around: Norms, x1: Tensor, x2: Tensor | None, add: Tensor | None, plus: Tensor | None
 ) -> tuple[Tensor, Tensor]:
     """The result of :func:`fused_norms` without its gradient, and stats [norms, 3, c]."""
-    from gradformer.model.chunked_norm_kernels import normalise_kernel, statistics_kernel
-    from gradformer.model.whole_norm_kernels import whole_kernel
+    from gradformer.model.norm_kernels import normalise_kernel, statistics_kernel
 
     norm, training = around.norms[0], around.norms[0].training
     kind = x1.dtype
     for other in (x2, add, plus):
         kind = kind if other is None else torch.promote_types(kind, other.dtype)
     y = torch.empty_like(x1, dtype=kind)
-    flags = {"PLUS": plus is not None, "TRAINING": training, **around.leaving}
-    entered = (x1, x1 if x2 is None else x2, x1 if add is None else add)
-    learned = [t for n in (around.norms[0], around.norms[-1])
+    learned = [t for n in around.norms
                for t in (n.weight, n.bias, n.running_mean, n.running_var)]  # fmt: skip
-    where, seeds = around.where(x1), around.seeds(x1)
-    grid = Grid.of(*x1.shape)
-    channels = x1.shape[1]
+    learned += [None] * (8 - len(learned))
+    given, seeds, numbers = around.given(x1, x2, add), around.seeds, around.numbers
+    (rows, channels), grid = x1.shape, Grid.of(*x1.shape)
     stats = norm.weight.new_empty(len(around.norms), 3, channels)
-    out = (x1 if plus is None else plus, y)
-    settings = (norm.momentum or 0.0, norm.eps, *around.numbers)
-    if grid.whole:
-        whole_kernel[grid.shape](
-            *entered, *out, *where, *learned, *seeds, stats, len(x1), *settings,
-            **flags, **around.entering, **grid.blocks,
-        )  # fmt: skip
-        return y, stats
-    partial = stats.new_empty(len(around.norms), grid.shape[0], 3, channels)
-    if training:
+    partial = None
+    if not grid.whole:
+        partial = stats.new_empty(len(around.norms), grid.shape[0], 3, channels)
+    if training and partial is not None:
         statistics_kernel[grid.shape](
-            *entered, *where, *seeds[:2], partial, len(x1), grid.chunk,
-            *around.numbers[:4], **around.entering, **grid.blocks,
-        )  # fmt: skip
+            *given, *seeds[:2], partial, rows, grid.chunk, *numbers[:4], **grid.blocks
+        )
     normalise_kernel[grid.shape](
-        *entered, *out, *where, *learned, *seeds, partial, stats, len(x1), grid.chunk,
-        *settings, **flags, **around.entering, **grid.blocks, **grid.merging,
+        *given, plus, y, *learned, *seeds, stats, partial, rows, grid.chunk,
+        norm.momentum or 0.0, norm.eps, *numbers,
+        TRAINING=training, RELU=around.relu, **grid.blocks, **grid.merging,
     )  # fmt: skip
     return y, stats
 
@@ -182,53 +160,37 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     @once("batch norm")
     def backward(ctx: Any, grad: Tensor) -> Gradients:
-        from gradformer.model.chunked_norm_kernels import (
-            gradient_sums_kernel,
-            input_gradient_kernel,
-        )
-        from gradformer.model.whole_norm_kernels import whole_gradient_kernel
+        from gradformer.model.norm_kernels import gradient_sums_kernel, input_gradient_kernel
 
         x1, x2, add, *parameters = ctx.saved_tensors
         around, grad = ctx.around, grad.contiguous()
-        flags = {**around.entering, **around.leaving}
-        dx1, dx2 = torch.empty_like(x1), x1 if x2 is None else torch.empty_like(x2)
-        apart = add is not None and (flags["DROP1"] or flags["ADD2"] or add.dtype != x1.dtype)
-        dadd = torch.empty_like(add) if apart else dx1
+        dx1, dx2 = torch.empty_like(x1), None if x2 is None else torch.empty_like(x2)
+        given = around.given(x1, x2, add)
+        dropped, added_twice = around.before[0] is not None, given[3] is not None
+        apart = add is not None and (dropped or added_twice or add.dtype != x1.dtype)
+        dadd = torch.empty_like(add) if apart else None
         (rows, channels), stats = x1.shape, ctx.stats
         if around.room is None:
             rooms = list(stats.new_empty(len(parameters), channels))
         else:
             rooms = around.room.open(x1.device)
-        entered = (grad, x1, x1 if x2 is None else x2, x1 if add is None else add)
-        where, seeds = around.where(x1), around.seeds(x1)
-        made = (dx1, dx2, dadd)
-        learned = (*parameters[:2], *parameters[-2:])
-        slopes = (*rooms[:2], *rooms[-2:])
+        none = [None] * (4 - len(parameters))
         grid = Grid.of(rows, channels)
-        if grid.whole:
-            whole_gradient_kernel[grid.shape](
-                *entered, *made, *where, *learned, *slopes, *seeds, stats,
-                rows, *around.numbers, DADD=apart, **flags, **grid.blocks,
-            )  # fmt: skip
-        else:
+        size = (rows, grid.chunk, *around.numbers)
+        partial = None
+        if not grid.whole:
             partial = stats.new_empty(len(around.norms), grid.shape[0], 2, channels)
-            size = (rows, grid.chunk, *around.numbers)
             gradient_sums_kernel[grid.shape](
-                *entered, *where, *learned, *seeds, stats, partial, *size, **flags, **grid.blocks
-            )
-            input_gradient_kernel[grid.shape](
-                *entered, *made, *where, *learned, *slopes, *seeds, stats, partial, *size,
-                DADD=apart, **flags, **grid.blocks, **grid.merging,
+                *given, grad, *parameters, *none, *around.seeds, stats, partial, *size,
+                RELU=around.relu, **grid.blocks,
             )  # fmt: skip
-        given = rooms if around.room is None else [None] * len(parameters)
-        return (
-            None,
-            dx1,
-            None if x2 is None else dx2,
-            None if add is None else dadd,
-            grad if ctx.plus else None,
-            *given,
-        )
+        input_gradient_kernel[grid.shape](
+            *given, grad, dx1, dx2, dadd, *parameters, *none, *rooms, *none, *around.seeds,
+            stats, partial, *size, RELU=around.relu, **grid.blocks, **grid.merging,
+        )  # fmt: skip
+        d_learned = rooms if around.room is None else [None] * len(parameters)
+        d_residual = None if add is None else dx1 if dadd is None else dadd
+        return None, dx1, dx2, d_residual, grad if ctx.plus else None, *d_learned
 
 
 def fused_norms(

@@ -2,7 +2,7 @@
 
 Node terms are the columns A | D | B | E of one tensor [nodes, 4 C]. Every row of an output is
 written by exactly one program, sums are float32 and run in a fixed order, without atomics. Edges
-from ``ptr[nodes]`` on are padding: they enter no sum.
+from ``ptr[nodes]`` on are padding: they enter no sum. What is absent is None.
 """
 
 # mypy: ignore-errors
@@ -35,21 +35,20 @@ def _blocks(x, row, first, X_ROW: tl.constexpr, C: tl.constexpr, BLOCKS: tl.cons
 @triton.jit
 def node_kernel(
     terms, r, u, h, mean, inverse, moments, source, ptr,
-    C: tl.constexpr, CHUNK: tl.constexpr, BLOCKS: tl.constexpr, POSITION: tl.constexpr,
-    MOMENTS: tl.constexpr,
+    C: tl.constexpr, CHUNK: tl.constexpr, BLOCKS: tl.constexpr,
 ):  # fmt: skip
     """g = σ(u) r, inverse_t = 1 / (Σ g + 1e-6), mean_t = inverse_t Σ g B_s, h = A + mean;
     grid (nodes · parts of BLOCKS blocks of channels,).
 
-    With MOMENTS also moments [nodes, 2, C]: mean, and Σ (u − mean)², of each node's edges, summed
-    as deviations from the last of them; without edges from the one before, and 0.
+    Where they are asked for also moments [nodes, 2, C]: mean, and Σ (u − mean)², of each node's
+    edges, summed as deviations from the last of them; without edges from the one before, and 0.
     """
     PARTS: tl.constexpr = (C + STEP * BLOCKS - 1) // (STEP * BLOCKS)
     node, part = tl.program_id(0) // PARTS, tl.program_id(0) % PARTS * (STEP * BLOCKS)
     numerator, denominator = zero_sums(CHUNK, BLOCKS), zero_sums(CHUNK, BLOCKS)
     sums, squares, centers = zero_sums(CHUNK, BLOCKS), zero_sums(CHUNK, BLOCKS), ()
     begin, end = tl.load(ptr + node), tl.load(ptr + node + 1)
-    for k in tl.static_range(BLOCKS if MOMENTS else 0):
+    for k in tl.static_range(0 if moments is None else BLOCKS):
         last = u + tl.maximum(end - 1, 0).to(tl.int64) * C
         centers += (load_row(last, part + block_channels(k), C),)
     for start in range(begin, end, CHUNK):
@@ -59,20 +58,20 @@ def node_kernel(
         other = tl.load(source + first + row)
         values = _blocks(u + first * C, row, part, C, C, BLOCKS)
         given = _blocks(terms + 2 * C, other, part, 4 * C, C, BLOCKS)
-        position = tl.load(r + first + row).to(tl.float32)[:, None] if POSITION else 1.0
+        position = 1.0 if r is None else tl.load(r + first + row).to(tl.float32)[:, None]
         above, below, more, more_squares = (), (), (), ()
         for k in tl.static_range(BLOCKS):
             gate = tl.where(real, sigmoid(values[k]), 0.0)
-            if POSITION:
+            if r is not None:
                 gate *= position
             above += (numerator[k] + gate * given[k],)
             below += (denominator[k] + gate,)
-            if MOMENTS:
+            if moments is not None:
                 apart = values[k] - centers[k]  # 0 where the last stands in
                 more += (sums[k] + apart,)
                 more_squares += (squares[k] + apart * apart,)
         numerator, denominator = above, below
-        if MOMENTS:
+        if moments is not None:
             sums, squares = more, more_squares
     for k in tl.static_range(BLOCKS):
         channel = part + block_channels(k)
@@ -81,7 +80,7 @@ def node_kernel(
         found = tl.sum(numerator[k], 0) * share
         tl.store(mean + here, found, wide)
         tl.store(inverse + here, share, wide)
-        if MOMENTS:
+        if moments is not None:
             total, one = tl.sum(sums[k], 0), 1.0 / tl.maximum(end - begin, 1).to(tl.float32)
             at = moments + node.to(tl.int64) * C + here  # two rows a node
             tl.store(at, tl.sum(centers[k], 0) + total * one, wide)
@@ -97,7 +96,7 @@ def node_kernel(
 @triton.jit
 def source_gradient_kernel(
     share, r, u, du, d_terms, target, ptr, order,
-    C: tl.constexpr, CHUNK: tl.constexpr, BLOCKS: tl.constexpr, POSITION: tl.constexpr,
+    C: tl.constexpr, CHUNK: tl.constexpr, BLOCKS: tl.constexpr,
 ):  # fmt: skip
     """By source: dB = Σ σ(u) r share_t and dE = Σ du;
     grid (nodes · parts of BLOCKS blocks of channels,): rows, which lie apart, are read whole."""
@@ -113,11 +112,11 @@ def source_gradient_kernel(
         values = _blocks(u, edge, part, C, C, BLOCKS)
         changes = _blocks(du, edge, part, C, C, BLOCKS)
         shares = _blocks(share, other, part, C, C, BLOCKS)
-        position = tl.load(r + edge).to(tl.float32)[:, None] if POSITION else 1.0
+        position = 1.0 if r is None else tl.load(r + edge).to(tl.float32)[:, None]
         more_b, more_e = (), ()
         for k in tl.static_range(BLOCKS):
             gate = tl.where(real, sigmoid(values[k]), 0.0)
-            if POSITION:
+            if r is not None:
                 gate *= position
             more_b += (d_b[k] + gate * shares[k],)
             more_e += (d_e[k] + tl.where(real, changes[k], 0.0),)

@@ -1,7 +1,8 @@
 """Triton kernels of a linear map with its ReLU and dropout, or of two, and of their gradients.
 
 Columns come in blocks of 16, so that none are filled up where their number is a multiple of it; a
-program makes several blocks from the same rows, whose halves for the products are taken once.
+program makes several blocks from the same rows, whose halves for the products are taken once. What
+is absent is None.
 """
 
 # mypy: ignore-errors
@@ -34,8 +35,7 @@ def _entries(x, row, rows, column, WIDTH: tl.constexpr):
 @triton.jit
 def _output_tile(
     tile, x, w, b, y, graph_id, index, seed, count, scale, threshold,
-    IN: tl.constexpr, OUT: tl.constexpr, BIAS: tl.constexpr, RELU: tl.constexpr,
-    DRAW: tl.constexpr, EXACT: tl.constexpr,
+    IN: tl.constexpr, OUT: tl.constexpr, RELU: tl.constexpr, EXACT: tl.constexpr,
     ROWS: tl.constexpr, BLOCKS: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
     """BLOCKS blocks of ROWS rows of y = [drop]([ReLU](x Wᵀ + b))."""
@@ -50,18 +50,18 @@ def _output_tile(
             weight = tl.trans(_entries(w, first + k * BLOCK, OUT, into, IN))
             more += (add_factors(sums[k], given, factors(weight, EXACT), EXACT),)
         sums = more
-    if DRAW:
+    if seed is not None:
         graph = tl.load(graph_id + row, row < count, other=0)
         inner = tl.load(index + row, row < count, other=0)
         keys = keys_of_rows(seed, graph, row * 0, inner)[:, None]
     for k in tl.static_range(BLOCKS):
         out = first + k * BLOCK
         value = sums[k]
-        if BIAS:
+        if b is not None:
             value += tl.load(b + out, out < OUT, other=0.0)[None, :]
         if RELU:
             value = tl.where(value <= 0.0, 0.0, value)  # NaN stays NaN
-        if DRAW:
+        if seed is not None:
             value = tl.where(is_kept(keys, out[None, :], threshold), value * scale, 0.0)
         inside = (row < count)[:, None] & (out < OUT)[None, :]
         tl.store(y + row[:, None] * OUT + out[None, :], value, inside)
@@ -70,11 +70,11 @@ def _output_tile(
 @triton.jit(do_not_specialize=["count", "threshold"], do_not_specialize_on_alignment=["seed"])
 def forward_kernel(
     x, w, b, y, w2, b2, y2, graph_id, index, seed, count, scale, threshold,
-    IN: tl.constexpr, OUT: tl.constexpr, BIAS: tl.constexpr, OUT2: tl.constexpr,
-    BIAS2: tl.constexpr, RELU: tl.constexpr, DRAW: tl.constexpr, EXACT: tl.constexpr,
-    ROWS: tl.constexpr, BLOCKS: tl.constexpr, BLOCKS2: tl.constexpr, STEP: tl.constexpr,
+    IN: tl.constexpr, OUT: tl.constexpr, OUT2: tl.constexpr, RELU: tl.constexpr,
+    EXACT: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr, BLOCKS2: tl.constexpr,
+    STEP: tl.constexpr,
 ):  # fmt: skip
-    """y = [drop]([ReLU](x Wᵀ + b)), and y₂ = x W₂ᵀ + b₂ unless OUT2 is 0.
+    """y = [drop]([ReLU](x Wᵀ + b)), and y₂ = x W₂ᵀ + b₂.
 
     Grid (row tiles, column tiles of y and y₂).
     """
@@ -82,34 +82,33 @@ def forward_kernel(
     if tile < tiles:
         _output_tile(
             tile, x, w, b, y, graph_id, index, seed, count, scale, threshold,
-            IN, OUT, BIAS, RELU, DRAW, EXACT, ROWS, BLOCKS, STEP,
+            IN, OUT, RELU, EXACT, ROWS, BLOCKS, STEP,
         )  # fmt: skip
-    elif OUT2 > 0:
+    elif w2 is not None:
         _output_tile(
-            tile - tiles, x, w2, b2, y2, graph_id, index, seed, count, scale, threshold,
-            IN, OUT2, BIAS2, False, False, EXACT, ROWS, BLOCKS2, STEP,
+            tile - tiles, x, w2, b2, y2, None, None, None, count, scale, threshold,
+            IN, OUT2, False, EXACT, ROWS, BLOCKS2, STEP,
         )  # fmt: skip
 
 
 @triton.jit
-def _gradient(g, y, row, count, out, OUT: tl.constexpr, RELU: tl.constexpr):
+def _gradient(g, y, row, count, out, OUT: tl.constexpr):
     """The gradient before ReLU and dropout but for a factor: y is positive where both kept."""
     tile = _entries(g, row, count, out, OUT)
-    if RELU:
+    if y is not None:
         tile = tl.where(_entries(y, row, count, out, OUT) > 0.0, tile, 0.0)
     return tile
 
 
 @triton.jit
 def _input_sums(
-    sums, g, w, y, row, first, count,
-    IN: tl.constexpr, OUT: tl.constexpr, RELU: tl.constexpr, EXACT: tl.constexpr,
+    sums, g, w, y, row, first, count, IN: tl.constexpr, OUT: tl.constexpr, EXACT: tl.constexpr,
     BLOCKS: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
     """sums + g W."""
     for start in range(0, OUT, STEP):
         out = start + tl.arange(0, STEP)
-        tile = factors(_gradient(g, y, row, count, out, OUT, RELU), EXACT)
+        tile = factors(_gradient(g, y, row, count, out, OUT), EXACT)
         more = ()
         for k in tl.static_range(BLOCKS):
             weight = factors(_entries(w, out, OUT, first + k * BLOCK, IN), EXACT)
@@ -121,26 +120,23 @@ def _input_sums(
 @triton.jit
 def _input_tile(
     program, g, w, y, g2, w2, passed, passed2, dx, count, scale,
-    IN: tl.constexpr, OUT: tl.constexpr, OUT2: tl.constexpr, RELU: tl.constexpr,
-    PASSED: tl.constexpr, EXACT: tl.constexpr, ROWS: tl.constexpr, BLOCKS: tl.constexpr,
-    STEP: tl.constexpr, STEP2: tl.constexpr,
+    IN: tl.constexpr, OUT: tl.constexpr, OUT2: tl.constexpr, EXACT: tl.constexpr,
+    ROWS: tl.constexpr, BLOCKS: tl.constexpr, STEP: tl.constexpr, STEP2: tl.constexpr,
 ):  # fmt: skip
-    """BLOCKS blocks of ROWS rows of dx = g W + g₂ W₂ + what was PASSED, of which there may be 2."""
+    """BLOCKS blocks of ROWS rows of dx = g W + g₂ W₂ + what was ``passed``."""
     tiles = tl.cdiv(IN, BLOCKS * BLOCK)
     row = program // tiles * ROWS + tl.arange(0, ROWS)
     first = program % tiles * (BLOCKS * BLOCK) + tl.arange(0, BLOCK)
     sums = _zeros(ROWS, BLOCKS)
-    sums = _input_sums(sums, g, w, y, row, first, count, IN, OUT, RELU, EXACT, BLOCKS, STEP)
-    if OUT2 > 0:
-        sums = _input_sums(
-            sums, g2, w2, g2, row, first, count, IN, OUT2, False, EXACT, BLOCKS, STEP2
-        )
+    sums = _input_sums(sums, g, w, y, row, first, count, IN, OUT, EXACT, BLOCKS, STEP)
+    if w2 is not None:
+        sums = _input_sums(sums, g2, w2, None, row, first, count, IN, OUT2, EXACT, BLOCKS, STEP2)
     for k in tl.static_range(BLOCKS):
         into = first + k * BLOCK
         value = sums[k] * scale
-        if PASSED > 0:
+        if passed is not None:
             value += _entries(passed, row, count, into, IN)
-        if PASSED > 1:
+        if passed2 is not None:
             value += _entries(passed2, row, count, into, IN)
         inside = (row < count)[:, None] & (into < IN)[None, :]
         tl.store(dx + row[:, None] * IN + into[None, :], value, inside)
@@ -149,9 +145,8 @@ def _input_tile(
 @triton.jit
 def _weight_tile(
     program, g, x, y, dw, db, count, scale, dw_row, db_row,
-    IN: tl.constexpr, OUT: tl.constexpr, BIAS: tl.constexpr, RELU: tl.constexpr,
-    EXACT: tl.constexpr, OUTS: tl.constexpr, BLOCKS: tl.constexpr, PIECE: tl.constexpr,
-    TURN: tl.constexpr,
+    IN: tl.constexpr, OUT: tl.constexpr, EXACT: tl.constexpr, OUTS: tl.constexpr,
+    BLOCKS: tl.constexpr, PIECE: tl.constexpr, TURN: tl.constexpr,
 ):  # fmt: skip
     """BLOCKS blocks of OUTS rows of dW = gᵀ x over PIECE rows, and their part of db = Σ g."""
     tiles = tl.cdiv(IN, BLOCKS * BLOCK)
@@ -164,7 +159,7 @@ def _weight_tile(
     total = tl.zeros([TURN, OUTS], tl.float32)
     for start in range(piece * PIECE, tl.minimum((piece + 1) * PIECE, count), TURN):
         row = start + tl.arange(0, TURN)
-        tile = _gradient(g, y, row, count, out, OUT, RELU)
+        tile = _gradient(g, y, row, count, out, OUT)
         total += tile
         turned = factors(tl.trans(tile), EXACT)
         more = ()
@@ -177,7 +172,7 @@ def _weight_tile(
         into = first + k * BLOCK
         inside = (out < OUT)[:, None] & (into < IN)[None, :]
         tl.store(dw + out[:, None] * IN + into[None, :], sums[k] * scale, inside)
-    if BIAS:
+    if db is not None:
         db += piece.to(tl.int64) * db_row
         tl.store(db + out, tl.sum(total, 0) * scale, (out < OUT) & (program % tiles == 0))
 
@@ -186,29 +181,28 @@ def _weight_tile(
 def backward_kernel(
     g, x, w, y, g2, w2, passed, passed2, dx, dw, db, dw2, db2,
     count, dx_programs, dw_programs, scale, dw_row, db_row, dw2_row, db2_row,
-    IN: tl.constexpr, OUT: tl.constexpr, BIAS: tl.constexpr, OUT2: tl.constexpr,
-    BIAS2: tl.constexpr, RELU: tl.constexpr, PASSED: tl.constexpr, EXACT: tl.constexpr,
+    IN: tl.constexpr, OUT: tl.constexpr, OUT2: tl.constexpr, EXACT: tl.constexpr,
     ROWS: tl.constexpr, OUTS: tl.constexpr, BLOCKS: tl.constexpr, PIECE: tl.constexpr,
     STEP: tl.constexpr, STEP2: tl.constexpr, TURN: tl.constexpr,
 ):  # fmt: skip
     """dx, and pieces of dW and db, whose rows are ``dw_row`` and ``db_row`` numbers apart.
 
-    g, y [count, OUT], x, passed, dx [count, IN], w [OUT, IN]; g₂ and what belongs to it likewise,
-    unless OUT2 is 0; ``scale`` is that of the dropout.
+    g, y [count, OUT], x, passed, dx [count, IN], w [OUT, IN]; g₂ and what belongs to it likewise;
+    ``y`` is given where there is a ReLU, ``scale`` is that of the dropout.
     """
     program = tl.program_id(0)
     if program < dx_programs:
         _input_tile(
             program, g, w, y, g2, w2, passed, passed2, dx, count, scale,
-            IN, OUT, OUT2, RELU, PASSED, EXACT, ROWS, BLOCKS, STEP, STEP2,
+            IN, OUT, OUT2, EXACT, ROWS, BLOCKS, STEP, STEP2,
         )  # fmt: skip
     elif program < dx_programs + dw_programs:
         _weight_tile(
             program - dx_programs, g, x, y, dw, db, count, scale, dw_row, db_row,
-            IN, OUT, BIAS, RELU, EXACT, OUTS, BLOCKS, PIECE, TURN,
+            IN, OUT, EXACT, OUTS, BLOCKS, PIECE, TURN,
         )  # fmt: skip
-    elif OUT2 > 0:
+    elif w2 is not None:
         _weight_tile(
-            program - dx_programs - dw_programs, g2, x, g2, dw2, db2, count, scale,
-            dw2_row, db2_row, IN, OUT2, BIAS2, False, EXACT, OUTS, BLOCKS, PIECE, TURN,
+            program - dx_programs - dw_programs, g2, x, None, dw2, db2, count, scale,
+            dw2_row, db2_row, IN, OUT2, EXACT, OUTS, BLOCKS, PIECE, TURN,
         )  # fmt: skip

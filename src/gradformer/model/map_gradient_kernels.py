@@ -57,9 +57,9 @@ def _states(
     piece, pieces, last, du, e_grad, weight, de, partial,
     before, gamma, beta, stats, passes, scale,
     IN: tl.constexpr, C: tl.constexpr, ROWS: tl.constexpr, BLOCK_IN: tl.constexpr,
-    EXACT: tl.constexpr, E_GRAD: tl.constexpr, SLOPES: tl.constexpr, DROP: tl.constexpr,
+    EXACT: tl.constexpr,
 ):  # fmt: skip
-    """de = du W (+ what arrives at e) and with SLOPES ``partial``, one warp for every 16 of ROWS.
+    """de = du W (+ what arrives at e), and ``partial``, one warp for every 16 of ROWS.
 
     A thread holds du that was asked for a tile ago. It asks for what else it needs while the
     products run, and for the next du after them.
@@ -78,11 +78,11 @@ def _states(
         first, left = tile_rows(tile, end, last, ROWS)
         row = tl.minimum(each, left - 1)
         arrived, states, words = (), (), ()
-        if E_GRAD:
+        if e_grad is not None:
             arrived = _blocks(e_grad + first * IN, row, IN)
-        if SLOPES:
+        if partial is not None:
             states = _blocks(before + first * IN, row, IN)
-            for j in tl.static_range(INTO if DROP else 0):
+            for j in tl.static_range(0 if passes is None else INTO):
                 words += (tl.load(words_at(passes, first + row, j, IN))[:, None],)
         values = tl.zeros([ROWS, BLOCK_IN], tl.float32)
         for k in tl.static_range(len(changes)):
@@ -93,20 +93,22 @@ def _states(
         found, more_along, more_total = cut(values, BLOCK_IN), (), ()
         for j in tl.static_range(INTO):
             value = renamed_back(found[j], WARPS)
-            if E_GRAD:
+            if e_grad is not None:
                 value += arrived[j]
             store_block(rows_at(de + first * IN, row, IN), value, j, IN)
-            if SLOPES:
+            if partial is not None:
                 grad = tl.where((each < left)[:, None], rounded_as(value, de), 0.0)
                 factor = load_shared(gamma, j, IN) * load_shared(stats + IN, j, IN)
                 learned = load_shared(stats, j, IN), factor, load_shared(beta, j, IN)
-                channel, word = block_channels(j)[None, :], words[j] if DROP else 0
-                apart, slope = slope_of(grad, states[j], channel, learned, word, scale, DROP)
+                channel, word = block_channels(j)[None, :], None
+                if passes is not None:
+                    word = words[j]
+                apart, slope = slope_of(grad, states[j], channel, learned, word, scale)
                 more_along += (along[j] + _halves(slope * apart),)
                 more_total += (total[j] + _halves(slope),)
-        if SLOPES:
+        if partial is not None:
             along, total = more_along, more_total
-    if SLOPES:
+    if partial is not None:
         partial += piece * 2 * IN
         for j in tl.static_range(INTO):
             channel = block_channels(j)
@@ -119,35 +121,34 @@ def map_gradient_kernel(
     du, e, dw, db, dw_row, db_row, e_grad, weight, de, partial, ptr, nodes, edges,
     before, gamma, beta, stats, passes, scale,
     IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, GROUPS: tl.constexpr,
-    BLOCK_IN: tl.constexpr, EXACT: tl.constexpr, REMAKE: tl.constexpr, STATES: tl.constexpr,
-    E_GRAD: tl.constexpr, SLOPES: tl.constexpr, DROP: tl.constexpr,
+    BLOCK_IN: tl.constexpr, EXACT: tl.constexpr, REMAKE: tl.constexpr,
 ):  # fmt: skip
     """Pieces of dW = Σ du eᵀ and db = Σ du, whose rows are ``dw_row`` and ``db_row`` numbers apart,
-    GROUPS a program, one a warp; and with STATES, by as many other programs, de = du W (+ what
-    arrives at e).
+    GROUPS a program, one a warp; and, by as many other programs, de = du W (+ what arrives at e)
+    where it is asked for.
 
     With REMAKE the edge states were not kept: they are made again of those ``e`` of the layer
-    before, and of its u, ``before``. With SLOPES, e comes from the norm of the layer before, whose
-    u is ``before``: then also ``partial``, as ``slope_kernel`` would make it of de. That layer
-    reads no padded rows of de; without SLOPES they are 0.
+    before, and of its u, ``before``. With ``partial``, e comes from the norm of the layer before,
+    whose u is ``before``: it is made as ``slope_kernel`` would make it of de. That layer reads no
+    padded rows of de; without ``partial`` they are 0.
     """
     last = tl.load(ptr + nodes)
     piece, pieces, state = tl.program_id(0), tl.num_programs(0), 0
-    if STATES:
+    if de is not None:
         piece, pieces = piece // 2, pieces // 2
         # The other way round in the second half: a core that has one of each gets both kinds.
         state = (tl.program_id(0) + 2 * piece // pieces) % 2
     if state == 0:
         weight_pieces(
             piece, pieces, last, du, e, dw, db, dw_row, db_row,
-            before, gamma, beta, stats, passes, scale,
-            IN, C, E_ROW, GROUPS, EXACT, REMAKE, REMAKE and DROP,
+            before if REMAKE else None, gamma, beta, stats, passes if REMAKE else None, scale,
+            IN, C, E_ROW, GROUPS, EXACT,
         )  # fmt: skip
-    elif STATES:
+    elif de is not None:
         _states(
             piece, pieces, last, du, e_grad, weight, de, partial,
             before, gamma, beta, stats, passes, scale,
-            IN, C, GROUPS * STEP, BLOCK_IN, EXACT, E_GRAD, SLOPES, DROP,
+            IN, C, GROUPS * STEP, BLOCK_IN, EXACT,
         )  # fmt: skip
-    if STATES and not SLOPES:
-        write_rest(de, de, last, edges, IN, BLOCK_IN, GROUPS * STEP, False)
+    if de is not None and partial is None:
+        write_rest(de, None, last, edges, IN, BLOCK_IN, GROUPS * STEP)

@@ -71,20 +71,19 @@ def _pair_words(passes, first, left, j: tl.constexpr, GROUPS: tl.constexpr, C: t
 
 
 @triton.jit
-def _change(value, channel, learned, word, scale, DROP: tl.constexpr):
+def _change(value, channel, learned, word, scale):
     """drop(ReLU(γ ẑ + β)) of u, as it was."""
     apart = value - learned[0]
     value = apart * learned[1] + learned[2]
-    if DROP:
+    if word is not None:
         value *= scale
-    return tl.where(passes_through(apart, channel, learned, word, DROP), value, 0.0)
+    return tl.where(passes_through(apart, channel, learned, word), value, 0.0)
 
 
 @triton.jit
 def _asked(
     du, e, before, passes, tile, end, last,
     IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, GROUPS: tl.constexpr,
-    REMAKE: tl.constexpr, DROP: tl.constexpr,
 ):  # fmt: skip
     """Blocks of a tile's du, e and ``before``, and words of what passes."""
     SIZE: tl.constexpr = 32 * GROUPS
@@ -95,9 +94,9 @@ def _asked(
         changes += (_pairs(du + first * C, row, k, SIZE, C, C),)
     for j in tl.static_range((IN + STEP - 1) // STEP):
         states += (_pairs(e + first * E_ROW, row, j, SIZE, E_ROW, IN),)
-        if REMAKE:
+        if before is not None:
             values += (_pairs(before + first * IN, row, j, SIZE, IN, IN),)
-        if DROP:
+        if passes is not None:
             words += (_pair_words(passes, first, left, j, GROUPS, IN),)
     return changes, states, values, words
 
@@ -141,9 +140,12 @@ def weight_pieces(
     piece, pieces, last, du, e, dw, db, dw_row, db_row,
     before, gamma, beta, stats, passes, scale,
     IN: tl.constexpr, C: tl.constexpr, E_ROW: tl.constexpr, GROUPS: tl.constexpr,
-    EXACT: tl.constexpr, REMAKE: tl.constexpr, DROP: tl.constexpr,
+    EXACT: tl.constexpr,
 ):  # fmt: skip
-    """GROUPS pieces of dW = Σ du eᵀ and db = Σ du; a tile is asked for one tile ahead."""
+    """GROUPS pieces of dW = Σ du eᵀ and db = Σ du; a tile is asked for one tile ahead.
+
+    With ``before``, u of the layer before, e is what that layer was given.
+    """
     BLOCKS: tl.constexpr = (C + STEP - 1) // STEP
     INTO: tl.constexpr = (IN + STEP - 1) // STEP
     SIZE: tl.constexpr = 32 * GROUPS
@@ -153,21 +155,21 @@ def weight_pieces(
     for _ in tl.static_range(BLOCKS):
         totals += (tl.zeros([4, 8 * GROUPS, 2], tl.float32),)
     begin, end = share_of(piece, pieces, last, GROUPS * STEP)
-    asked = _asked(du, e, before, passes, begin, end, last, IN, C, E_ROW, GROUPS, REMAKE, DROP)
+    asked = _asked(du, e, before, passes, begin, end, last, IN, C, E_ROW, GROUPS)
     for tile in range(begin, end):
         changes, states, values, words = asked
-        asked = _asked(
-            du, e, before, passes, tile + 1, end, last, IN, C, E_ROW, GROUPS, REMAKE, DROP
-        )
+        asked = _asked(du, e, before, passes, tile + 1, end, last, IN, C, E_ROW, GROUPS)
         real = _pair_rows(GROUPS) < tile_rows(tile, end, last, GROUPS * STEP)[1]
         givens, found, more = (), (), ()
         for j in tl.static_range(INTO):
             state = states[j]
-            if REMAKE:
+            if before is not None:
                 factor = _pair_row(gamma, j, SIZE, IN) * _pair_row(stats + IN, j, SIZE, IN)
                 learned = _pair_row(stats, j, SIZE, IN), factor, _pair_row(beta, j, SIZE, IN)
-                channel, word = _pair_channels(j, SIZE)[None, :, :], words[j] if DROP else 0
-                state += _change(values[j], channel, learned, word, scale, DROP)
+                channel, word = _pair_channels(j, SIZE)[None, :, :], None
+                if passes is not None:
+                    word = words[j]
+                state += _change(values[j], channel, learned, word, scale)
             givens += (factors(_right(rounded_as(state, du), GROUPS), EXACT),)
         for k in tl.static_range(BLOCKS):
             change = tl.where(real, changes[k], 0.0)

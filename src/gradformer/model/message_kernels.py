@@ -4,7 +4,7 @@ A program owns one node and all channels. It walks over the node's edges, CHUNK 
 every row of an output is written by exactly one program, so the bits are the same every time. Sums
 are float32 whatever the inputs are. Edges from ``target_ptr[-1]`` on are padding: they enter no
 sum, and the programs take turns in writing their rows. Numbers of nodes and edges are not
-specialised, so that all batches share one compiled kernel.
+specialised, so that all batches share one compiled kernel. What is absent is None.
 """
 
 # mypy: ignore-errors
@@ -16,9 +16,8 @@ import triton.language as tl
 
 @triton.jit
 def write_rest(
-    out, given, first, rows,
-    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, GIVEN: tl.constexpr,
-):  # fmt: skip
+    out, given, first, rows, C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr
+):
     """Rows ``first`` … ``rows`` − 1 of ``given``, or zeros; every program takes its share."""
     channel = tl.arange(0, BLOCK_C)
     mine = first + tl.program_id(0) * CHUNK
@@ -26,15 +25,15 @@ def write_rest(
         row = (start + tl.arange(0, CHUNK)).to(tl.int64)
         inside = (row < rows)[:, None] & (channel < C)[None, :]
         value = tl.zeros([CHUNK, BLOCK_C], tl.float32)
-        if GIVEN:
+        if given is not None:
             value += tl.load(given + row[:, None] * C + channel, inside, other=0.0)
         tl.store(out + row[:, None] * C + channel, value.to(out.dtype.element_ty), inside)
 
 
 @triton.jit
-def _own(row, eps, EPS: tl.constexpr):
+def _own(row, eps):
     """(1 + ε) · row."""
-    if EPS:
+    if eps is not None:
         row = row * (1.0 + tl.load(eps).to(tl.float32))
     return row
 
@@ -49,14 +48,13 @@ def _root_degree(ptr, node, real):
 @triton.jit
 def sum_kernel(
     values, out, add, eps, ptr, index, order, degree_ptr,
-    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, ORDERED: tl.constexpr,
-    NODES: tl.constexpr, EPS: tl.constexpr, ADD: tl.constexpr, SCALE: tl.constexpr,
+    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """out_n = Σ values[k] over the edges k of node n; grid (nodes,).
+    """out_n = Σ values[k] over the edges k of node n, in their ``order``, + add[n]; grid (nodes,).
 
-    ORDERED takes the edges through ``order``. With NODES values are those of nodes: the row
-    index[k] is taken in place of k, and (1 + ε) values[n] is added; SCALE weights the row m in the
-    sum of node n by 1 / √(d_m d_n), d = 1 + edges by ``degree_ptr``. ADD adds add[n].
+    With ``index`` values are those of nodes: the row index[k] is taken in place of k, and
+    (1 + ε) values[n] is added; ``degree_ptr`` weights the row m in the sum of node n by
+    1 / √(d_m d_n), d = 1 + edges.
     """
     node = tl.program_id(0)
     channel = tl.arange(0, BLOCK_C)
@@ -66,40 +64,39 @@ def sum_kernel(
     for start in range(tl.load(ptr + node), end, CHUNK):
         row = (start + tl.arange(0, CHUNK)).to(tl.int64)
         real = row < end
-        if ORDERED:
+        if order is not None:
             row = tl.load(order + row, real, other=0).to(tl.int64)
-        if NODES:
+        if index is not None:
             row = tl.load(index + row, real, other=0).to(tl.int64)
         inside = real[:, None] & wide[None, :]
         value = tl.load(values + row[:, None] * C + channel, inside, other=0.0).to(tl.float32)
-        if SCALE:
+        if degree_ptr is not None:
             value *= _root_degree(degree_ptr, row, real)[:, None]
         acc += value
     total = tl.sum(acc, 0)
     here = node.to(tl.int64) * C + channel
-    if NODES:
-        own = _own(tl.load(values + here, wide, other=0.0).to(tl.float32), eps, EPS)
-        if SCALE:
+    if index is not None:
+        own = _own(tl.load(values + here, wide, other=0.0).to(tl.float32), eps)
+        if degree_ptr is not None:
             scale = _root_degree(degree_ptr, node, node >= 0)
             total = (total + own * scale) * scale
         else:
             total += own
-    if ADD:
+    if add is not None:
         total += tl.load(add + here, wide, other=0.0).to(tl.float32)
     tl.store(out + here, total.to(out.dtype.element_ty), wide)
 
 
 @triton.jit(do_not_specialize=["nodes", "rows"])
 def gather_kernel(
-    x, out, index, ptr, nodes, rows,
-    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, ENDS: tl.constexpr,
-):  # fmt: skip
-    """out[k] = x[index[k]], 0 where that is negative and, with ENDS, from ptr[nodes] on;
+    x, out, index, ptr, nodes, rows, C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr
+):
+    """out[k] = x[index[k]], 0 where that is negative and from ptr[nodes] on;
     grid (rows / CHUNK,)."""
     row = tl.program_id(0).to(tl.int64) * CHUNK + tl.arange(0, CHUNK)
     channel = tl.arange(0, BLOCK_C)
     wide = channel < C
-    end = tl.minimum(tl.load(ptr + nodes), rows) if ENDS else rows
+    end = rows if ptr is None else tl.minimum(tl.load(ptr + nodes), rows)
     found = tl.load(index + row, row < end, other=-1).to(tl.int64)
     real = (found >= 0)[:, None] & wide[None, :]
     value = tl.load(x + found[:, None] * C + channel, real, other=0.0)
@@ -110,7 +107,6 @@ def gather_kernel(
 def gine_kernel(
     x, e, y, eps, source, ptr,
     C: tl.constexpr, E_ROW: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr,
-    EPS: tl.constexpr,
 ):  # fmt: skip
     """y_t = (1 + ε) x_t + Σ ReLU(x_s + e_st); grid (nodes,)."""
     node = tl.program_id(0)
@@ -126,7 +122,7 @@ def gine_kernel(
         message += tl.load(e + edge[:, None] * E_ROW + channel, inside, other=0.0).to(tl.float32)
         acc += tl.where(message <= 0.0, 0.0, message)  # NaN stays NaN
     here = node.to(tl.int64) * C + channel
-    total = _own(tl.load(x + here, wide, other=0.0).to(tl.float32), eps, EPS) + tl.sum(acc, 0)
+    total = _own(tl.load(x + here, wide, other=0.0).to(tl.float32), eps) + tl.sum(acc, 0)
     tl.store(y + here, total.to(y.dtype.element_ty), wide)
 
 
@@ -134,7 +130,6 @@ def gine_kernel(
 def gine_gradient_kernel(
     dy, x_grad, e_grad, x, e, dx, de, eps, target, ptr, order, target_ptr, nodes, edges,
     C: tl.constexpr, E_ROW: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr,
-    EPS: tl.constexpr, X_GRAD: tl.constexpr, E_GRAD: tl.constexpr,
 ):  # fmt: skip
     """m_st = dy_t [x_s + e_st > 0], de = m (+ what arrives at e) and, by source,
     dx_s = (1 + ε) dy_s + Σ m_st (+ what arrives at x); grid (nodes,)."""
@@ -156,21 +151,20 @@ def gine_gradient_kernel(
         grad = tl.where(own[None, :] + message > 0.0, grad, 0.0)
         acc += grad
         at = edge[:, None] * C + channel
-        if E_GRAD:
+        if e_grad is not None:
             grad += tl.load(e_grad + at, inside, other=0.0).to(tl.float32)
         tl.store(de + at, grad.to(de.dtype.element_ty), inside)
-    total = _own(tl.load(dy + here, wide, other=0.0).to(tl.float32), eps, EPS) + tl.sum(acc, 0)
-    if X_GRAD:
+    total = _own(tl.load(dy + here, wide, other=0.0).to(tl.float32), eps) + tl.sum(acc, 0)
+    if x_grad is not None:
         total += tl.load(x_grad + here, wide, other=0.0).to(tl.float32)
     tl.store(dx + here, total.to(dx.dtype.element_ty), wide)
-    write_rest(de, e_grad, tl.load(target_ptr + nodes), edges, C, BLOCK_C, CHUNK, E_GRAD)
+    write_rest(de, e_grad, tl.load(target_ptr + nodes), edges, C, BLOCK_C, CHUNK)
 
 
 @triton.jit
 def _message(
-    own, y, e, source, start, end,
-    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, EDGES: tl.constexpr,
-):  # fmt: skip
+    own, y, e, source, start, end, C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr
+):
     """x_t + y_s + e_st of the edges ``start`` … ``end`` − 1, CHUNK at most."""
     edge = (start + tl.arange(0, CHUNK)).to(tl.int64)
     channel = tl.arange(0, BLOCK_C)
@@ -178,16 +172,15 @@ def _message(
     other = tl.load(source + edge, edge < end, other=0).to(tl.int64)
     value = tl.load(y + other[:, None] * C + channel, inside, other=0.0).to(tl.float32)
     value += own[None, :]
-    if EDGES:
+    if e is not None:
         value += tl.load(e + edge[:, None] * C + channel, inside, other=0.0).to(tl.float32)
     return value, inside, edge
 
 
 @triton.jit
 def sum_and_max_kernel(
-    x, y, e, total, top, source, ptr,
-    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, EDGES: tl.constexpr,
-):  # fmt: skip
+    x, y, e, total, top, source, ptr, C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr
+):
     """Sum and largest of x_t + y_s + e_st over the edges into t, 0 without any; grid (nodes,)."""
     node = tl.program_id(0)
     channel = tl.arange(0, BLOCK_C)
@@ -198,7 +191,7 @@ def sum_and_max_kernel(
     most = tl.full([CHUNK, BLOCK_C], float("-inf"), tl.float32)
     begin, end = tl.load(ptr + node), tl.load(ptr + node + 1)
     for start in range(begin, end, CHUNK):
-        value, inside, _ = _message(own, y, e, source, start, end, C, BLOCK_C, CHUNK, EDGES)
+        value, inside, _ = _message(own, y, e, source, start, end, C, BLOCK_C, CHUNK)
         acc += tl.where(inside, value, 0.0)
         most = tl.maximum(most, tl.where(inside, value, float("-inf")))
     largest = tl.where(begin < end, tl.max(most, 0), 0.0)
@@ -209,7 +202,7 @@ def sum_and_max_kernel(
 @triton.jit(do_not_specialize=["nodes", "edges"])
 def sum_and_max_gradient_kernel(
     x, y, e, top, d_total, d_top, dx, dm, source, ptr, nodes, edges,
-    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr, EDGES: tl.constexpr,
+    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """dm_st = d total_t + d top_t / (number of the largest), the last where the message is one of
     them, and dx_t = Σ dm_st; grid (nodes,)."""
@@ -224,14 +217,14 @@ def sum_and_max_gradient_kernel(
     count = tl.zeros([CHUNK, BLOCK_C], tl.float32)
     begin, end = tl.load(ptr + node), tl.load(ptr + node + 1)
     for start in range(begin, end, CHUNK):
-        value, inside, _ = _message(own, y, e, source, start, end, C, BLOCK_C, CHUNK, EDGES)
+        value, inside, _ = _message(own, y, e, source, start, end, C, BLOCK_C, CHUNK)
         count += tl.where(inside & (value == largest[None, :]), 1.0, 0.0)
     share = of_max / tl.maximum(tl.sum(count, 0), 1.0)
     acc = tl.zeros([CHUNK, BLOCK_C], tl.float32)
     for start in range(begin, end, CHUNK):
-        value, inside, edge = _message(own, y, e, source, start, end, C, BLOCK_C, CHUNK, EDGES)
+        value, inside, edge = _message(own, y, e, source, start, end, C, BLOCK_C, CHUNK)
         grad = of_sum[None, :] + tl.where(value == largest[None, :], share[None, :], 0.0)
         acc += tl.where(inside, grad, 0.0)
         tl.store(dm + edge[:, None] * C + channel, grad.to(dm.dtype.element_ty), inside)
     tl.store(dx + here, tl.sum(acc, 0).to(dx.dtype.element_ty), wide)
-    write_rest(dm, dm, tl.load(ptr + nodes), edges, C, BLOCK_C, CHUNK, False)
+    write_rest(dm, None, tl.load(ptr + nodes), edges, C, BLOCK_C, CHUNK)

@@ -1,33 +1,32 @@
-r"""What the kernels of the batch norm share; with what stands around it, on [rows, channels].
+"""The Triton kernels of one batch norm, or of the sum of two.
 
-.. math::
-    z = \text{drop}(x) + \text{add}, \qquad \hat z = (z - \text{mean}) \cdot \text{rstd}, \qquad
-    y = \text{plus} + \text{drop}(\text{ReLU}(\hat z \cdot \text{weight} + \text{bias})),
+*Chunked*: in the first of two kernels each program of a grid (chunks, channel tiles) stores its
+share of the sums; in the second each merges all shares of its channels, in the same order
+everywhere, and treats its own chunk. *Whole*, for fewer rows: a program of a grid (channel tiles,)
+owns a few channels of all rows, so that the second kernel is given no shares (``partial`` is None)
+and makes the sums itself. There are no atomics: bits are the same every time.
 
-or the sum of two norms, y = BN₁(drop(x₁) + add) + BN₂(drop(x₂) + add). Only x and add are kept for
-the way back: z is made again, and so are the draws.
-
-*Whole* (:mod:`.whole_norm_kernels`): a program owns a few channels of all rows, so that statistics
-and result are one launch. *Chunked* (:mod:`.chunked_norm_kernels`), for more rows: in the first of
-two kernels each program of a grid (chunks, channel tiles) stores its share of the sums; in the
-second each merges all shares of its channels, in the same order everywhere, and treats its own
-chunk. There are no atomics: bits are the same every time.
-
-``stats`` [norms, 3, C] holds mean, rstd and 1/rows; the last is 0 where the statistics are not
-those of this batch, which takes their gradients out. Sums are float32.
-
-Helpers take some of their arguments together: a tile ``at`` (rows, channels, places, which of them
-exist, which are real), a ``draw`` (seed, factor, threshold), and ``keyed`` (what keys the draws of
-each row: graph_id, index, rows).
+ONE: a chunk is one tile, or all rows are, which is read before the shares are merged.
 """
 
 # mypy: ignore-errors
+# Triton drops the branch of a constant ``if`` that is not taken, so both are written out:
+# ruff: noqa: RET505
 from __future__ import annotations
 
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import is_kept, keys_of_rows
+from gradformer.model.norm_tile_kernels import (
+    affine,
+    all_entering,
+    arriving_slope,
+    settled,
+    slopes_at,
+    store_dx,
+    store_result,
+    tile_moments,
+)
 
 # All batches and sites share one compiled kernel.
 NUMBERS = ["rows", "chunk", "threshold1", "threshold2", "threshold3"]
@@ -35,167 +34,238 @@ SEEDS = ["seed1", "seed2", "seed3"]
 
 
 @triton.jit
-def _tile(mask, start, rows, first_channel, C: tl.constexpr,
-          BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, MASK: tl.constexpr):  # fmt: skip
-    """The tile of BLOCK_R rows from ``start`` and BLOCK_C channels, and which rows are real."""
-    row = start + tl.arange(0, BLOCK_R)
+def _own(rows, chunk, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, WHOLE: tl.constexpr):
+    """Number, first row and end of a program's chunk, and its first channel."""
+    if WHOLE:
+        return 0, 0, BLOCK_R, tl.program_id(0) * BLOCK_C
+    else:
+        first = tl.program_id(0) * chunk
+        end = tl.minimum(first + chunk, rows)
+        return tl.program_id(0), first, end, tl.program_id(1) * BLOCK_C
+
+
+@triton.jit
+def _pool(before, count, value, more, at):
+    """Mean and Σ(z − mean)² of ``count`` rows and those of a tile, ``more``."""
+    mean, square = before
+    tile_mean, tile_square = tile_moments(value, more, at)
+    apart = tile_mean - mean
+    share = more / tl.maximum(count + more, 1.0)
+    return mean + apart * share, square + tile_square + apart * apart * (count * share)
+
+
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
+def statistics_kernel(
+    x1, x2, add1, add2, mask, graph_id, index, seed1, seed2, partial,
+    rows, chunk, scale1, threshold1, scale2, threshold2,
+    C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr,
+):  # fmt: skip
+    """partial [norms, chunks, 3, C]: mean, Σ(z − mean)² and count of each chunk's real rows."""
+    NORMS: tl.constexpr = 1 if x2 is None else 2
+    keyed = (graph_id, index, rows)
+    number, first, end, first_channel = _own(rows, chunk, BLOCK_R, BLOCK_C, False)
     channel = first_channel + tl.arange(0, BLOCK_C)
-    real = row < rows
-    inside = real[:, None] & (channel < C)[None, :]
-    place = row[:, None] * C + channel[None, :]
-    if MASK:
-        real = tl.load(mask + row, real, other=0) != 0
-    at = (row, channel, place, inside, inside & real[:, None])
-    return at, real
+    count = 0.0
+    nothing, moments = tl.zeros([BLOCK_C], tl.float32), ()
+    for _norm in tl.static_range(NORMS):
+        moments += ((nothing, nothing),)
+    for start in range(first, end, BLOCK_R):
+        at, real, entered = all_entering(
+            x1, add1, seed1, scale1, threshold1, x2, add2, seed2, scale2, threshold2, mask, keyed,
+            start, first_channel, C, BLOCK_R, BLOCK_C,
+        )  # fmt: skip
+        more = tl.sum(real.to(tl.float32))
+        pooled = ()
+        for i in tl.static_range(NORMS):
+            pooled += (_pool(moments[i], count, entered[i][0], more, at),)
+        moments = pooled
+        count += more
+    for i in tl.static_range(NORMS):
+        here = partial + (i * tl.num_programs(0) + number) * 3 * C + channel
+        tl.store(here, moments[i][0], channel < C)
+        tl.store(here + C, moments[i][1], channel < C)
+        tl.store(here + 2 * C, nothing + count, channel < C)
 
 
 @triton.jit
-def _kept(draw, keyed, at):
-    """Where the draw keeps a value."""
-    seed, _, threshold = draw
-    graph_id, index, rows = keyed
-    row, channel, _, _, _ = at
-    graph = tl.load(graph_id + row, row < rows, other=0)
-    inner = tl.load(index + row, row < rows, other=0)
-    keys = keys_of_rows(seed, graph, row * 0, inner)
-    return is_kept(keys[:, None], channel[None, :], threshold)
+def _shares(partial, channel, C: tl.constexpr, BLOCK_P: tl.constexpr):
+    """Counts, means and squares of all chunks."""
+    chunk = tl.arange(0, BLOCK_P)
+    listed = chunk < tl.num_programs(0)
+    inside = listed[:, None] & (channel < C)[None, :]
+    at = chunk[:, None] * 3 * C + channel[None, :]
+    counts = tl.load(partial + 2 * C + chunk * 3 * C, listed, other=0.0)
+    means = tl.load(partial + at, inside, other=0.0)
+    return counts, means, tl.load(partial + C + at, inside, other=0.0)
 
 
 @triton.jit
-def _entering(x, add, draw, keyed, at, DROP: tl.constexpr, ADD: tl.constexpr):
-    """z, 0 where it is not real, and where the draw keeps x.
+def _merged(shares):
+    """Mean, Σ(z − mean)² and count of all chunks."""
+    counts, means, squares = shares
+    count = tl.sum(counts)
+    mean = tl.sum(counts[:, None] * means, 0) * (1.0 / tl.maximum(count, 1.0))
+    apart = means - mean[None, :]
+    return mean, tl.sum(squares + counts[:, None] * apart * apart, 0), count
 
-    All is read that exists, so that no load waits for the mask.
+
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
+def normalise_kernel(
+    x1, x2, add1, add2, mask, graph_id, index, plus, y,
+    weight1, bias1, mean1, var1, weight2, bias2, mean2, var2, seed1, seed2, seed3, stats, partial,
+    rows, chunk, momentum, eps, scale1, threshold1, scale2, threshold2, scale3, threshold3,
+    C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_P: tl.constexpr,
+    TRAINING: tl.constexpr, RELU: tl.constexpr, ONE: tl.constexpr,
+):  # fmt: skip
+    """y, stats and running statistics, from the shares of :func:`statistics_kernel` if any."""
+    WHOLE: tl.constexpr = partial is None
+    NORMS: tl.constexpr = 1 if x2 is None else 2
+    keyed = (graph_id, index, rows)
+    learned, running = ((weight1, bias1),), ((mean1, var1),)
+    if x2 is not None:
+        learned += ((weight2, bias2),)
+        running += ((mean2, var2),)
+    number, first, end, first_channel = _own(rows, chunk, BLOCK_R, BLOCK_C, WHOLE)
+    channel = first_channel + tl.arange(0, BLOCK_C)
+    if ONE:
+        at, real, entered = all_entering(
+            x1, add1, seed1, scale1, threshold1, x2, add2, seed2, scale2, threshold2, mask, keyed,
+            first, first_channel, C, BLOCK_R, BLOCK_C,
+        )  # fmt: skip
+    shares, moments = (), ()
+    for i in tl.static_range(NORMS if TRAINING and not WHOLE else 0):
+        here = partial + i * tl.num_programs(0) * 3 * C
+        shares += (_shares(here, channel, C, BLOCK_P),)
+    for i in tl.static_range(NORMS):
+        if WHOLE:
+            count = tl.sum(real.to(tl.float32))
+            mean, square = tile_moments(entered[i][0], count, at)
+        elif TRAINING:
+            mean, square, count = _merged(shares[i])
+        else:
+            mean, square, count = channel, channel, rows  # anything: the running ones count
+        moments += (settled(
+            mean, square, count, running[i][0], running[i][1], stats + i * 3 * C, channel,
+            momentum, eps, number == 0, C, TRAINING,
+        ),)  # fmt: skip
+    for start in range(first, end, BLOCK_R):
+        if not ONE:
+            at, real, entered = all_entering(
+                x1, add1, seed1, scale1, threshold1, x2, add2, seed2, scale2, threshold2, mask,
+                keyed, start, first_channel, C, BLOCK_R, BLOCK_C,
+            )  # fmt: skip
+        out = affine(entered[0][0], moments[0], learned[0], channel, C)
+        for i in tl.static_range(1, NORMS):
+            out += affine(entered[i][0], moments[i], learned[i], channel, C)
+        store_result(out, plus, y, seed3, scale3, threshold3, keyed, at, RELU)
+
+
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
+def gradient_sums_kernel(
+    x1, x2, add1, add2, mask, graph_id, index, grad, weight1, bias1, weight2, bias2,
+    seed1, seed2, seed3, stats, partial,
+    rows, chunk, scale1, threshold1, scale2, threshold2, scale3, threshold3,
+    C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, RELU: tl.constexpr,
+):  # fmt: skip
+    """partial [norms, chunks, 2, C]: Σ dy·ẑ and Σ dy of each chunk."""
+    NORMS: tl.constexpr = 1 if x2 is None else 2
+    keyed = (graph_id, index, rows)
+    learned = ((weight1, bias1),)
+    if x2 is not None:
+        learned += ((weight2, bias2),)
+    number, first, end, first_channel = _own(rows, chunk, BLOCK_R, BLOCK_C, False)
+    channel = first_channel + tl.arange(0, BLOCK_C)
+    nothing, sums = tl.zeros([BLOCK_C], tl.float32), ()
+    for _norm in tl.static_range(NORMS):
+        sums += ((nothing, nothing),)
+    for start in range(first, end, BLOCK_R):
+        at, _, entered = all_entering(
+            x1, add1, seed1, scale1, threshold1, x2, add2, seed2, scale2, threshold2, mask, keyed,
+            start, first_channel, C, BLOCK_R, BLOCK_C,
+        )  # fmt: skip
+        arriving = arriving_slope(grad, seed3, scale3, threshold3, keyed, at)
+        more = ()
+        for i in tl.static_range(NORMS):
+            along, total = sums[i]
+            slope, normed = slopes_at(
+                arriving, entered[i][0], learned[i], stats + i * 3 * C, at, C, RELU
+            )
+            more += ((along + tl.sum(slope * normed, 0), total + tl.sum(slope, 0)),)
+        sums = more
+    for i in tl.static_range(NORMS):
+        here = partial + (i * tl.num_programs(0) + number) * 2 * C + channel
+        tl.store(here, sums[i][0], channel < C)
+        tl.store(here + C, sums[i][1], channel < C)
+
+
+@triton.jit
+def _slope_shares(partial, channel, C: tl.constexpr, BLOCK_P: tl.constexpr):
+    """Σ dy·ẑ and Σ dy of all chunks."""
+    chunk = tl.arange(0, BLOCK_P)
+    listed = (chunk < tl.num_programs(0))[:, None] & (channel < C)[None, :]
+    at = partial + chunk[:, None] * 2 * C + channel[None, :]
+    return tl.load(at, listed, other=0.0), tl.load(at + C, listed, other=0.0)
+
+
+@triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
+def input_gradient_kernel(
+    x1, x2, add1, add2, mask, graph_id, index, grad, dx1, dx2, dadd,
+    weight1, bias1, weight2, bias2, dweight1, dbias1, dweight2, dbias2, seed1, seed2, seed3,
+    stats, partial, rows, chunk, scale1, threshold1, scale2, threshold2, scale3, threshold3,
+    C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_P: tl.constexpr,
+    RELU: tl.constexpr, ONE: tl.constexpr,
+):  # fmt: skip
+    """All gradients, from the shares of :func:`gradient_sums_kernel` if any.
+
+    ``dadd`` is that of the residual, where it is not dx₁ itself.
     """
-    _, _, place, inside, there = at
-    value = tl.load(x + place, inside, other=0.0).to(tl.float32)
-    kept = inside
-    if DROP:
-        kept = _kept(draw, keyed, at)
-        value = tl.where(kept, value * draw[1], 0.0)
-    if ADD:
-        value += tl.load(add + place, inside, other=0.0).to(tl.float32)
-    return tl.where(there, value, 0.0), kept
-
-
-@triton.jit
-def all_entering(
-    x1, x2, add, mask, draw1, draw2, keyed, start, first_channel,
-    C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, MASK: tl.constexpr,
-    PAIR: tl.constexpr, DROP1: tl.constexpr, DROP2: tl.constexpr, ADD1: tl.constexpr,
-    ADD2: tl.constexpr,
-):  # fmt: skip
-    """A tile, which of its rows are real, and what enters one norm or two."""
-    at, real = _tile(mask, start, keyed[2], first_channel, C, BLOCK_R, BLOCK_C, MASK)
-    value1, kept1 = _entering(x1, add, draw1, keyed, at, DROP1, ADD1)
-    value2, kept2 = value1, kept1
-    if PAIR:
-        value2, kept2 = _entering(x2, add, draw2, keyed, at, DROP2, ADD2)
-    return at, real, value1, kept1, value2, kept2
-
-
-@triton.jit
-def tile_moments(value, count, at):
-    """Mean, and Σ (z − mean)², of the rows of a tile."""
-    mean = tl.sum(value, 0) * (1.0 / tl.maximum(count, 1.0))
-    centred = tl.where(at[4], value - mean[None, :], 0.0)
-    return mean, tl.sum(centred * centred, 0)
-
-
-@triton.jit
-def settled(
-    mean, square, count, running_mean, running_var, stats, channel, momentum, eps, writes,
-    C: tl.constexpr, TRAINING: tl.constexpr,
-):  # fmt: skip
-    """Mean and rstd to go by; where ``writes``, also stats and the running statistics.
-
-    Nobody needs the running statistics while they are written: then those of the batch count.
-    """
-    wide = channel < C
-    center = tl.load(running_mean + channel, wide, other=0.0)
-    variance = tl.load(running_var + channel, wide, other=1.0)
-    inverse = 0.0
-    if TRAINING:
-        several = count > 1.0
-        inverse = tl.where(several, 1.0 / tl.maximum(count, 1.0), 0.0)
-        if writes:
-            unbiased = square * (1.0 / tl.maximum(count - 1.0, 1.0))
-            share = tl.where(several, momentum, 0.0)
-            tl.store(running_mean + channel, center + share * (mean - center), wide)
-            tl.store(running_var + channel, variance + share * (unbiased - variance), wide)
-        center = tl.where(several, mean, center)
-        variance = tl.where(several, square * inverse, variance)
-    rstd = tl.rsqrt(variance + eps)
-    if writes:
-        tl.store(stats + channel, center, wide)
-        tl.store(stats + C + channel, rstd, wide)
-        tl.store(stats + 2 * C + channel, tl.zeros_like(rstd) + inverse, wide)
-    return center, rstd
-
-
-@triton.jit
-def affine(value, mean, rstd, weight, bias, channel, C: tl.constexpr):
-    """ẑ·weight + bias."""
-    scale = tl.load(weight + channel, channel < C, other=0.0)
-    shift = tl.load(bias + channel, channel < C, other=0.0)
-    return (value - mean[None, :]) * rstd[None, :] * scale[None, :] + shift[None, :]
-
-
-@triton.jit
-def store_result(
-    out, plus, y, draw, keyed, at, RELU: tl.constexpr, AFTER: tl.constexpr, PLUS: tl.constexpr
-):
-    """Store y: what follows the norm, 0 in padded rows, then ``plus``."""
-    _, _, place, inside, there = at
-    if RELU:
-        out = tl.where(out <= 0.0, 0.0, out)  # NaN stays NaN
-    if AFTER:
-        out = tl.where(_kept(draw, keyed, at), out * draw[1], 0.0)
-    out = tl.where(there, out, 0.0)
-    if PLUS:
-        out += tl.load(plus + place, inside, other=0.0).to(tl.float32)
-    tl.store(y + place, out.to(y.dtype.element_ty), inside)
-
-
-@triton.jit
-def arriving_slope(grad, draw, keyed, at, AFTER: tl.constexpr):
-    """The gradient behind the ReLU."""
-    slope = tl.load(grad + at[2], at[3], other=0.0).to(tl.float32)
-    if AFTER:
-        slope = tl.where(_kept(draw, keyed, at), slope * draw[1], 0.0)
-    return tl.where(at[4], slope, 0.0)
-
-
-@triton.jit
-def slopes_at(slope, value, weight, bias, stats, at, C: tl.constexpr, RELU: tl.constexpr):
-    """The gradient before the ReLU, and ẑ, which is 0 where it is not real."""
-    channel = at[1]
-    wide = channel < C
-    mean = tl.load(stats + channel, wide, other=0.0)
-    rstd = tl.load(stats + C + channel, wide, other=0.0)
-    normed = tl.where(at[4], (value - mean[None, :]) * rstd[None, :], 0.0)
-    if RELU:
-        scale = tl.load(weight + channel, wide, other=0.0)
-        shift = tl.load(bias + channel, wide, other=0.0)
-        slope = tl.where(normed * scale[None, :] + shift[None, :] > 0.0, slope, 0.0)
-    return slope, normed
-
-
-@triton.jit
-def store_dx(
-    slope, normed, along, total, weight, stats, dx, kept, factor, at,
-    C: tl.constexpr, DROP: tl.constexpr,
-):  # fmt: skip
-    """dz = rstd·weight·(dy − mean(dy) − ẑ·mean(dy·ẑ)); stores dx."""
-    _, channel, place, inside, there = at
-    wide = channel < C
-    rstd = tl.load(stats + C + channel, wide, other=0.0)
-    inverse = tl.load(stats + 2 * C + channel, wide, other=0.0)
-    scale = tl.load(weight + channel, wide, other=0.0)
-    slope -= (total * inverse)[None, :] + normed * (along * inverse)[None, :]
-    dz = tl.where(there, slope * (rstd * scale)[None, :], 0.0)
-    dropped = dz
-    if DROP:
-        dropped = tl.where(kept, dz * factor, 0.0)
-    tl.store(dx + place, dropped.to(dx.dtype.element_ty), inside)
-    return dz
+    WHOLE: tl.constexpr = partial is None
+    NORMS: tl.constexpr = 1 if x2 is None else 2
+    keyed = (graph_id, index, rows)
+    learned, made = ((weight1, bias1),), ((dx1, dweight1, dbias1),)
+    if x2 is not None:
+        learned += ((weight2, bias2),)
+        made += ((dx2, dweight2, dbias2),)
+    number, first, end, first_channel = _own(rows, chunk, BLOCK_R, BLOCK_C, WHOLE)
+    channel = first_channel + tl.arange(0, BLOCK_C)
+    if ONE:
+        at, _, entered = all_entering(
+            x1, add1, seed1, scale1, threshold1, x2, add2, seed2, scale2, threshold2, mask, keyed,
+            first, first_channel, C, BLOCK_R, BLOCK_C,
+        )  # fmt: skip
+        arriving = arriving_slope(grad, seed3, scale3, threshold3, keyed, at)
+    slopes, shares, sums = (), (), ()
+    for i in tl.static_range(NORMS):
+        if WHOLE:
+            slopes += (slopes_at(
+                arriving, entered[i][0], learned[i], stats + i * 3 * C, at, C, RELU
+            ),)  # fmt: skip
+            shares += ((slopes[i][0] * slopes[i][1], slopes[i][0]),)
+        else:
+            here = partial + i * tl.num_programs(0) * 2 * C
+            shares += (_slope_shares(here, channel, C, BLOCK_P),)
+    for i in tl.static_range(NORMS):
+        along, total = tl.sum(shares[i][0], 0), tl.sum(shares[i][1], 0)
+        if number == 0:
+            tl.store(made[i][1] + channel, along, channel < C)
+            tl.store(made[i][2] + channel, total, channel < C)
+        sums += ((along, total),)
+    for start in range(first, end, BLOCK_R):
+        if not ONE:
+            at, _, entered = all_entering(
+                x1, add1, seed1, scale1, threshold1, x2, add2, seed2, scale2, threshold2, mask,
+                keyed, start, first_channel, C, BLOCK_R, BLOCK_C,
+            )  # fmt: skip
+            arriving = arriving_slope(grad, seed3, scale3, threshold3, keyed, at)
+        found = ()
+        for i in tl.static_range(NORMS):
+            if WHOLE:
+                own = slopes[i]
+            else:
+                own = slopes_at(arriving, entered[i][0], learned[i], stats + i * 3 * C, at, C, RELU)
+            found += (store_dx(
+                own, sums[i], entered[i], learned[i][0], stats + i * 3 * C, made[i][0], at, C
+            ),)  # fmt: skip
+        if dadd is not None:
+            dz = found[0] if add2 is None else found[0] + found[1]
+            tl.store(dadd + at[2], dz.to(dadd.dtype.element_ty), at[3])

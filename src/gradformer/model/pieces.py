@@ -151,7 +151,9 @@ def claim(count: int, *parameters: Tensor | None) -> Claim | None:
     return pieces.claim(count, [p for p in parameters if p is not None])
 
 
-def open_map(room: Claim | None, count: int, weight: Tensor) -> tuple[Tensor, Tensor]:
+def open_map(
+    room: Claim | None, count: int, weight: Tensor, bias: Tensor | None
+) -> tuple[Tensor, Tensor | None]:
     """Where ``count`` pieces of a linear map's dW and db go, of a weight [out, in].
 
     Without a claim they lie side by side, [count, out · (in + 1)].
@@ -159,14 +161,16 @@ def open_map(room: Claim | None, count: int, weight: Tensor) -> tuple[Tensor, Te
     if room is None:
         size = weight.numel()
         dw = torch.empty(count, size + len(weight), dtype=torch.float32, device=weight.device)
-        return dw, dw[:, size:]
-    dw, *rest = room.open(weight.device)
-    return dw, rest[0] if rest else dw
+        return dw, None if bias is None else dw[:, size:]
+    dw, *db = room.open(weight.device)
+    return dw, db[0] if db else None
 
 
-def sum_map(room: Claim | None, dw: Tensor, weight: Tensor) -> tuple[Tensor | None, Tensor | None]:
+def sum_map(
+    room: Claim | None, dw: Tensor, weight: Tensor, bias: Tensor | None
+) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of weight and bias of what lies side by side; None if left in a claim's rooms."""
     if room is not None:
         return None, None
     weights, biases = dw.sum(0).to(weight.dtype).split([weight.numel(), len(weight)])
-    return weights.view_as(weight), biases
+    return weights.view_as(weight), None if bias is None else biases
