@@ -34,8 +34,8 @@ TYPES = {
     "fp32": "scale dropout_scale",
 }
 ROWS = "q k v out grad dq dk dv"  # of the type at hand
-SUMMED = {"HAS_MUL": False, "HAS_ADD": True, "DROPOUT": False}
-RICH = {"HAS_MUL": True, "HAS_ADD": True, "DROPOUT": True}
+ABSENT = ("bias", "packed_ptr", "dbias")
+SUMMED = {"mul": None, "mul_jacobian": None, "seed": None}  # ``add`` alone, without dropout
 BF16, FLOAT = torch.bfloat16, torch.float32
 
 
@@ -43,18 +43,18 @@ def counts(mul: int, add: int) -> dict[str, Any]:
     return {"MUL_COUNT": mul, "ADD_COUNT": add}
 
 
-# kernel, its tiles, type, head width, flags
+# kernel, its tiles, type, head width, constants
 TILED: list[tuple[Any, Any, torch.dtype, int, dict[str, Any]]] = [
-    (forward_kernel, forward_tiles, BF16, 128, RICH),
-    (key_gradient_kernel, key_tiles, BF16, 64, RICH | {"SYMMETRIC": True}),
-    (key_gradient_kernel, key_tiles, FLOAT, 16, RICH | {"SYMMETRIC": True}),
-    (query_gradient_kernel, query_tiles, BF16, 16, SUMMED | counts(0, 256) | {"NEED_BIAS": False}),
-    (query_gradient_kernel, query_tiles, BF16, 64, RICH | counts(2, 256) | {"NEED_BIAS": False}),
-    (query_gradient_kernel, query_tiles, FLOAT, 32, RICH | counts(256, 256) | {"NEED_BIAS": False}),
+    (forward_kernel, forward_tiles, BF16, 128, {}),
+    (key_gradient_kernel, key_tiles, BF16, 64, {"SYMMETRIC": True}),
+    (key_gradient_kernel, key_tiles, FLOAT, 16, {"SYMMETRIC": True}),
+    (query_gradient_kernel, query_tiles, BF16, 16, SUMMED | counts(0, 256)),
+    (query_gradient_kernel, query_tiles, BF16, 64, counts(2, 256)),
+    (query_gradient_kernel, query_tiles, FLOAT, 32, counts(256, 256)),
 ]
 ONE_WARP: list[tuple[Any, dict[str, Any]]] = [
-    (row_forward_kernel, RICH | {"D": 16, "SYMMETRIC": True}),
-    (row_backward_kernel, RICH | {"D": 6, "SYMMETRIC": False} | counts(2, 256)),
+    (row_forward_kernel, {"D": 16, "SYMMETRIC": True}),
+    (row_backward_kernel, {"D": 6, "SYMMETRIC": False} | counts(2, 256)),
 ]
 
 
@@ -64,7 +64,8 @@ def main() -> None:
         chosen = tiles(dtype, d, wide).options
         options = {name: value for name, value in chosen.items() if value is not None}
         constants = {name: options.pop(name) for name in ("BLOCK_M", "BLOCK_N")} | flags
-        constants |= {"D": d, "BLOCK_D": max(16, 1 << (d - 1).bit_length()), "HAS_BIAS": False}
+        constants |= {"D": d, "BLOCK_D": max(16, 1 << (d - 1).bit_length())}
+        constants |= {name: None for name in ABSENT if name in kernel.arg_names}
         show(kernel, dtype, constants | {"PRECISION": precision, "WIDE": wide}, options)
     for kernel, flags in ONE_WARP:
         constants = flags | {"EXACT": True, "INTERPRET": False}

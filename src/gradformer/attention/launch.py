@@ -100,22 +100,6 @@ class Problem:
         return self.node_ptr, self.pair_ptr, self.graph_id, self.distance
 
     @property
-    def tables(self) -> tuple[Tensor, Tensor]:
-        """``q`` stands in for an absent one."""
-        return self.q if self.mul is None else self.mul, self.q if self.add is None else self.add
-
-    @property
-    def biases(self) -> tuple[Tensor, Tensor]:
-        """The bias and where each graph's begins; others stand in where there is none."""
-        if self.bias is None or self.packed_ptr is None:
-            return self.q, self.pair_ptr
-        return self.bias, self.packed_ptr
-
-    @property
-    def draws(self) -> Tensor:
-        return self.node_ptr if self.seed is None else self.seed
-
-    @property
     def strides(self) -> list[int]:
         return [size for tensor in (self.q, self.k, self.v) for size in tensor.stride()[:2]]
 
@@ -125,17 +109,9 @@ class Problem:
         return self.q.shape[1], self.scale, keep, threshold(self.dropout)
 
     @property
-    def flags(self) -> dict[str, Any]:
+    def row_options(self) -> dict[str, Any]:
         return {
             "D": self.q.shape[2],
-            "HAS_MUL": self.mul is not None,
-            "HAS_ADD": self.add is not None,
-            "DROPOUT": self.dropout > 0.0,
-        }
-
-    @property
-    def row_options(self) -> dict[str, Any]:
-        return self.flags | {
             "SYMMETRIC": self.symmetric,
             "EXACT": precision() == "ieee" and not interpreting(),
             "INTERPRET": interpreting(),
@@ -145,11 +121,8 @@ class Problem:
 
     @property
     def dot_options(self) -> dict[str, Any]:
-        return self.flags | {
-            "HAS_BIAS": self.bias is not None,
-            "BLOCK_D": block_of(self.q.shape[2]),
-            "PRECISION": precision(),
-        }
+        d = self.q.shape[2]
+        return {"D": d, "BLOCK_D": block_of(d), "PRECISION": precision()}
 
     @property
     def tiled_options(self) -> dict[str, Any]:
@@ -180,13 +153,15 @@ def forward(p: Problem) -> tuple[Tensor, Tensor]:
     out = p.empty(nodes, heads, d)
     lse = torch.empty(nodes, heads, dtype=torch.float32, device=p.q.device)
     arguments = (
-        p.q, p.k, p.v, out, lse, *p.where, *p.tables, p.draws, *p.strides, *p.numbers,
+        p.q, p.k, p.v, out, lse, *p.where, p.mul, p.add, p.seed, *p.strides, *p.numbers,
     )  # fmt: skip
     if not p.graphs * p.largest:
         out.zero_()
     elif kind == "small":
         grid = (heads * (p.graphs + p.padded),)
-        small_forward_kernel[grid](*arguments, nodes, p.graphs, *p.biases, **p.small_options)
+        small_forward_kernel[grid](
+            *arguments, nodes, p.graphs, p.bias, p.packed_ptr, **p.small_options
+        )
     elif kind == "rows":
         tiles = -(-p.largest // OWN)
         grid = (heads * (p.graphs * tiles + p.padded),)
@@ -195,7 +170,7 @@ def forward(p: Problem) -> tuple[Tensor, Tensor]:
         tile = forward_tiles(p.q.dtype, d, p.wide)
         tiles = -(-p.largest // tile.m)
         forward_kernel[(heads * (p.graphs * tiles + p.padded),)](
-            *arguments, nodes, p.graphs, p.distance.numel(), tiles, *p.biases,
+            *arguments, nodes, p.graphs, p.distance.numel(), tiles, p.bias, p.packed_ptr,
             WIDE=p.wide, **tile.options, **p.tiled_options,
         )  # fmt: skip
     return out, lse
@@ -236,19 +211,19 @@ def backward(
         return torch.empty(size, dtype=torch.float32, device=p.q.device)
 
     partial_mul, partial_add = partials = partial(mul_count), partial(add_count)
-    jacobians = [p.q if x is None else x for x in (mul_jacobian, add_jacobian)]
     saved = (p.q, p.k, p.v, out, lse, grad)
     sizes = (*p.strides, 3 * heads * d, *p.numbers, nodes, p.graphs)
-    given = (*p.where, *p.tables, *jacobians, p.draws, *sizes)
+    given = (*p.where, p.mul, p.add, mul_jacobian, add_jacobian, p.seed, *sizes)
     counts = {"MUL_COUNT": mul_count, "ADD_COUNT": add_count}
-    # rows behind the last pair stay zero
-    dbias = lse.new_empty(0) if p.bias is None or not need_bias else torch.zeros_like(p.bias)
+    dbias = None
+    if p.bias is not None and need_bias:
+        dbias = torch.zeros_like(p.bias)  # rows behind the last pair stay zero
     if not p.graphs * p.largest:
         gradients.zero_()
     elif kind == "small":
         small_backward_kernel[(heads * (p.graphs + p.padded),)](
-            *saved, dq, dk, dv, *partials, *given, *p.biases, dbias,
-            NEED_BIAS=need_bias, **p.small_options, **counts,
+            *saved, dq, dk, dv, *partials, *given, p.bias, p.packed_ptr, dbias,
+            **p.small_options, **counts,
         )  # fmt: skip
     elif kind == "rows":
         row_backward_kernel[(heads * (programs + p.padded), 2)](
@@ -260,20 +235,20 @@ def backward(
         stats = torch.empty(nodes, heads, 2, dtype=torch.float32, device=p.q.device)
         tile = query_tiles(p.q.dtype, d, p.wide)
         query_gradient_kernel[(heads * (programs + p.padded),)](
-            *saved, stats, dq, *partials, *given, pairs, tiles, *p.biases, dbias,
-            NEED_BIAS=need_bias, WIDE=p.wide, **tile.options, **p.tiled_options, **counts,
+            *saved, stats, dq, *partials, *given, pairs, tiles, p.bias, p.packed_ptr, dbias,
+            WIDE=p.wide, **tile.options, **p.tiled_options, **counts,
         )  # fmt: skip
         if need_keys:
             wide = p.wide if p.symmetric else 0
             tile = key_tiles(p.q.dtype, d, wide)
             tiles = -(-p.largest // tile.n)
             key_gradient_kernel[(heads * (p.graphs * tiles + p.padded),)](
-                p.q, p.k, p.v, grad, stats, dk, dv, *p.where, *p.tables, p.draws, *sizes,
-                pairs, tiles, *p.biases,
+                p.q, p.k, p.v, grad, stats, dk, dv, *p.where, p.mul, p.add, p.seed, *sizes,
+                pairs, tiles, p.bias, p.packed_ptr,
                 SYMMETRIC=p.symmetric, WIDE=wide, **tile.options, **p.tiled_options,
             )  # fmt: skip
     dmul, dadd = _total(partial_mul, mul_count, shares), _total(partial_add, add_count, shares)
-    return gradients, dmul, dadd, dbias
+    return gradients, dmul, dadd, lse.new_empty(0) if dbias is None else dbias
 
 
 def _total(partial: Tensor, count: int, shares: int) -> Tensor:

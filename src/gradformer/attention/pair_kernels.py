@@ -1,5 +1,7 @@
 """What the kernels share: bytes of a tile of pairs, lookups in tables, decay gradients, padding.
 
+Of what is absent (tables, bias, a seed of dropout) kernels are given None.
+
 There are two ways from pairs to table entries. The plain one loads bytes and gathers entries; it
 works everywhere. The wide one is for tensor-core tiles on Hopper. There a thread with lane number
 l holds, for rows r = ⌊l/4⌋ and r + 8 of its warp's 16, the columns
@@ -199,25 +201,24 @@ def lookup(table, factor, shared, place, PLACE: tl.constexpr, WIDE: tl.constexpr
 
 
 @triton.jit
-def stage_decay(mul, add, scale, HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, WIDE: tl.constexpr):
+def stage_decay(mul, add, scale, WIDE: tl.constexpr):
     """Address of tables in shared memory, with those of :func:`decayed` staged."""
     shared = reserve_tables(WIDE)
-    if HAS_MUL:
+    if mul is not None:
         stage(shared, mul, scale * LOG2E, MUL, WIDE)
-    if HAS_ADD:
+    if add is not None:
         stage(shared, add, LOG2E, ADD, WIDE)
     return shared
 
 
 @triton.jit
-def decayed(
-    raw, mul, add, scale, shared, place,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, WIDE: tl.constexpr,
-):  # fmt: skip
+def decayed(raw, mul, add, scale, shared, place, WIDE: tl.constexpr):
     """raw · scale · mul[byte] + add[byte] in base 2, and the factor of raw."""
-    factor = lookup(mul, scale * LOG2E, shared, place, MUL, WIDE) if HAS_MUL else scale * LOG2E
+    factor = scale * LOG2E
+    if mul is not None:
+        factor = lookup(mul, scale * LOG2E, shared, place, MUL, WIDE)
     a = raw * factor
-    if HAS_ADD:
+    if add is not None:
         a = a + lookup(add, LOG2E, shared, place, ADD, WIDE)
     return a, factor
 

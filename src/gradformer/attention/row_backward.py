@@ -67,9 +67,7 @@ def _query_gradients(
     q, k, v, out, lse, grad, dq, partial_mul, partial_add, program, programs, head,
     distance, mul, add, mul_jacobian, add_jacobian, seed, number, start, n,
     q_row, k_row, v_row, g_row, heads, scale, dropout_scale, threshold,
-    D: tl.constexpr, SYMMETRIC: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr,
-    MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
+    D: tl.constexpr, SYMMETRIC: tl.constexpr, MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
     EXACT: tl.constexpr, INTERPRET: tl.constexpr,
 ):  # fmt: skip
     """dq of the queries from ``start`` on, and their share of the decay's gradients."""
@@ -87,7 +85,7 @@ def _query_gradients(
         row_lse = read(lse, tl.minimum(own, n - 1) * heads, INTERPRET)
         row_lse = tl.where(own < n, row_lse, float("inf"))
         row_keys = own
-        if DROPOUT:
+        if seed is not None:
             row_keys = keys_of_rows(seed, number, head, own)
         sums = no_sums(D)
         for begin in range(0, n, 8):
@@ -98,14 +96,14 @@ def _query_gradients(
             value = split(other_nodes(v, v_row, node, c + 4 * side, D, INTERPRET), 1.0, EXACT)
             s = products(query, key, EXACT, INTERPRET)
             a = s
-            if HAS_MUL:
+            if mul is not None:
                 factor = read(mul, byte, INTERPRET)
                 a = a * factor
-            if HAS_ADD:
+            if add is not None:
                 a = a + read(add, byte, INTERPRET)
             p = exp2(tl.where(other < n, a * LOG2E - row_lse, float("-inf")), INTERPRET)
             dp = products(do, value, EXACT, INTERPRET)
-            if DROPOUT:
+            if seed is not None:
                 dp = tl.where(is_kept(row_keys, other, threshold), dp, 0.0)
             da = p * (dp - delta)
             along = da * s
@@ -115,7 +113,7 @@ def _query_gradients(
             add_sums = _add_shares(
                 add_sums, add_column, da, byte, add_jacobian, heads, ADD_COUNT, INTERPRET
             )
-            ds = da * factor if HAS_MUL else da
+            ds = da if mul is None else da * factor
             summed = split(other_nodes(k, k_row, mate, g, D, INTERPRET), 1.0, EXACT)
             sums = add_weighted(sums, ds, summed, EXACT, INTERPRET)
         store(dq, g_row, own, c, side, n, sums, scale, D, INTERPRET)
@@ -129,8 +127,7 @@ def _query_gradients(
 def _key_gradients(
     q, k, v, out, lse, grad, dk, dv, distance, mul, add, seed, number, head, start, n,
     q_row, k_row, v_row, g_row, heads, scale, dropout_scale, threshold,
-    D: tl.constexpr, HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr,
-    EXACT: tl.constexpr, INTERPRET: tl.constexpr,
+    D: tl.constexpr, EXACT: tl.constexpr, INTERPRET: tl.constexpr,
 ):  # fmt: skip
     """dk and dv of the keys from ``start`` on; here the others are queries."""
     own, g, c, side = places()
@@ -155,22 +152,22 @@ def _key_gradients(
         row_lse = tl.where(other < n, row_lse, float("inf"))
         s = products(key, query, EXACT, INTERPRET)
         a = s
-        if HAS_MUL:
+        if mul is not None:
             factor = read(mul, byte, INTERPRET)
             a = a * factor
-        if HAS_ADD:
+        if add is not None:
             a = a + read(add, byte, INTERPRET)
         p = exp2(a * LOG2E - row_lse, INTERPRET)
         dp = products(value, do, EXACT, INTERPRET)
         weight = p
-        if DROPOUT:
+        if seed is not None:
             kept = is_kept(keys_of_rows(seed, number, head, other), own, threshold)
             weight = tl.where(kept, p, 0.0)
             dp = tl.where(kept, dp, 0.0)
         summed = split(other_nodes(grad, heads * D, mate, g, D, INTERPRET), 1.0, EXACT)
         dv_sums = add_weighted(dv_sums, weight, summed, EXACT, INTERPRET)
         ds = p * (dp - delta)
-        ds = ds * factor if HAS_MUL else ds
+        ds = ds if mul is None else ds * factor
         summed = split(other_nodes(q, q_row, mate, g, D, INTERPRET), 1.0, EXACT)
         dk_sums = add_weighted(dk_sums, ds, summed, EXACT, INTERPRET)
     store(dk, g_row, own, c, side, n, dk_sums, scale, D, INTERPRET)
@@ -183,9 +180,7 @@ def row_backward_kernel(
     node_ptr, pair_ptr, graph_id, distance, mul, add, mul_jacobian, add_jacobian, seed,
     q_row, q_head, k_row, k_head, v_row, v_head, g_row, heads, scale, dropout_scale, threshold,
     nodes, graphs, tiles,
-    D: tl.constexpr, SYMMETRIC: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr,
-    EXACT: tl.constexpr, INTERPRET: tl.constexpr,
+    D: tl.constexpr, SYMMETRIC: tl.constexpr, EXACT: tl.constexpr, INTERPRET: tl.constexpr,
     MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
 ):  # fmt: skip
     """All gradients; grid (heads · (graphs · tiles [+ 1 if padded]), 2): queries, then keys."""
@@ -213,21 +208,23 @@ def row_backward_kernel(
     grad += (first * heads + head) * D
     lse += first * heads + head
     distance += tl.load(pair_ptr + graph)
-    mul += head * 256
-    add += head * 256
+    mul = None if mul is None else mul + head * 256
+    add = None if add is None else add + head * 256
+    mul_jacobian = None if mul_jacobian is None else mul_jacobian + head * 256
+    add_jacobian = None if add_jacobian is None else add_jacobian + head * 256
     number = tl.load(graph_id + graph)
     if tl.program_id(1) == 0:
         _query_gradients(
             q, k, v, out, lse, grad, dq + first * g_row, partial_mul, partial_add,
             program, graphs * tiles, head, distance, mul, add,
-            mul_jacobian + head * 256, add_jacobian + head * 256, seed, number, start, n,
+            mul_jacobian, add_jacobian, seed, number, start, n,
             q_row, k_row, v_row, g_row, heads, scale, dropout_scale, threshold,
-            D, SYMMETRIC, HAS_MUL, HAS_ADD, DROPOUT, MUL_COUNT, ADD_COUNT, EXACT, INTERPRET,
+            D, SYMMETRIC, MUL_COUNT, ADD_COUNT, EXACT, INTERPRET,
         )  # fmt: skip
     elif start < n:
         _key_gradients(
             q, k, v, out, lse, grad, dk + first * g_row, dv + first * g_row, distance, mul, add,
             seed, number, head, start, n,
             q_row, k_row, v_row, g_row, heads, scale, dropout_scale, threshold,
-            D, HAS_MUL, HAS_ADD, DROPOUT, EXACT, INTERPRET,
+            D, EXACT, INTERPRET,
         )  # fmt: skip

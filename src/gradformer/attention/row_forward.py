@@ -27,15 +27,12 @@ from gradformer.attention.row_operands import (
 
 
 @triton.jit
-def _scores(
-    query, key, byte, mul, add,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, EXACT: tl.constexpr, INTERPRET: tl.constexpr,
-):  # fmt: skip
+def _scores(query, key, byte, mul, add, EXACT: tl.constexpr, INTERPRET: tl.constexpr):
     """Scores of pairs in base 2: products, which have the factor already, times and plus tables."""
     a = products(query, key, EXACT, INTERPRET)
-    if HAS_MUL:
+    if mul is not None:
         a = a * read(mul, byte, INTERPRET)
-    if HAS_ADD:
+    if add is not None:
         a = a + read(add, byte, INTERPRET) * LOG2E
     return a
 
@@ -45,9 +42,7 @@ def row_forward_kernel(
     q, k, v, out, lse, node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
     q_row, q_head, k_row, k_head, v_row, v_head, heads, scale, dropout_scale, threshold,
     nodes, graphs, tiles,
-    D: tl.constexpr, SYMMETRIC: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, DROPOUT: tl.constexpr,
-    EXACT: tl.constexpr, INTERPRET: tl.constexpr,
+    D: tl.constexpr, SYMMETRIC: tl.constexpr, EXACT: tl.constexpr, INTERPRET: tl.constexpr,
 ):  # fmt: skip
     """out [nodes, heads, d] and lse [nodes, heads].
 
@@ -69,8 +64,8 @@ def row_forward_kernel(
     k += first * k_row + head * k_head
     v += first * v_row + head * v_head
     distance += tl.load(pair_ptr + graph)
-    mul += head * 256
-    add += head * 256
+    mul = None if mul is None else mul + head * 256
+    add = None if add is None else add + head * 256
     query = own_rows(q + first * q_row + head * q_head, q_row, own, c, side, n, D, INTERPRET)
     query = split(query, scale * LOG2E, EXACT)
     peak = tl.full([SIZE], float("-inf"), tl.float32)
@@ -79,12 +74,12 @@ def row_forward_kernel(
         node, mate = tl.minimum(begin + g, n - 1), tl.minimum(other, n - 1)
         byte = bytes_of_pairs(distance, own, mate, n, SYMMETRIC, INTERPRET)
         key = split(other_nodes(k, k_row, node, c + 4 * side, D, INTERPRET), 1.0, EXACT)
-        a = _scores(query, key, byte, mul, add, HAS_MUL, HAS_ADD, EXACT, INTERPRET)
+        a = _scores(query, key, byte, mul, add, EXACT, INTERPRET)
         peak = tl.maximum(peak, tl.where(other < n, a, float("-inf")))
     top = over_rows(peak, True, INTERPRET)
     safe = tl.where(top == float("-inf"), 0.0, top)
     row_keys = own
-    if DROPOUT:
+    if seed is not None:
         row_keys = keys_of_rows(seed, tl.load(graph_id + graph), head, own)
     total = tl.zeros([SIZE], tl.float32)
     sums = no_sums(D)
@@ -93,10 +88,10 @@ def row_forward_kernel(
         node, mate = tl.minimum(begin + g, n - 1), tl.minimum(other, n - 1)
         byte = bytes_of_pairs(distance, own, mate, n, SYMMETRIC, INTERPRET)
         key = split(other_nodes(k, k_row, node, c + 4 * side, D, INTERPRET), 1.0, EXACT)
-        a = _scores(query, key, byte, mul, add, HAS_MUL, HAS_ADD, EXACT, INTERPRET)
+        a = _scores(query, key, byte, mul, add, EXACT, INTERPRET)
         p = exp2(tl.where(other < n, a - safe, float("-inf")), INTERPRET)
         total += p
-        if DROPOUT:
+        if seed is not None:
             p = tl.where(is_kept(row_keys, other, threshold), p, 0.0)
         value = split(other_nodes(v, v_row, mate, g, D, INTERPRET), 1.0, EXACT)
         sums = add_weighted(sums, p, value, EXACT, INTERPRET)

@@ -40,9 +40,8 @@ def small_forward_kernel(
     q, k, v, out, lse, node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
     q_row, q_head, k_row, k_head, v_row, v_head, heads, scale, dropout_scale, threshold,
     nodes, graphs, bias, packed_ptr,
-    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
-    PRECISION: tl.constexpr, INTERPRET: tl.constexpr,
+    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
+    INTERPRET: tl.constexpr,
 ):  # fmt: skip
     """out [nodes, heads, d] and lse [nodes, heads]; grid (heads · (graphs [+ 1 if padded]),)."""
     head = tl.program_id(0) % heads
@@ -67,18 +66,18 @@ def small_forward_kernel(
     key = tl.load(k + where * k_row + head * k_head + channel[None, :], row_in, other=0.0)
     value = tl.load(v + where * v_row + head * v_head + channel[None, :], row_in, other=0.0)
     a = tl.dot(query, tl.trans(key), input_precision=PRECISION) * scale
-    if HAS_MUL:
+    if mul is not None:
         a = a * _lookup(mul + head * 256, place, INTERPRET)
-    if HAS_ADD:
+    if add is not None:
         a = a + _lookup(add + head * 256, place, INTERPRET)
-    if HAS_BIAS:
+    if bias is not None:
         at_pair = (tl.load(packed_ptr + graph) + pair) * heads + head
         a = a + tl.load(bias + at_pair, inside, other=0.0)
     a = tl.where(inside, a * LOG2E, float("-inf"))
     top = tl.max(a, 1)
     p = tl.exp2(a - tl.where(top == float("-inf"), 0.0, top)[:, None])
     total = tl.sum(p, 1)
-    if DROPOUT:
+    if seed is not None:
         keys = keys_of_rows(seed, tl.load(graph_id + graph), head, rows)
         p = tl.where(is_kept(keys[:, None], rows[None, :], threshold), p * dropout_scale, 0.0)
     empty = total == 0.0
@@ -91,7 +90,7 @@ def small_forward_kernel(
 
 @triton.jit
 def _shares(
-    x, jacobian, heads, place,
+    x, jacobian, head, heads, place,
     COUNT: tl.constexpr, BLOCK: tl.constexpr, INTERPRET: tl.constexpr,
 ):  # fmt: skip
     """Sums of x of each pair, the gradient of its entry of the table."""
@@ -99,6 +98,7 @@ def _shares(
     if COUNT == 256:
         table = tally(table, x, place >> 2)
     elif COUNT > 0:
+        jacobian += head * 256
         one = tl.sum(x * _lookup(jacobian, place, INTERPRET), 1)
         if COUNT > 1:
             two = tl.sum(x * _lookup(jacobian + heads * 256, place, INTERPRET), 1)
@@ -111,10 +111,8 @@ def small_backward_kernel(
     node_ptr, pair_ptr, graph_id, distance, mul, add, mul_jacobian, add_jacobian, seed,
     q_row, q_head, k_row, k_head, v_row, v_head, g_row, heads, scale, dropout_scale, threshold,
     nodes, graphs, bias, packed_ptr, dbias,
-    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
-    PRECISION: tl.constexpr, MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
-    NEED_BIAS: tl.constexpr, INTERPRET: tl.constexpr,
+    D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK: tl.constexpr, PRECISION: tl.constexpr,
+    MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr, INTERPRET: tl.constexpr,
 ):  # fmt: skip
     """All gradients; ``*_COUNT``: parameters to contract, 256 = a table. The grid is as above."""
     head = tl.program_id(0) % heads
@@ -151,19 +149,19 @@ def small_backward_kernel(
     row_lse = tl.load(lse + at, there, other=float("inf"))
     s = tl.dot(query, tl.trans(key), input_precision=PRECISION) * scale
     a = s
-    if HAS_MUL:
+    if mul is not None:
         factor = _lookup(mul + head * 256, place, INTERPRET)
         a = a * factor
-    if HAS_ADD:
+    if add is not None:
         a = a + _lookup(add + head * 256, place, INTERPRET)
-    if HAS_BIAS:
+    if bias is not None:
         at_pair = (tl.load(packed_ptr + graph) + pair) * heads + head
         a = a + tl.load(bias + at_pair, inside, other=0.0)
     a = tl.where(inside, a * LOG2E, float("-inf"))
     p = tl.exp2(a - row_lse[:, None])
     dp = tl.dot(do, tl.trans(value), input_precision=PRECISION)
     weight = p
-    if DROPOUT:
+    if seed is not None:
         keys = keys_of_rows(seed, tl.load(graph_id + graph), head, rows)
         kept = is_kept(keys[:, None], rows[None, :], threshold)
         weight = tl.where(kept, p * dropout_scale, 0.0)
@@ -171,13 +169,13 @@ def small_backward_kernel(
     dv_acc = tl.dot(tl.trans(weight.to(do.dtype)), do, input_precision=PRECISION)
     tl.store(dv + into, dv_acc.to(dv.dtype.element_ty), row_in)
     da = p * (dp - delta[:, None])
-    if NEED_BIAS:
+    if dbias is not None:
         tl.store(dbias + at_pair, da, inside)
-    sums = _shares(da * s, mul_jacobian + head * 256, heads, place, MUL_COUNT, BLOCK, INTERPRET)
+    sums = _shares(da * s, mul_jacobian, head, heads, place, MUL_COUNT, BLOCK, INTERPRET)
     store_shares(partial_mul, graph, graphs, head, sums, 1.0, MUL_COUNT)
-    sums = _shares(da, add_jacobian + head * 256, heads, place, ADD_COUNT, BLOCK, INTERPRET)
+    sums = _shares(da, add_jacobian, head, heads, place, ADD_COUNT, BLOCK, INTERPRET)
     store_shares(partial_add, graph, graphs, head, sums, 1.0, ADD_COUNT)
-    ds = da * factor if HAS_MUL else da
+    ds = da if mul is None else da * factor
     dq_acc = tl.dot(ds.to(key.dtype), key, input_precision=PRECISION) * scale
     tl.store(dq + into, dq_acc.to(dq.dtype.element_ty), row_in)
     dk_acc = tl.dot(tl.trans(ds.to(query.dtype)), query, input_precision=PRECISION) * scale

@@ -27,9 +27,7 @@ from gradformer.attention.product_kernels import add_product, product, regroup, 
 def _forward_step(
     acc, top, total, place, query, k, v, k_row, v_row, cols, sums, n, channel, row_keys,
     mul, add, bias_row, heads, shared, scale, threshold,
-    D: tl.constexpr, TAIL: tl.constexpr, WIDE: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
-    PRECISION: tl.constexpr,
+    D: tl.constexpr, TAIL: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """The keys ``cols``, regrouped ``sums``; only those of the TAIL can lie beyond n."""
     wide = (channel < D)[None, :]
@@ -38,19 +36,19 @@ def _forward_step(
     key = tl.load(k + cols[:, None] * k_row + channel[None, :], col_in, other=0.0)
     value = tl.load(v + sums[:, None] * v_row + channel[None, :], sum_in, other=0.0)
     raw = product(query, tl.trans(key), PRECISION)
-    a, _ = decayed(raw, mul, add, scale, shared, place, HAS_MUL, HAS_ADD, WIDE)
-    if HAS_BIAS:
+    a, _ = decayed(raw, mul, add, scale, shared, place, WIDE)
+    if bias_row is not None:
         a = a + LOG2E * tl.load(bias_row + (cols * heads)[None, :], (cols < n)[None, :], other=0.0)
     if TAIL:
         a = tl.where((cols < n)[None, :], a, float("-inf"))
     new_top = tl.maximum(top, tl.max(a, 1))
     # only a summand can put a whole row at −inf
-    summed: tl.constexpr = HAS_ADD or HAS_BIAS
+    summed: tl.constexpr = (add is not None) or (bias_row is not None)
     safe = tl.where(new_top == float("-inf"), 0.0, new_top) if summed else new_top
     p = tl.exp2(a - safe[:, None])
     shrink = tl.exp2(top - safe)
     total = total * shrink + tl.sum(p, 1)
-    if DROPOUT:
+    if row_keys is not None:
         p = tl.where(is_kept(row_keys[:, None], cols[None, :], threshold), p, 0.0)
     p = regroup(p.to(value.dtype), PRECISION)
     acc = add_product(acc * shrink[:, None], p, value, PRECISION)
@@ -63,7 +61,6 @@ def forward_kernel(
     q_row, q_head, k_row, k_head, v_row, v_head, heads, scale, dropout_scale, threshold,
     nodes, graphs, pairs, tiles, bias, packed_ptr,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
     PRECISION: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """out [nodes, heads, d] and lse [nodes, heads] (base 2).
@@ -85,9 +82,9 @@ def forward_kernel(
     pair = tl.load(pair_ptr + graph)
     last = pairs - 1 - pair
     distance += pair
-    mul += head * 256
-    add += head * 256
-    shared = stage_decay(mul, add, scale, HAS_MUL, HAS_ADD, WIDE)
+    mul = None if mul is None else mul + head * 256
+    add = None if add is None else add + head * 256
+    shared = stage_decay(mul, add, scale, WIDE)
     tl.debug_barrier()
     k += first * k_row + head * k_head
     v += first * v_row + head * v_head
@@ -96,15 +93,14 @@ def forward_kernel(
     row_in = (rows < n)[:, None] & (channel < D)[None, :]
     q += first * q_row + head * q_head
     query = tl.load(q + rows[:, None] * q_row + channel[None, :], row_in, other=0.0)
-    row_keys = rows.to(tl.uint32)
-    if DROPOUT:
+    row_keys, bias_row = None, None
+    if seed is not None:
         row_keys = keys_of_rows(seed, tl.load(graph_id + graph), head, rows)
     top = tl.full([BLOCK_M], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
     acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     row_start = tl.minimum(rows, n - 1)[:, None] * n
-    bias_row = bias + row_start
-    if HAS_BIAS:
+    if bias is not None:
         bias_row = bias + (tl.load(packed_ptr + graph) + row_start) * heads + head
     whole = n // BLOCK_N * BLOCK_N
     cols = order(tl.arange(0, BLOCK_N), WIDE)
@@ -118,7 +114,7 @@ def forward_kernel(
         acc, top, total = _forward_step(
             acc, top, total, place, query, k, v, k_row, v_row, start + cols, start + sums, n,
             channel, row_keys, mul, add, bias_row, heads, shared, scale, threshold,
-            D, False, WIDE, HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION,
+            D, False, WIDE, PRECISION,
         )  # fmt: skip
         place = next_place
     if whole < n:
@@ -128,10 +124,10 @@ def forward_kernel(
         acc, top, total = _forward_step(
             acc, top, total, place, query, k, v, k_row, v_row, cols, sums, n, channel,
             row_keys, mul, add, bias_row, heads, shared, scale, threshold,
-            D, True, WIDE, HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION,
+            D, True, WIDE, PRECISION,
         )  # fmt: skip
     empty = total == 0.0
-    kept_share = total / dropout_scale if DROPOUT else total
+    kept_share = total if seed is None else total / dropout_scale
     acc = acc / tl.where(empty, 1.0, kept_share)[:, None]
     at = (first + rows) * heads + head
     tl.store(lse + at, tl.where(empty, float("inf"), top + tl.log2(total)), rows < n)

@@ -32,9 +32,7 @@ from gradformer.attention.product_kernels import (
 def _key_step(
     dk, dv, place, key, value, q, grad, stats, q_row, o_row, heads, seed, graph, head,
     rows, sums, cols, n, channel, mul, add, bias, shared, scale, dropout_scale, threshold,
-    D: tl.constexpr, TAIL: tl.constexpr, WIDE: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
-    PRECISION: tl.constexpr,
+    D: tl.constexpr, TAIL: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
     """What the queries ``rows``, regrouped ``sums``, add to dk and dv of the keys ``cols``.
 
@@ -54,15 +52,15 @@ def _key_step(
         row_lse, row_delta = tl.split(tl.load(stats + pair))
     raw = product(key, tl.trans(query), PRECISION)
     dp = product(value, tl.trans(do), PRECISION)
-    a, factor = decayed(raw, mul, add, scale, shared, place, HAS_MUL, HAS_ADD, WIDE)
-    if HAS_BIAS:
+    a, factor = decayed(raw, mul, add, scale, shared, place, WIDE)
+    if bias is not None:
         at_pair = (rows[None, :] * n + cols[:, None]).to(tl.int64) * heads
         inside = (rows < n)[None, :] & (cols < n)[:, None]
         a = a + LOG2E * tl.load(bias + at_pair, inside, other=0.0)
     p = tl.exp2(a - row_lse[None, :])
     weight = p  # times dropout_scale, which dv gets in the end
     change = dp - row_delta[None, :]
-    if DROPOUT:
+    if seed is not None:
         row_keys = keys_of_rows(seed, graph, head, rows)
         kept = is_kept(row_keys[None, :], cols[:, None], threshold)
         weight = tl.where(kept, p, 0.0)
@@ -71,7 +69,7 @@ def _key_step(
     do = regrouped_rows(do, grad, at_sums, sum_in, PRECISION)
     dv = add_product(dv, regroup(weight.to(do.dtype), PRECISION), do, PRECISION)
     ds = p * change
-    if HAS_MUL:
+    if mul is not None:
         ds = ds * factor
     at_sums = sums[:, None] * q_row + channel[None, :]
     query = regrouped_rows(query, q, at_sums, sum_in, PRECISION)
@@ -86,7 +84,6 @@ def key_gradient_kernel(
     q_row, q_head, k_row, k_head, v_row, v_head, g_row, heads, scale, dropout_scale, threshold,
     nodes, graphs, pairs, tiles, bias, packed_ptr,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
     PRECISION: tl.constexpr, SYMMETRIC: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """dk and dv; grid (heads · (graphs · tiles of BLOCK_N keys [+ 1 if padded]),).
@@ -110,9 +107,9 @@ def key_gradient_kernel(
     pair = tl.load(pair_ptr + graph)
     last = pairs - 1 - pair
     distance += pair
-    mul += head * 256
-    add += head * 256
-    shared = stage_decay(mul, add, scale, HAS_MUL, HAS_ADD, WIDE)
+    mul = None if mul is None else mul + head * 256
+    add = None if add is None else add + head * 256
+    shared = stage_decay(mul, add, scale, WIDE)
     tl.debug_barrier()
     cols = tile * BLOCK_N + tl.arange(0, BLOCK_N)
     channel = tl.arange(0, BLOCK_D)
@@ -125,7 +122,7 @@ def key_gradient_kernel(
     grad += (first * heads + head) * D
     stats += 2 * (first * heads + head)
     graph_number = tl.load(graph_id + graph)
-    if HAS_BIAS:
+    if bias is not None:
         bias += tl.load(packed_ptr + graph) * heads + head
     dk_acc = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     dv_acc = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
@@ -144,7 +141,7 @@ def key_gradient_kernel(
             dk_acc, dv_acc, place, key, value, q, grad, stats, q_row, heads * D, heads,
             seed, graph_number, head, start + rows, start + sums, cols, n, channel,
             mul, add, bias, shared, scale, dropout_scale, threshold, D, False, WIDE,
-            HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION,
+            PRECISION,
         )  # fmt: skip
         place = next_place
     if whole < n:
@@ -155,10 +152,10 @@ def key_gradient_kernel(
             dk_acc, dv_acc, place, key, value, q, grad, stats, q_row, heads * D, heads,
             seed, graph_number, head, rows, sums, cols, n, channel,
             mul, add, bias, shared, scale, dropout_scale, threshold, D, True, WIDE,
-            HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION,
+            PRECISION,
         )  # fmt: skip
-    dk_acc = dk_acc * (1.0 / LOG2E if HAS_MUL else scale)  # with ``mul`` came the scale, and log₂e
-    if DROPOUT:
+    dk_acc *= scale if mul is None else 1.0 / LOG2E  # with ``mul`` came the scale, and log₂e
+    if seed is not None:
         dv_acc = dv_acc * dropout_scale
     at = (first + cols)[:, None] * g_row + head * D + channel[None, :]
     tl.store(dk + at, dk_acc.to(dk.dtype.element_ty), col_in)

@@ -74,10 +74,8 @@ def _query_step(
     acc, mul_sums, add_sums, place, query, do, row_lse, row_delta, k, v, k_row, v_row,
     rows, cols, sums, n, channel, row_keys, mul, add, bias_row, dbias_row,
     mul_jacobian, add_jacobian, shared, heads, scale, dropout_scale, threshold,
-    D: tl.constexpr, TAIL: tl.constexpr, WIDE: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
-    PRECISION: tl.constexpr, MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
-    NEED_BIAS: tl.constexpr,
+    D: tl.constexpr, TAIL: tl.constexpr, WIDE: tl.constexpr, PRECISION: tl.constexpr,
+    MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
 ):  # fmt: skip
     """What the keys ``cols``, regrouped ``sums``, add to dq and to the decay's gradients."""
     wide = (channel < D)[None, :]
@@ -87,18 +85,18 @@ def _query_step(
     value = tl.load(v + cols[:, None] * v_row + channel[None, :], col_in, other=0.0)
     raw = product(query, tl.trans(key), PRECISION)
     dp = product(do, tl.trans(value), PRECISION)
-    a, factor = decayed(raw, mul, add, scale, shared, place, HAS_MUL, HAS_ADD, WIDE)
-    if HAS_BIAS:
+    a, factor = decayed(raw, mul, add, scale, shared, place, WIDE)
+    if bias_row is not None:
         a = a + LOG2E * tl.load(bias_row + (cols * heads)[None, :], (cols < n)[None, :], other=0.0)
     if TAIL:
         a = tl.where((cols < n)[None, :], a, float("-inf"))
     p = tl.exp2(a - row_lse[:, None])
     change = dp - row_delta[:, None]
-    if DROPOUT:
+    if row_keys is not None:
         kept = is_kept(row_keys[:, None], cols[None, :], threshold)
         change = tl.where(kept, dp * dropout_scale - row_delta[:, None], -row_delta[:, None])
     da = p * change
-    if NEED_BIAS:
+    if dbias_row is not None:
         inside = (rows < n)[:, None] & (cols < n)[None, :]
         tl.store(dbias_row + (cols * heads)[None, :], da, inside)
     mul_sums = _add_shares(
@@ -107,7 +105,7 @@ def _query_step(
     add_sums = _add_shares(
         add_sums, da, add_jacobian, heads, shared, place, ADD_JACOBIAN, ADD_COUNT, WIDE
     )
-    ds = da * factor if HAS_MUL else da
+    ds = da if mul is None else da * factor
     at_sums = sums[:, None] * k_row + channel[None, :]
     key = regrouped_rows(key, k, at_sums, sum_in, PRECISION)
     acc = add_product(acc, regroup(ds.to(key.dtype), PRECISION), key, PRECISION)
@@ -121,9 +119,7 @@ def query_gradient_kernel(
     q_row, q_head, k_row, k_head, v_row, v_head, g_row, heads, scale, dropout_scale, threshold,
     nodes, graphs, pairs, tiles, bias, packed_ptr, dbias,
     D: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
-    HAS_MUL: tl.constexpr, HAS_ADD: tl.constexpr, HAS_BIAS: tl.constexpr, DROPOUT: tl.constexpr,
-    PRECISION: tl.constexpr, MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
-    NEED_BIAS: tl.constexpr, WIDE: tl.constexpr,
+    PRECISION: tl.constexpr, MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr, WIDE: tl.constexpr,
 ):  # fmt: skip
     """dq, the decay's gradients from this tile, stats [nodes, heads, 2] = (lse, δ).
 
@@ -147,11 +143,11 @@ def query_gradient_kernel(
     pair = tl.load(pair_ptr + graph)
     last = pairs - 1 - pair
     distance += pair
-    mul += head * 256
-    add += head * 256
-    mul_jacobian += head * 256
-    add_jacobian += head * 256
-    shared = stage_decay(mul, add, scale, HAS_MUL, HAS_ADD, WIDE)
+    mul = None if mul is None else mul + head * 256
+    add = None if add is None else add + head * 256
+    mul_jacobian = None if mul_jacobian is None else mul_jacobian + head * 256
+    add_jacobian = None if add_jacobian is None else add_jacobian + head * 256
+    shared = stage_decay(mul, add, scale, WIDE)
     _stage_jacobian(shared, mul_jacobian, heads, MUL_JACOBIAN, MUL_COUNT, WIDE)
     _stage_jacobian(shared, add_jacobian, heads, ADD_JACOBIAN, ADD_COUNT, WIDE)
     tl.debug_barrier()
@@ -170,17 +166,16 @@ def query_gradient_kernel(
     row_lse = tl.load(lse + at, rows < n, other=float("inf"))
     tl.store(stats + 2 * at, row_lse, rows < n)
     tl.store(stats + 2 * at + 1, row_delta, rows < n)
-    row_keys = rows.to(tl.uint32)
-    if DROPOUT:
+    row_keys, bias_row, dbias_row = None, None, None
+    if seed is not None:
         row_keys = keys_of_rows(seed, tl.load(graph_id + graph), head, rows)
     acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     row_start = tl.minimum(rows, n - 1)[:, None] * n
-    bias_row = bias + row_start
-    dbias_row = dbias + row_start
-    if HAS_BIAS:
+    if bias is not None:
         at_row = (tl.load(packed_ptr + graph) + row_start) * heads + head
         bias_row = bias + at_row
-        dbias_row = dbias + at_row
+        if dbias is not None:
+            dbias_row = dbias + at_row
     whole = n // BLOCK_N * BLOCK_N
     cols = order(tl.arange(0, BLOCK_N), WIDE)
     sums = order(regrouped(BLOCK_N, PRECISION), WIDE)
@@ -194,8 +189,7 @@ def query_gradient_kernel(
             acc, mul_sums, add_sums, place, query, do, row_lse, row_delta, k, v, k_row, v_row,
             rows, start + cols, start + sums, n, channel, row_keys, mul, add, bias_row, dbias_row,
             mul_jacobian, add_jacobian, shared, heads, scale, dropout_scale, threshold,
-            D, False, WIDE,
-            HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION, MUL_COUNT, ADD_COUNT, NEED_BIAS,
+            D, False, WIDE, PRECISION, MUL_COUNT, ADD_COUNT,
         )  # fmt: skip
         place = next_place
     if whole < n:
@@ -206,10 +200,9 @@ def query_gradient_kernel(
             acc, mul_sums, add_sums, place, query, do, row_lse, row_delta, k, v, k_row, v_row,
             rows, cols, sums, n, channel, row_keys, mul, add, bias_row, dbias_row,
             mul_jacobian, add_jacobian, shared, heads, scale, dropout_scale, threshold,
-            D, True, WIDE,
-            HAS_MUL, HAS_ADD, HAS_BIAS, DROPOUT, PRECISION, MUL_COUNT, ADD_COUNT, NEED_BIAS,
+            D, True, WIDE, PRECISION, MUL_COUNT, ADD_COUNT,
         )  # fmt: skip
-    acc = acc * (1.0 / LOG2E if HAS_MUL else scale)  # with ``mul`` came the scale, and log₂e
+    acc *= scale if mul is None else 1.0 / LOG2E  # with ``mul`` came the scale, and log₂e
     at = (first + rows)[:, None] * g_row + head * D + channel[None, :]
     tl.store(dq + at, acc.to(dq.dtype.element_ty), row_in)
     store_shares(partial_mul, program, programs, head, mul_sums, scale, MUL_COUNT)
