@@ -9,7 +9,7 @@ if q, k and v came as such a tensor, that is its gradient, and nothing has to be
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -21,46 +21,36 @@ from gradformer.attention.layout import Layout
 from gradformer.attention.once import no_second_derivative
 from gradformer.attention.tables import Table
 
-
-def _three(q: Tensor, k: Tensor | None, v: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    """q, k, v with contiguous channels; without k and v, q holds all three side by side."""
-    parts = q.chunk(3, dim=1) if k is None or v is None else (q, k, v)
-    q, k, v = (x if x.stride(2) == 1 else x.contiguous() for x in parts)
-    return q, k, v
-
-
-def _attend(
-    q: Tensor,
-    k: Tensor | None,
-    v: Tensor | None,
-    node_ptr: Tensor,
-    pair_ptr: Tensor,
-    graph_id: Tensor,
-    distance: Tensor,
-    mul: Tensor | None,
-    add: Tensor | None,
-    mul_parameters: Tensor | None,
-    mul_jacobian: Tensor | None,
-    add_parameters: Tensor | None,
-    add_jacobian: Tensor | None,
-    seed: Tensor | None,
-    bias: Tensor | None,
-    packed_ptr: Tensor | None,
-    scale: float,
-    dropout: float,
-    largest: int,
-    padded: bool,
-    symmetric: bool,
-    shares: int,
-) -> tuple[Tensor, Tensor]:
-    problem = launch.Problem(
-        *_three(q, k, v), node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
-        bias, packed_ptr, scale, dropout, largest, padded, symmetric,
-    )  # fmt: skip
-    return launch.forward(problem)
+GIVEN = (
+    "Tensor q, Tensor? k, Tensor? v, Tensor node_ptr, Tensor pair_ptr, Tensor graph_id, "
+    "Tensor distance, Tensor? mul, Tensor? add, Tensor? seed, Tensor? bias, Tensor? packed_ptr, "
+    "Tensor? mul_jacobian, Tensor? add_jacobian"
+)
+NUMBERS = "float scale, float dropout, SymInt largest, bool padded, bool symmetric, SymInt shares"
+LEARNED = "Tensor? mul_parameters, Tensor? add_parameters"
+ASKED = "SymInt mul_count, SymInt add_count, bool need_bias, bool need_keys"
+"""What the two operators take: tensors and numbers alike, then each its own."""
 
 
-_forward = torch.library.custom_op("gradformer::decay_attention", _attend, mutates_args=())
+def _problem(given: Sequence[Any], numbers: Sequence[Any]) -> launch.Problem:
+    """Of q, k, v with contiguous channels; without k and v, q holds all three side by side."""
+    q, k, v, *rest = given[:-2]
+    parts = q.chunk(3, dim=1) if k is None else (q, k, v)
+    three = (x if x.stride(2) == 1 else x.contiguous() for x in parts)
+    return launch.Problem(*three, *rest, *numbers[:-1])
+
+
+def _attend(*inputs: Any) -> tuple[Tensor, Tensor]:
+    """GIVEN, NUMBERS, LEARNED → out, lse."""
+    return launch.forward(_problem(inputs[:14], inputs[14:20]))
+
+
+_forward = torch.library.custom_op(
+    "gradformer::decay_attention",
+    _attend,
+    mutates_args=(),
+    schema=f"({GIVEN}, {NUMBERS}, {LEARNED}) -> (Tensor, Tensor)",
+)
 
 
 @_forward.register_fake
@@ -70,54 +60,27 @@ def _(q: Tensor, k: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
     return q.new_empty(nodes, heads, d), q.new_empty(nodes, heads, dtype=torch.float32)
 
 
-def _differentiate(
-    grad: Tensor,
-    q: Tensor,
-    k: Tensor | None,
-    v: Tensor | None,
-    out: Tensor,
-    lse: Tensor,
-    node_ptr: Tensor,
-    pair_ptr: Tensor,
-    graph_id: Tensor,
-    distance: Tensor,
-    mul: Tensor | None,
-    add: Tensor | None,
-    mul_jacobian: Tensor | None,
-    add_jacobian: Tensor | None,
-    seed: Tensor | None,
-    bias: Tensor | None,
-    packed_ptr: Tensor | None,
-    scale: float,
-    dropout: float,
-    largest: int,
-    padded: bool,
-    symmetric: bool,
-    shares: int,
-    mul_count: int,
-    add_count: int,
-    need_bias: bool,
-    need_keys: bool,
-) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    problem = launch.Problem(
-        *_three(q, k, v), node_ptr, pair_ptr, graph_id, distance, mul, add, seed,
-        bias, packed_ptr, scale, dropout, largest, padded, symmetric,
-    )  # fmt: skip
+def _differentiate(grad: Tensor, out: Tensor, lse: Tensor, *rest: Any) -> tuple[Tensor, ...]:
+    """grad, out, lse, GIVEN, NUMBERS, ASKED → gradients as :func:`launch.backward` makes them."""
+    given, numbers, asked = rest[:14], rest[14:20], rest[20:]
     return launch.backward(
-        problem, grad.contiguous(), out, lse, mul_jacobian, add_jacobian,
-        mul_count, add_count, need_bias, need_keys, shares,
-    )  # fmt: skip
+        _problem(given, numbers), grad.contiguous(), out, lse, *given[-2:], *asked, *numbers[-1:]
+    )
 
 
 _backward = torch.library.custom_op(
-    "gradformer::decay_attention_backward", _differentiate, mutates_args=()
+    "gradformer::decay_attention_backward",
+    _differentiate,
+    mutates_args=(),
+    schema=f"(Tensor grad, Tensor out, Tensor lse, {GIVEN}, {NUMBERS}, {ASKED})"
+    " -> (Tensor, Tensor, Tensor, Tensor)",
 )
 
 
 @_backward.register_fake
-def _(grad: Tensor, *rest: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _(grad: Tensor, out: Tensor, lse: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     nodes, heads, d = grad.shape
-    bias, (shares, mul_count, add_count, need_bias, _) = rest[14], rest[-5:]
+    bias, (shares, mul_count, add_count, need_bias, _) = rest[10], rest[-5:]
 
     def decay(count: int) -> Tensor:
         shape = (heads, WHOLE) if count == WHOLE else (heads, 2, shares)
@@ -136,14 +99,9 @@ _backward.register_autograd(_no_second_backward)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    (q, k, v, node_ptr, pair_ptr, graph_id, distance, mul, add,
-     _, mul_jacobian, _, add_jacobian, seed, bias, packed_ptr, *ctx.numbers) = inputs  # fmt: skip
-    out, lse = output
-    ctx.save_for_backward(
-        q, k, v, out, lse, node_ptr, pair_ptr, graph_id, distance, mul, add,
-        mul_jacobian, add_jacobian, seed, bias, packed_ptr,
-    )  # fmt: skip
-    ctx.mark_non_differentiable(lse)
+    ctx.save_for_backward(*output, *inputs[:14])
+    ctx.numbers = inputs[14:20]
+    ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)  # no zeros for lse
 
 
@@ -152,27 +110,27 @@ def _gradients(
 ) -> tuple[Tensor | None, ...]:
     if grad is None:
         return (None,) * len(ctx.needs_input_grad)
-    saved = ctx.saved_tensors
-    mul, add, mul_jacobian, add_jacobian = saved[9:13]
-    # inputs: 0 q, 1 k, 2 v, 7 mul, 8 add, 9 mul_parameters, 11 add_parameters, 14 bias
-    need, packed = ctx.needs_input_grad, saved[1] is None
-    mul_count = len(mul_jacobian) if need[9] else WHOLE if need[7] else 0
-    add_count = len(add_jacobian) if need[11] else WHOLE if need[8] else 0
-    need_keys = need[0] if packed else need[1] or need[2]
+    saved, need = ctx.saved_tensors, ctx.needs_input_grad
+    _, k, _, *_, mul, add, _, _, _, mul_jacobian, add_jacobian = saved[2:]
+    need_mul, need_add, _, need_bias, *_, learn_mul, learn_add = need[7:]
+    mul_count = len(mul_jacobian) if learn_mul else WHOLE if need_mul else 0
+    add_count = len(add_jacobian) if learn_add else WHOLE if need_add else 0
+    need_keys = need[0] if k is None else need[1] or need[2]
     gradients, dmul, dadd, dbias = run(
-        grad, *saved, *ctx.numbers, mul_count, add_count, need[14], need_keys
+        grad, *saved, *ctx.numbers, mul_count, add_count, need_bias, need_keys
     )
-    parts = (gradients, None, None) if packed else gradients.chunk(3, dim=1)
-    three = tuple(part if asked else None for part, asked in zip(parts, need))
-    tables = (
-        dmul.to(mul.dtype) if need[7] and not need[9] else None,
-        dadd.to(add.dtype) if need[8] and not need[11] else None,
-        dmul[:, :mul_count] if need[9] else None,
+    parts = (gradients, None, None) if k is None else gradients.chunk(3, dim=1)
+    return (
+        *(part if asked else None for part, asked in zip(parts, need)),
+        *(None,) * 4,
+        dmul.to(mul.dtype) if need_mul and not learn_mul else None,
+        dadd.to(add.dtype) if need_add and not learn_add else None,
         None,
-        dadd[:, :add_count] if need[11] else None,
-        None,
+        dbias if need_bias else None,
+        *(None,) * 9,
+        dmul[:, :mul_count] if learn_mul else None,
+        dadd[:, :add_count] if learn_add else None,
     )
-    return (*three, *(None,) * 4, *tables, None, dbias if need[14] else None, *(None,) * 7)
 
 
 _forward.register_autograd(_gradients, setup_context=_setup)
@@ -223,13 +181,16 @@ def fused_attention(
     )
     later = torch.is_grad_enabled() and not torch.compiler.is_compiling()
     shares = max(p.shares, 1) if later else 1
-    learned = (*_parameters(mul, shares), *_parameters(add, shares))
+    (mul_parameters, mul_jacobian), (add_parameters, add_jacobian) = (
+        _parameters(table, shares) for table in (mul, add)
+    )
     numbers = (p.scale, p.dropout, p.largest, p.padded, p.symmetric, shares)
     traced = torch.compiler.is_compiling() or type(q) not in (Tensor, nn.Parameter)
     out: Tensor
     out, _ = (_forward if traced else _Attention.apply)(
-        q, k, v, *p.where, p.mul, p.add, *learned, p.seed, p.bias, p.packed_ptr, *numbers
-    )
+        q, k, v, *p.where, p.mul, p.add, p.seed, p.bias, p.packed_ptr,
+        mul_jacobian, add_jacobian, *numbers, mul_parameters, add_parameters,
+    )  # fmt: skip
     return out
 
 
