@@ -265,7 +265,19 @@ def store_shares(partial, program, programs, head, sums, factor, COUNT: tl.const
         tl.store(place + programs, tl.sum(second * factor))
 
 
-# --- padding --------------------------------------------------------------------------------------
+# --- where a program works, and padding -----------------------------------------------------------
+
+
+@triton.jit
+def whereabouts(node_ptr, heads, tiles):
+    """Head, number among the head's programs, graph, its first node, and the tile of its ``tiles``.
+
+    Behind the last graph is padding.
+    """
+    program = tl.program_id(0) // heads
+    graph = program // tiles
+    first = tl.load(node_ptr + graph).to(tl.int64)
+    return tl.program_id(0) % heads, program, graph, first, program % tiles
 
 
 @triton.jit

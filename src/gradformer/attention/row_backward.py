@@ -13,7 +13,13 @@ import triton.language as tl
 from gradformer.attention.draw_kernels import is_kept, keys_of_rows
 from gradformer.attention.lane_kernels import SIZE, exp2, over_rows, places, read, read_sides
 from gradformer.attention.lane_sums import add_by_distance, lane_columns, with_columns
-from gradformer.attention.pair_kernels import LOG2E, no_shares, store_shares, zero_padding
+from gradformer.attention.pair_kernels import (
+    LOG2E,
+    no_shares,
+    store_shares,
+    whereabouts,
+    zero_padding,
+)
 from gradformer.attention.product_kernels import factors
 from gradformer.attention.row_operands import (
     OWN,
@@ -184,10 +190,7 @@ def row_backward_kernel(
     MUL_COUNT: tl.constexpr, ADD_COUNT: tl.constexpr,
 ):  # fmt: skip
     """All gradients; grid (heads · (graphs · tiles [+ 1 if padded]), 2): queries, then keys."""
-    head = tl.program_id(0) % heads
-    program = tl.program_id(0) // heads
-    graph = program // tiles
-    first = tl.load(node_ptr + graph).to(tl.int64)
+    head, program, graph, first, tile = whereabouts(node_ptr, heads, tiles)
     dq += head * D
     dk += head * D
     dv += head * D
@@ -200,7 +203,7 @@ def row_backward_kernel(
             zero_padding(dv, g_row, begin, nodes, D, OWN, 16)
         return
     n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
-    start = program % tiles * OWN
+    start = tile * OWN
     q += first * q_row + head * q_head
     k += first * k_row + head * k_head
     v += first * v_row + head * v_head

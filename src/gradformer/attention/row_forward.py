@@ -12,7 +12,7 @@ import triton.language as tl
 
 from gradformer.attention.draw_kernels import is_kept, keys_of_rows
 from gradformer.attention.lane_kernels import SIZE, exp2, over_rows, places, read, write
-from gradformer.attention.pair_kernels import LOG2E, zero_padding
+from gradformer.attention.pair_kernels import LOG2E, whereabouts, zero_padding
 from gradformer.attention.row_operands import (
     OWN,
     add_weighted,
@@ -48,15 +48,12 @@ def row_forward_kernel(
 
     The grid is (heads · (graphs · tiles [+ 1 if padded]),).
     """
-    head = tl.program_id(0) % heads
-    program = tl.program_id(0) // heads
-    graph = program // tiles
-    first = tl.load(node_ptr + graph).to(tl.int64)
+    head, _, graph, first, tile = whereabouts(node_ptr, heads, tiles)
     if graph == graphs:
         zero_padding(out + head * D, heads * D, first.to(tl.int32), nodes, D, OWN, 16)
         return
     n = (tl.load(node_ptr + graph + 1) - first).to(tl.int32)
-    start = program % tiles * OWN
+    start = tile * OWN
     if start >= n:
         return
     own, g, c, side = places()

@@ -18,6 +18,7 @@ from gradformer.attention.pair_kernels import (
     fetch,
     order,
     stage_decay,
+    whereabouts,
     zero_padding,
 )
 from gradformer.attention.product_kernels import add_product, product, regroup, regrouped
@@ -67,11 +68,7 @@ def forward_kernel(
 
     The grid is (heads · (graphs · tiles [+ 1 if padded]),).
     """
-    head = tl.program_id(0) % heads
-    program = tl.program_id(0) // heads
-    graph = program // tiles
-    tile = program % tiles
-    first = tl.load(node_ptr + graph).to(tl.int64)
+    head, _, graph, first, tile = whereabouts(node_ptr, heads, tiles)
     if graph == graphs:
         begin = first.to(tl.int32)
         zero_padding(out + head * D, heads * D, begin, nodes, D, BLOCK_M, BLOCK_D)

@@ -17,6 +17,7 @@ from gradformer.attention.pair_kernels import (
     fetch,
     order,
     stage_decay,
+    whereabouts,
     zero_padding,
 )
 from gradformer.attention.product_kernels import (
@@ -91,11 +92,7 @@ def key_gradient_kernel(
     SYMMETRIC distances of a key are read along its row, as the other kernels read theirs; WIDE
     needs that. Otherwise they are read down its column.
     """
-    head = tl.program_id(0) % heads
-    program = tl.program_id(0) // heads
-    graph = program // tiles
-    tile = program % tiles
-    first = tl.load(node_ptr + graph).to(tl.int64)
+    head, _, graph, first, tile = whereabouts(node_ptr, heads, tiles)
     if graph == graphs:
         begin = first.to(tl.int32)
         zero_padding(dk + head * D, g_row, begin, nodes, D, BLOCK_N, BLOCK_D)

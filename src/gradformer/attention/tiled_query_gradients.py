@@ -30,6 +30,7 @@ from gradformer.attention.pair_kernels import (
     stage_decay,
     store_shares,
     tally,
+    whereabouts,
     zero_padding,
 )
 from gradformer.attention.product_kernels import (
@@ -125,12 +126,8 @@ def query_gradient_kernel(
 
     The grid is (heads · (graphs · tiles [+ 1 if padded]),).
     """
-    head = tl.program_id(0) % heads
-    program = tl.program_id(0) // heads
+    head, program, graph, first, tile = whereabouts(node_ptr, heads, tiles)
     programs = graphs * tiles
-    graph = program // tiles
-    tile = program % tiles
-    first = tl.load(node_ptr + graph).to(tl.int64)
     if graph == graphs:
         zero_padding(dq + head * D, g_row, first.to(tl.int32), nodes, D, BLOCK_M, BLOCK_D)
         return

@@ -34,10 +34,10 @@ LEAST_PIECE, MOST_PIECES = 256, 64  # rows that one program sums over; pieces at
 
 
 @triton.jit
-def _gradient(g, real, row, column, rows, first, width, WIDTH: tl.constexpr, MASK: tl.constexpr):
+def _gradient(g, real, row, column, rows, first, width, WIDTH: tl.constexpr):
     """Columns ``first`` … ``first + width − 1`` of the gradient; 0 in padded rows."""
     there = row < rows
-    if MASK:
+    if real is not None:
         there = tl.load(real + row, there, other=0) != 0
     inside = there[:, None] & (column < width)[None, :]
     place = row.to(tl.int64)[:, None] * WIDTH + first + column[None, :]
@@ -49,13 +49,13 @@ def forward_kernel(
     x, tables, raw, weight, bias, real, y, rows,
     SIZES: tl.constexpr, N: tl.constexpr, K: tl.constexpr, M: tl.constexpr, FIRST: tl.constexpr,
     WIDTH: tl.constexpr, BLOCK_W: tl.constexpr, BLOCK_K: tl.constexpr,
-    MASK: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr,
+    PRECISION: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Tables have N columns from 0 on, the linear map M from FIRST on; K is 0 without one."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     column = tl.arange(0, BLOCK_W)
     there = row < rows
-    if MASK:
+    if real is not None:
         there = tl.load(real + row, there, other=0) != 0
     acc = tl.zeros([ROWS, BLOCK_W], tl.float32)
     for c in tl.static_range(len(SIZES)):
@@ -81,8 +81,8 @@ def forward_kernel(
 @triton.jit
 def _table_piece(
     g, x, real, out, c, first_row, last_row, entry, SIZE, COLUMNS: tl.constexpr, N: tl.constexpr,
-    WIDTH: tl.constexpr, BLOCK_N: tl.constexpr, MASK: tl.constexpr, PRECISION: tl.constexpr,
-    ROWS: tl.constexpr, VOCABULARY: tl.constexpr,
+    WIDTH: tl.constexpr, BLOCK_N: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr,
+    VOCABULARY: tl.constexpr,
 ):  # fmt: skip
     """Σ of the gradient over the rows of each of VOCABULARY entries of a table."""
     entry += tl.arange(0, VOCABULARY)
@@ -90,7 +90,7 @@ def _table_piece(
     acc = tl.zeros([VOCABULARY, BLOCK_N], tl.float32)
     for start in range(first_row, last_row, ROWS):
         row = start + tl.arange(0, ROWS)
-        tile = _gradient(g, real, row, column, last_row, 0, N, WIDTH, MASK)
+        tile = _gradient(g, real, row, column, last_row, 0, N, WIDTH)
         found = tl.load(x + row * COLUMNS + c, row < last_row, other=-1)
         member = (entry[:, None] == found[None, :]).to(tl.float32)
         acc = tl.dot(member, tile, acc, input_precision=PRECISION)
@@ -102,8 +102,7 @@ def _table_piece(
 def _weight_piece(
     g, raw, real, out, bias_out, first_row, last_row,
     K: tl.constexpr, M: tl.constexpr, FIRST: tl.constexpr, WIDTH: tl.constexpr,
-    BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, MASK: tl.constexpr,
-    PRECISION: tl.constexpr, ROWS: tl.constexpr,
+    BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """dW [M, K] and db [M] of a piece of the rows."""
     column, step = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_K)
@@ -111,7 +110,7 @@ def _weight_piece(
     total = tl.zeros([BLOCK_M], tl.float32)
     for start in range(first_row, last_row, ROWS):
         row = start + tl.arange(0, ROWS)
-        tile = _gradient(g, real, row, column, last_row, FIRST, M, WIDTH, MASK)
+        tile = _gradient(g, real, row, column, last_row, FIRST, M, WIDTH)
         inside = (row < last_row)[:, None] & (step < K)[None, :]
         given = tl.load(raw + row[:, None] * K + step[None, :], inside, other=0.0).to(tl.float32)
         acc = tl.dot(tl.trans(tile), given, acc, input_precision=PRECISION)
@@ -124,13 +123,13 @@ def _weight_piece(
 @triton.jit
 def _raw_tile(
     g, weight, real, out, first_row, rows, K: tl.constexpr, M: tl.constexpr, FIRST: tl.constexpr,
-    WIDTH: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, MASK: tl.constexpr,
-    PRECISION: tl.constexpr, ROWS: tl.constexpr,
+    WIDTH: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr, PRECISION: tl.constexpr,
+    ROWS: tl.constexpr,
 ):  # fmt: skip
     """dp = g W of ROWS rows."""
     column, step = tl.arange(0, BLOCK_M), tl.arange(0, BLOCK_K)
     row = first_row + tl.arange(0, ROWS)
-    tile = _gradient(g, real, row, column, rows, FIRST, M, WIDTH, MASK)
+    tile = _gradient(g, real, row, column, rows, FIRST, M, WIDTH)
     inside = (column < M)[:, None] & (step < K)[None, :]
     w = tl.load(weight + column[:, None] * K + step[None, :], inside, other=0.0)
     acc = tl.dot(tile, w, input_precision=PRECISION).to(out.dtype.element_ty)
@@ -143,7 +142,7 @@ def backward_kernel(
     g, x, raw, weight, real, outs, d_raw, rows, piece, pieces, STRIDES: tl.constexpr,
     SIZES: tl.constexpr, N: tl.constexpr, K: tl.constexpr, M: tl.constexpr, FIRST: tl.constexpr,
     WIDTH: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_K: tl.constexpr,
-    MASK: tl.constexpr, PRECISION: tl.constexpr, ROWS: tl.constexpr, VOCABULARY: tl.constexpr,
+    PRECISION: tl.constexpr, ROWS: tl.constexpr, VOCABULARY: tl.constexpr,
 ):  # fmt: skip
     """outs: the gradients of the tables, of W and of b, each of all pieces of the rows; and dp.
 
@@ -160,7 +159,7 @@ def backward_kernel(
         if (tile >= before) & (tile < before + tiles):
             _table_piece(
                 g, x, real, outs[c] + number * STRIDES[c], c, begin, end,
-                (tile - before) * VOCABULARY, SIZES[c], len(SIZES), N, WIDTH, BLOCK_N, MASK,
+                (tile - before) * VOCABULARY, SIZES[c], len(SIZES), N, WIDTH, BLOCK_N,
                 PRECISION, ROWS, VOCABULARY,
             )  # fmt: skip
         before += tiles
@@ -169,12 +168,12 @@ def backward_kernel(
             _weight_piece(
                 g, raw, real, outs[len(SIZES)] + number * STRIDES[len(SIZES)],
                 outs[len(SIZES) + 1] + number * STRIDES[len(SIZES) + 1], begin, end,
-                K, M, FIRST, WIDTH, BLOCK_M, BLOCK_K, MASK, PRECISION, ROWS,
+                K, M, FIRST, WIDTH, BLOCK_M, BLOCK_K, PRECISION, ROWS,
             )  # fmt: skip
         elif tile > before:
             first = (program - (before + 1) * pieces) * ROWS
             _raw_tile(
-                g, weight, real, d_raw, first, rows, K, M, FIRST, WIDTH, BLOCK_M, BLOCK_K, MASK,
+                g, weight, real, d_raw, first, rows, K, M, FIRST, WIDTH, BLOCK_M, BLOCK_K,
                 PRECISION, ROWS,
             )  # fmt: skip
 
@@ -192,15 +191,14 @@ class _Embed(torch.autograd.Function):
         m, k = (0, 0) if weight is None else weight.shape
         width = max(n, first + m)
         y = torch.empty(rows, width, dtype=dtype, device=x.device)
-        ctx.real = x if mask is None else mask.contiguous().view(torch.uint8)
+        ctx.real = None if mask is None else mask.contiguous().view(torch.uint8)
         ctx.options = {
             "SIZES": tuple(len(table) for table in tables), "N": n, "K": k, "M": m, "FIRST": first,
-            "WIDTH": width, "BLOCK_K": block_of(max(k, 1)), "MASK": mask is not None,
-            "PRECISION": precision(),
+            "WIDTH": width, "BLOCK_K": block_of(max(k, 1)), "PRECISION": precision(),
         }  # fmt: skip
         forward_kernel[(-(-rows // FORWARD_ROWS),)](
-            x, tables, *(tables[0] if given is None else given for given in (raw, weight, bias)),
-            ctx.real, y, rows, BLOCK_W=block_of(width), ROWS=FORWARD_ROWS, **ctx.options,
+            x, tables, raw, weight, bias, ctx.real, y, rows,
+            BLOCK_W=block_of(width), ROWS=FORWARD_ROWS, **ctx.options,
         )  # fmt: skip
         ctx.save_for_backward(x, raw, weight)
         ctx.piece, ctx.room = piece, room
@@ -222,9 +220,8 @@ class _Embed(torch.autograd.Function):
         d_raw = torch.empty_like(raw) if ctx.needs_input_grad[2] else None
         programs = (sum(-(-size // VOCABULARY) for size in sizes) + (m > 0)) * pieces
         programs += 0 if d_raw is None else -(-rows // ROWS)
-        given = (grad if tensor is None else tensor for tensor in (raw, weight))
         backward_kernel[(programs,)](
-            grad, x, *given, ctx.real, tuple(outs), grad if d_raw is None else d_raw,
+            grad, x, raw, weight, ctx.real, tuple(outs), grad if d_raw is None else d_raw,
             rows, ctx.piece, pieces, STRIDES=tuple(out.stride(0) for out in outs),
             BLOCK_N=block_of(n), BLOCK_M=block_of(max(m, 1)), ROWS=ROWS, VOCABULARY=VOCABULARY,
             **options,

@@ -73,7 +73,7 @@ class Norms:
     Attributes:
         norms: of the one or two inputs x.
         before: the dropout of each input.
-        adds: whether the residual is added to each.
+        adds: whether there is a residual, and whether the second input has it too.
         relu, after: what follows the norm.
         room: where gradients of weights and biases go in pieces.
     """
@@ -104,12 +104,17 @@ class Norms:
         shares = [0.0 if draw is None else draw.p for draw in self.draws]
         return [number for p in shares for number in (1.0 / (1.0 - p), threshold(p))]
 
-    def given(self, x1: Tensor, x2: Tensor | None, add: Tensor | None) -> tuple[Tensor | None, ...]:
-        """The inputs, the residual of each, mask as bytes, and what keys the draws of each row."""
-        first, second = (add if added else None for added in (*self.adds, False)[:2])
+    @property
+    def both(self) -> bool:
+        """Whether the residual is added to both inputs."""
+        return self.pair and self.adds[1]
+
+    @property
+    def where(self) -> tuple[Tensor | None, Tensor, Tensor]:
+        """Mask as bytes, and what keys the draws of each row."""
         mask = self.rows.mask
         real = None if mask is None else mask.contiguous().view(torch.uint8)
-        return x1, x2, first, second, real, self.rows.graph_id, self.rows.index
+        return real, self.rows.graph_id, self.rows.index
 
 
 def normalise(
@@ -126,20 +131,21 @@ def normalise(
     learned = [t for n in around.norms
                for t in (n.weight, n.bias, n.running_mean, n.running_var)]  # fmt: skip
     learned += [None] * (8 - len(learned))
-    given, seeds, numbers = around.given(x1, x2, add), around.seeds, around.numbers
+    given, seeds, numbers = (x1, x2, add, *around.where), around.seeds, around.numbers
     (rows, channels), grid = x1.shape, Grid.of(*x1.shape)
+    options = {"BOTH": around.both, **grid.blocks}
     stats = norm.weight.new_empty(len(around.norms), 3, channels)
     partial = None
     if not grid.whole:
         partial = stats.new_empty(len(around.norms), grid.shape[0], 3, channels)
     if training and partial is not None:
         statistics_kernel[grid.shape](
-            *given, *seeds[:2], partial, rows, grid.chunk, *numbers[:4], **grid.blocks
+            *given, *seeds[:2], partial, rows, grid.chunk, *numbers[:4], **options
         )
     normalise_kernel[grid.shape](
         *given, plus, y, *learned, *seeds, stats, partial, rows, grid.chunk,
         norm.momentum or 0.0, norm.eps, *numbers,
-        TRAINING=training, RELU=around.relu, **grid.blocks, **grid.merging,
+        TRAINING=training, RELU=around.relu, **options, **grid.merging,
     )  # fmt: skip
     return y, stats
 
@@ -165,9 +171,9 @@ class _Norm(torch.autograd.Function):
         x1, x2, add, *parameters = ctx.saved_tensors
         around, grad = ctx.around, grad.contiguous()
         dx1, dx2 = torch.empty_like(x1), None if x2 is None else torch.empty_like(x2)
-        given = around.given(x1, x2, add)
-        dropped, added_twice = around.before[0] is not None, given[3] is not None
-        apart = add is not None and (dropped or added_twice or add.dtype != x1.dtype)
+        given = (x1, x2, add, *around.where)
+        dropped = around.before[0] is not None
+        apart = add is not None and (dropped or around.both or add.dtype != x1.dtype)
         dadd = torch.empty_like(add) if apart else None
         (rows, channels), stats = x1.shape, ctx.stats
         if around.room is None:
@@ -177,16 +183,16 @@ class _Norm(torch.autograd.Function):
         none = [None] * (4 - len(parameters))
         grid = Grid.of(rows, channels)
         size = (rows, grid.chunk, *around.numbers)
+        options = {"BOTH": around.both, "RELU": around.relu, **grid.blocks}
         partial = None
         if not grid.whole:
             partial = stats.new_empty(len(around.norms), grid.shape[0], 2, channels)
             gradient_sums_kernel[grid.shape](
-                *given, grad, *parameters, *none, *around.seeds, stats, partial, *size,
-                RELU=around.relu, **grid.blocks,
-            )  # fmt: skip
+                *given, grad, *parameters, *none, *around.seeds, stats, partial, *size, **options
+            )
         input_gradient_kernel[grid.shape](
             *given, grad, dx1, dx2, dadd, *parameters, *none, *rooms, *none, *around.seeds,
-            stats, partial, *size, RELU=around.relu, **grid.blocks, **grid.merging,
+            stats, partial, *size, **options, **grid.merging,
         )  # fmt: skip
         d_learned = rooms if around.room is None else [None] * len(parameters)
         d_residual = None if add is None else dx1 if dadd is None else dadd

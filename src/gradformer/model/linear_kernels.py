@@ -13,16 +13,8 @@ import triton.language as tl
 
 from gradformer.attention.draw_kernels import is_kept, keys_of_rows
 from gradformer.attention.product_kernels import add_factors, factors
-
-BLOCK = tl.constexpr(16)
-
-
-@triton.jit
-def _zeros(ROWS: tl.constexpr, BLOCKS: tl.constexpr):
-    sums = ()
-    for _ in tl.static_range(BLOCKS):
-        sums += (tl.zeros([ROWS, BLOCK], tl.float32),)
-    return sums
+from gradformer.model.edge_tile_kernels import STEP as BLOCK
+from gradformer.model.edge_tile_kernels import zero_sums
 
 
 @triton.jit
@@ -41,7 +33,7 @@ def _output_tile(
     """BLOCKS blocks of ROWS rows of y = [drop]([ReLU](x Wᵀ + b))."""
     row = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     first = tile * (BLOCKS * BLOCK) + tl.arange(0, BLOCK)
-    sums = _zeros(ROWS, BLOCKS)
+    sums = zero_sums(ROWS, BLOCKS)
     for start in range(0, IN, STEP):
         into = start + tl.arange(0, STEP)
         given = factors(_entries(x, row, count, into, IN), EXACT)
@@ -127,7 +119,7 @@ def _input_tile(
     tiles = tl.cdiv(IN, BLOCKS * BLOCK)
     row = program // tiles * ROWS + tl.arange(0, ROWS)
     first = program % tiles * (BLOCKS * BLOCK) + tl.arange(0, BLOCK)
-    sums = _zeros(ROWS, BLOCKS)
+    sums = zero_sums(ROWS, BLOCKS)
     sums = _input_sums(sums, g, w, y, row, first, count, IN, OUT, EXACT, BLOCKS, STEP)
     if w2 is not None:
         sums = _input_sums(sums, g2, w2, None, row, first, count, IN, OUT2, EXACT, BLOCKS, STEP2)
@@ -155,7 +147,7 @@ def _weight_tile(
     program = program % all_tiles
     out = program // tiles * OUTS + tl.arange(0, OUTS)
     first = program % tiles * (BLOCKS * BLOCK) + tl.arange(0, BLOCK)
-    sums = _zeros(OUTS, BLOCKS)
+    sums = zero_sums(OUTS, BLOCKS)
     total = tl.zeros([TURN, OUTS], tl.float32)
     for start in range(piece * PIECE, tl.minimum((piece + 1) * PIECE, count), TURN):
         row = start + tl.arange(0, TURN)

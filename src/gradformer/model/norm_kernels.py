@@ -6,7 +6,8 @@ everywhere, and treats its own chunk. *Whole*, for fewer rows: a program of a gr
 owns a few channels of all rows, so that the second kernel is given no shares (``partial`` is None)
 and makes the sums itself. There are no atomics: bits are the same every time.
 
-ONE: a chunk is one tile, or all rows are, which is read before the shares are merged.
+BOTH: the residual is added to both inputs, not to the first alone. ONE: a chunk is one tile, or all
+rows are, which is read before the shares are merged.
 """
 
 # mypy: ignore-errors
@@ -56,9 +57,9 @@ def _pool(before, count, value, more, at):
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
 def statistics_kernel(
-    x1, x2, add1, add2, mask, graph_id, index, seed1, seed2, partial,
+    x1, x2, add, mask, graph_id, index, seed1, seed2, partial,
     rows, chunk, scale1, threshold1, scale2, threshold2,
-    C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr,
+    C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, BOTH: tl.constexpr,
 ):  # fmt: skip
     """partial [norms, chunks, 3, C]: mean, Σ(z − mean)² and count of each chunk's real rows."""
     NORMS: tl.constexpr = 1 if x2 is None else 2
@@ -71,8 +72,8 @@ def statistics_kernel(
         moments += ((nothing, nothing),)
     for start in range(first, end, BLOCK_R):
         at, real, entered = all_entering(
-            x1, add1, seed1, scale1, threshold1, x2, add2, seed2, scale2, threshold2, mask, keyed,
-            start, first_channel, C, BLOCK_R, BLOCK_C,
+            x1, seed1, scale1, threshold1, x2, seed2, scale2, threshold2, add, mask, keyed,
+            start, first_channel, C, BLOCK_R, BLOCK_C, BOTH,
         )  # fmt: skip
         more = tl.sum(real.to(tl.float32))
         pooled = ()
@@ -111,11 +112,11 @@ def _merged(shares):
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
 def normalise_kernel(
-    x1, x2, add1, add2, mask, graph_id, index, plus, y,
+    x1, x2, add, mask, graph_id, index, plus, y,
     weight1, bias1, mean1, var1, weight2, bias2, mean2, var2, seed1, seed2, seed3, stats, partial,
     rows, chunk, momentum, eps, scale1, threshold1, scale2, threshold2, scale3, threshold3,
     C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_P: tl.constexpr,
-    TRAINING: tl.constexpr, RELU: tl.constexpr, ONE: tl.constexpr,
+    TRAINING: tl.constexpr, BOTH: tl.constexpr, RELU: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
     """y, stats and running statistics, from the shares of :func:`statistics_kernel` if any."""
     WHOLE: tl.constexpr = partial is None
@@ -129,16 +130,17 @@ def normalise_kernel(
     channel = first_channel + tl.arange(0, BLOCK_C)
     if ONE:
         at, real, entered = all_entering(
-            x1, add1, seed1, scale1, threshold1, x2, add2, seed2, scale2, threshold2, mask, keyed,
-            first, first_channel, C, BLOCK_R, BLOCK_C,
+            x1, seed1, scale1, threshold1, x2, seed2, scale2, threshold2, add, mask, keyed,
+            first, first_channel, C, BLOCK_R, BLOCK_C, BOTH,
         )  # fmt: skip
     shares, moments = (), ()
+    if WHOLE:
+        count = tl.sum(real.to(tl.float32))
     for i in tl.static_range(NORMS if TRAINING and not WHOLE else 0):
         here = partial + i * tl.num_programs(0) * 3 * C
         shares += (_shares(here, channel, C, BLOCK_P),)
     for i in tl.static_range(NORMS):
         if WHOLE:
-            count = tl.sum(real.to(tl.float32))
             mean, square = tile_moments(entered[i][0], count, at)
         elif TRAINING:
             mean, square, count = _merged(shares[i])
@@ -151,8 +153,8 @@ def normalise_kernel(
     for start in range(first, end, BLOCK_R):
         if not ONE:
             at, real, entered = all_entering(
-                x1, add1, seed1, scale1, threshold1, x2, add2, seed2, scale2, threshold2, mask,
-                keyed, start, first_channel, C, BLOCK_R, BLOCK_C,
+                x1, seed1, scale1, threshold1, x2, seed2, scale2, threshold2, add, mask,
+                keyed, start, first_channel, C, BLOCK_R, BLOCK_C, BOTH,
             )  # fmt: skip
         out = affine(entered[0][0], moments[0], learned[0], channel, C)
         for i in tl.static_range(1, NORMS):
@@ -162,10 +164,11 @@ def normalise_kernel(
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
 def gradient_sums_kernel(
-    x1, x2, add1, add2, mask, graph_id, index, grad, weight1, bias1, weight2, bias2,
+    x1, x2, add, mask, graph_id, index, grad, weight1, bias1, weight2, bias2,
     seed1, seed2, seed3, stats, partial,
     rows, chunk, scale1, threshold1, scale2, threshold2, scale3, threshold3,
-    C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, RELU: tl.constexpr,
+    C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, BOTH: tl.constexpr,
+    RELU: tl.constexpr,
 ):  # fmt: skip
     """partial [norms, chunks, 2, C]: Σ dy·ẑ and Σ dy of each chunk."""
     NORMS: tl.constexpr = 1 if x2 is None else 2
@@ -180,8 +183,8 @@ def gradient_sums_kernel(
         sums += ((nothing, nothing),)
     for start in range(first, end, BLOCK_R):
         at, _, entered = all_entering(
-            x1, add1, seed1, scale1, threshold1, x2, add2, seed2, scale2, threshold2, mask, keyed,
-            start, first_channel, C, BLOCK_R, BLOCK_C,
+            x1, seed1, scale1, threshold1, x2, seed2, scale2, threshold2, add, mask, keyed,
+            start, first_channel, C, BLOCK_R, BLOCK_C, BOTH,
         )  # fmt: skip
         arriving = arriving_slope(grad, seed3, scale3, threshold3, keyed, at)
         more = ()
@@ -209,11 +212,11 @@ def _slope_shares(partial, channel, C: tl.constexpr, BLOCK_P: tl.constexpr):
 
 @triton.jit(do_not_specialize=NUMBERS, do_not_specialize_on_alignment=SEEDS)
 def input_gradient_kernel(
-    x1, x2, add1, add2, mask, graph_id, index, grad, dx1, dx2, dadd,
+    x1, x2, add, mask, graph_id, index, grad, dx1, dx2, dadd,
     weight1, bias1, weight2, bias2, dweight1, dbias1, dweight2, dbias2, seed1, seed2, seed3,
     stats, partial, rows, chunk, scale1, threshold1, scale2, threshold2, scale3, threshold3,
     C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, BLOCK_P: tl.constexpr,
-    RELU: tl.constexpr, ONE: tl.constexpr,
+    BOTH: tl.constexpr, RELU: tl.constexpr, ONE: tl.constexpr,
 ):  # fmt: skip
     """All gradients, from the shares of :func:`gradient_sums_kernel` if any.
 
@@ -230,8 +233,8 @@ def input_gradient_kernel(
     channel = first_channel + tl.arange(0, BLOCK_C)
     if ONE:
         at, _, entered = all_entering(
-            x1, add1, seed1, scale1, threshold1, x2, add2, seed2, scale2, threshold2, mask, keyed,
-            first, first_channel, C, BLOCK_R, BLOCK_C,
+            x1, seed1, scale1, threshold1, x2, seed2, scale2, threshold2, add, mask, keyed,
+            first, first_channel, C, BLOCK_R, BLOCK_C, BOTH,
         )  # fmt: skip
         arriving = arriving_slope(grad, seed3, scale3, threshold3, keyed, at)
     slopes, shares, sums = (), (), ()
@@ -253,8 +256,8 @@ def input_gradient_kernel(
     for start in range(first, end, BLOCK_R):
         if not ONE:
             at, _, entered = all_entering(
-                x1, add1, seed1, scale1, threshold1, x2, add2, seed2, scale2, threshold2, mask,
-                keyed, start, first_channel, C, BLOCK_R, BLOCK_C,
+                x1, seed1, scale1, threshold1, x2, seed2, scale2, threshold2, add, mask,
+                keyed, start, first_channel, C, BLOCK_R, BLOCK_C, BOTH,
             )  # fmt: skip
             arriving = arriving_slope(grad, seed3, scale3, threshold3, keyed, at)
         found = ()
@@ -267,5 +270,5 @@ def input_gradient_kernel(
                 own, sums[i], entered[i], learned[i][0], stats + i * 3 * C, made[i][0], at, C
             ),)  # fmt: skip
         if dadd is not None:
-            dz = found[0] if add2 is None else found[0] + found[1]
+            dz = found[0] + found[1] if BOTH else found[0]
             tl.store(dadd + at[2], dz.to(dadd.dtype.element_ty), at[3])

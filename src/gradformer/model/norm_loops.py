@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -105,39 +106,13 @@ def backward_kernel(
                 dz[i, j] = scale[j] * (slope - mean[j] - apart * along[j])
 
 
-@vectorised
-def merge_kernel(moments, rows, eps, found):
-    """found [3, c]: μ, 1/σ, and the variance without bias, of the moments of all pieces."""
-    count, c = moments.shape[0], moments.shape[2]
-    total = np.zeros((3, c))
-    for piece in range(count):
-        size = min(ROWS, rows - piece * ROWS)
-        for j in range(c):
-            total[0, j] += size * moments[piece, 0, j] / rows
-    for piece in range(count):
-        size = min(ROWS, rows - piece * ROWS)
-        for j in range(c):
-            total[1, j] += moments[piece, 1, j] + size * (moments[piece, 0, j] - total[0, j]) ** 2
-    for j in range(c):
-        found[0, j] = total[0, j]
-        found[1, j] = 1.0 / np.sqrt(total[1, j] / rows + eps)
-        found[2, j] = total[1, j] / (rows - 1)
-
-
-@vectorised
-def total_kernel(slopes, inverse, rows, found):
-    """found [4, c]: Σ dŷ and Σ dŷ ẑ, and their shares in the gradient of z."""
-    count, c = slopes.shape[0], slopes.shape[2]
-    total = np.zeros((2, c))
-    for piece in range(count):
-        for j in range(c):
-            total[0, j] += slopes[piece, 0, j]
-            total[1, j] += slopes[piece, 1, j]
-    for j in range(c):
-        found[0, j] = total[0, j]
-        found[1, j] = total[1, j] * inverse[j]
-        found[2, j] = total[0, j] / rows
-        found[3, j] = total[1, j] * inverse[j] * inverse[j] / rows
+def _merged(moments: NDArray[Any], rows: int, eps: float) -> NDArray[Any]:
+    """μ, 1/σ, and the variance without bias, of the moments of all pieces: [3, c]."""
+    means, squares = moments.transpose(1, 0, 2).astype(np.float64)
+    sizes = np.minimum(ROWS, rows - ROWS * np.arange(len(moments)))[:, None]
+    mean = (sizes * means / rows).sum(0)
+    square = (squares + sizes * (means - mean) ** 2).sum(0)
+    return np.stack([mean, 1.0 / np.sqrt(square / rows + eps), square / (rows - 1)])
 
 
 class _Norm(torch.autograd.Function):
@@ -174,23 +149,21 @@ class _Norm(torch.autograd.Function):
         around = _around(x, add, center, inverse * weight, bias, ctx.relu)
         slopes = np.zeros((_pieces(x), 2, x.shape[1]), np.float32)
         _over_pieces(slopes_kernel, *around, grad, slopes)
-        found = x.new_empty(4, x.shape[1])
-        total_kernel(slopes, inverse.numpy(), len(x), found.numpy())
-        dbias, dweight, mean, along = found
+        dbias, along = torch.from_numpy(slopes.sum(0, dtype=np.float64))
+        dweight = along * inverse
+        mean, along = ((t / len(x)).float() for t in (dbias, dweight * inverse))
         dz = None
         if need_x or need_add:
             dz = x.new_empty(x.shape)
             _over_pieces(backward_kernel, *around, grad, mean, along, dz)
-        return dz, dz if need_add else None, dplus, dweight, dbias, None, None
+        return dz, dz if need_add else None, dplus, dweight.float(), dbias.float(), None, None
 
 
 def _moments(x: Tensor, add: Tensor | None, norm: BatchNorm) -> tuple[Tensor, Tensor]:
     """μ and 1/σ of the batch, [c]; the running statistics are moved towards them."""
     moments = np.zeros((_pieces(x), 2, x.shape[1]), np.float32)
     _over_pieces(moments_kernel, x, _rows(add, x), moments)
-    found = x.new_empty(3, x.shape[1])
-    merge_kernel(moments, len(x), norm.eps, found.numpy())
-    center, inverse, variance = found
+    center, inverse, variance = torch.from_numpy(_merged(moments, len(x), norm.eps)).float()
     if norm.momentum:
         norm.running_mean.lerp_(center, norm.momentum)
         norm.running_var.lerp_(variance, norm.momentum)

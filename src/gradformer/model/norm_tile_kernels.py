@@ -76,14 +76,16 @@ def _entering(x, add, seed, scale, threshold, keyed, at):
 
 @triton.jit
 def all_entering(
-    x1, add1, seed1, scale1, threshold1, x2, add2, seed2, scale2, threshold2, mask, keyed,
+    x1, seed1, scale1, threshold1, x2, seed2, scale2, threshold2, add, mask, keyed,
     start, first_channel, C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr,
+    BOTH: tl.constexpr,
 ):  # fmt: skip
     """A tile, which of its rows are real, and what enters one norm or two."""
     at, real = _tile(mask, start, keyed[2], first_channel, C, BLOCK_R, BLOCK_C)
-    entered = (_entering(x1, add1, seed1, scale1, threshold1, keyed, at),)
+    entered = (_entering(x1, add, seed1, scale1, threshold1, keyed, at),)
     if x2 is not None:
-        entered += (_entering(x2, add2, seed2, scale2, threshold2, keyed, at),)
+        second = add if BOTH else None
+        entered += (_entering(x2, second, seed2, scale2, threshold2, keyed, at),)
     return at, real, entered
 
 
