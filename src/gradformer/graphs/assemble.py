@@ -89,13 +89,8 @@ def _settle_features(
         width = _most_common([value.shape[1] for value in values] + [0] * without) or 0
         categorical = all(value.dtype.kind == "i" for value in values if value.shape[1] == width)
         vocabulary = (_MOST_CATEGORIES,) * width if categorical else width
-    kept = []
-    for graph in graphs:
-        reason = _misfit(name, graph, vocabulary, learned)
-        if reason:
-            rows.reject(graph.row, reason)
-        else:
-            kept.append(graph)
+    settled = vocabulary
+    kept = rows.fitting(graphs, lambda graph: _misfit(name, graph, settled, learned))
     if learned and not isinstance(vocabulary, int):
         largest = np.zeros(len(vocabulary), np.int64)
         for graph in kept:
@@ -160,21 +155,17 @@ def _settle_lengths_of_y(
         targets = len(like.labels.targets)
     else:
         targets = _most_common(len(graph.y) for graph in graphs if graph.y is not None) or 0
-    kept = []
-    for graph in graphs:
+
+    def misfit(graph: RawGraph) -> str | None:
         expected = graph.num_nodes if level == "node" else targets
-        if graph.y is not None and len(graph.y) != expected:
-            rows.reject(graph.row, _wrong_length(len(graph.y), expected, graph, level))
-        else:
-            kept.append(graph)
-    return kept
+        if graph.y is None or len(graph.y) == expected:
+            return None
+        if level == "node":
+            return f"y has {len(graph.y)} values, expected one for each of the {expected} nodes"
+        hint = f" ({_LEVEL})" if len(graph.y) == graph.num_nodes else ""
+        return f"y has {len(graph.y)} values, other graphs have {expected}{hint}"
 
-
-def _wrong_length(length: int, expected: int, graph: RawGraph, level: Level) -> str:
-    if level == "node":
-        return f"y has {length} values, expected one for each of the {expected} nodes"
-    hint = f" ({_LEVEL})" if length == graph.num_nodes else ""
-    return f"y has {length} values, other graphs have {expected}{hint}"
+    return rows.fitting(graphs, misfit)
 
 
 def _columns(
@@ -231,21 +222,19 @@ def _settle_lengths_of_split(
 ) -> list[RawGraph]:
     """The graphs with one part each; a single graph with labelled nodes has one for each node."""
     of_nodes = split_over(level, len(graphs)) == "nodes"
-    kept = []
-    for graph in graphs:
+
+    def misfit(graph: RawGraph) -> str | None:
         expected = graph.num_nodes if of_nodes else 1
-        if graph.split is not None and len(graph.split) != expected:
-            each = "node of a single graph" if of_nodes else "graph"
-            nodes = not of_nodes and len(graphs) == 1 and len(graph.split) == graph.num_nodes
-            hint = f" ({_LEVEL})" if nodes else ""
-            rows.reject(
-                graph.row,
-                f"split has {len(graph.split)} values, expected {expected}: one for each {each}"
-                f"{hint}",
-            )
-        else:
-            kept.append(graph)
-    return kept
+        if graph.split is None or len(graph.split) == expected:
+            return None
+        each = "node of a single graph" if of_nodes else "graph"
+        nodes = not of_nodes and len(graphs) == 1 and len(graph.split) == graph.num_nodes
+        hint = f" ({_LEVEL})" if nodes else ""
+        return (
+            f"split has {len(graph.split)} values, expected {expected}: one for each {each}{hint}"
+        )
+
+    return rows.fitting(graphs, misfit)
 
 
 def _splits(graphs: list[RawGraph], level: Level) -> NDArray[np.int8] | None:

@@ -162,6 +162,19 @@ class RowChecks:
                 else:
                     yield graph
 
+    def fitting(
+        self, graphs: Iterable[RawGraph], misfit: Callable[[RawGraph], str | None]
+    ) -> list[RawGraph]:
+        """The graphs but for those that are a ``misfit``, whose reason it gives."""
+        kept = []
+        for graph in graphs:
+            reason = misfit(graph)
+            if reason is None:
+                kept.append(graph)
+            else:
+                self.reject(graph.row, reason)
+        return kept
+
     def reject(self, row: int, reason: str) -> None:
         if not self.skip_invalid:
             raise InputError(

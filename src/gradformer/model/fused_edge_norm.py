@@ -77,13 +77,6 @@ class Origin:
         return (self.u, *self.learned, self.stats, self.passes, *keys, *update.numbers[4:])
 
 
-def passes_of(update: Norms | None, u: Tensor) -> Tensor | None:
-    """Room for ``passes`` of e' to be made of u, where it is needed."""
-    dropout = update is not None and update.after is not None
-    blocks = -(-u.shape[1] // 16)
-    return u.new_empty(len(u), blocks, dtype=torch.int32) if dropout else None
-
-
 @dataclass(frozen=True, eq=False)
 class Unmade:
     """Edge states e' that are not there yet.
@@ -120,13 +113,6 @@ States = TypeVar("States", Tensor, Tensor | None)
 def made(e: States | Unmade) -> States | Tensor:
     """The edge states ``e`` themselves."""
     return e.made() if isinstance(e, Unmade) else e
-
-
-def moments_of(terms: Tensor, update: Norms | None) -> Tensor | None:
-    """Room for mean and Σ (u − mean)² of each node's edges, where they are asked for."""
-    if update is None or not update.norms[0].training:
-        return None
-    return terms.new_empty(len(terms), 2, terms.shape[1] // 4, dtype=torch.float32)
 
 
 def stats_of(update: Norms, moments: Tensor | None, edges: Edges) -> Tensor:

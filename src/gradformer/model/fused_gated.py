@@ -26,8 +26,6 @@ from gradformer.model.fused_edge_norm import (
     Origin,
     Unmade,
     made,
-    moments_of,
-    passes_of,
     slopes_of,
     stats_of,
 )
@@ -69,7 +67,9 @@ class _Gated(torch.autograd.Function):
         u = terms.new_empty(count, channels)
         h = terms.new_empty(nodes, channels)
         mean, inverse = (torch.empty_like(h, dtype=torch.float32) for _ in range(2))
-        moments = moments_of(terms, update)
+        moments = None  # of each node's edges
+        if update is not None and update.norms[0].training:
+            moments = mean.new_empty(nodes, 2, channels)
         new, norm = (None, (*[None] * 8, 1.0, 0)) if origin is None else (e, origin.norm)
         places = (edges.source, edges.target, edges.target_ptr, nodes, count)
         if u.numel() and weight is None:
@@ -104,7 +104,9 @@ class _Gated(torch.autograd.Function):
             return u, h, e, None
         ctx.stats = stats_of(update, moments, edges)
         made = torch.empty_like(u, dtype=torch.promote_types(u.dtype, e.dtype))
-        ctx.passes = passes_of(update, u)
+        ctx.passes = None
+        if update.after is not None:
+            ctx.passes = u.new_empty(count, -(-channels // 16), dtype=torch.int32)
         found = Origin(
             update, states.detach(), u, ctx.stats, (gamma, beta), not ctx.remake, ctx.passes
         )

@@ -51,8 +51,8 @@ def segment_sum(values: Tensor, ptr: Tensor, order: Tensor | None) -> Tensor:
         return out.zero_()
     if out.numel():
         sum_kernel[(segments,)](
-            values, out, None, None, ptr, None, order, None,
-            **tile(channels, len(values if order is None else order), segments),
+            values, out, None, None, ptr, None, order, None, None,
+            E_ROW=0, **tile(channels, len(values if order is None else order), segments),
         )  # fmt: skip
     return out
 
@@ -70,25 +70,27 @@ def gather(x: Tensor, index: Tensor, ptr: Tensor | None = None) -> Tensor:
     return out
 
 
-# --- GIN and GCN ----------------------------------------------------------------------------------
+# --- GIN, GCN and GINE ----------------------------------------------------------------------------
 
 
 def _neighbours(
     x: Tensor, eps: Tensor | None, ptr: Tensor, index: Tensor, order: Tensor | None,
-    add: Tensor | None = None, degree_ptr: Tensor | None = None,
+    add: Tensor | None = None, degree_ptr: Tensor | None = None, e: Tensor | None = None,
 ) -> Tensor:  # fmt: skip
     """(1 + ε) x_n + Σ x[index[k]] over the edges k of node n, + ``add``.
 
     With ``degree_ptr`` the row m in the sum of node n counts 1 / √(d_m d_n), d = 1 + its edges.
+    With edge states ``e`` summands are ReLU(x[index[k]] + e[k]).
     """
     from gradformer.model.message_kernels import sum_kernel
 
     x = x.contiguous()
-    y = torch.empty_like(x)
+    e, e_row = (None, 0) if e is None else edge_rows(e)
+    y = torch.empty_like(x, dtype=x.dtype if e is None else torch.promote_types(x.dtype, e.dtype))
     if x.numel():
         sum_kernel[(len(x),)](
-            x, y, None if add is None else add.contiguous(), eps, ptr, index, order, degree_ptr,
-            **tile(x.shape[1], len(index), len(x)),
+            x, y, None if add is None else add.contiguous(), eps, ptr, index, order, degree_ptr, e,
+            E_ROW=e_row, **tile(x.shape[1], len(index), len(x)),
         )  # fmt: skip
     return y
 
@@ -148,27 +150,16 @@ def gcn(x: Tensor, edges: Edges) -> Tensor:
     return _Gcn.apply(x, edges, False)
 
 
-# --- GINE -----------------------------------------------------------------------------------------
-
-
 class _Gine(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any, x: Tensor, e: Tensor, eps: Tensor | None, edges: Edges
     ) -> tuple[Tensor, Tensor, Tensor]:
-        from gradformer.model.message_kernels import gine_kernel
-
-        x, (rows, e_row) = x.contiguous(), edge_rows(e)
+        x, rows = x.contiguous(), edge_rows(e)[0]
         ctx.save_for_backward(x, rows, eps)
         ctx.edges = edges
         ctx.set_materialize_grads(False)
-        y = torch.empty_like(x, dtype=torch.promote_types(x.dtype, e.dtype))
-        if x.numel():
-            gine_kernel[(len(x),)](
-                x, rows, y, eps, edges.source, edges.target_ptr,
-                E_ROW=e_row, **tile(x.shape[1], len(e), len(x)),
-            )  # fmt: skip
-        return y, x, e
+        return _neighbours(x, eps, edges.target_ptr, edges.source, None, e=rows), x, e
 
     @staticmethod
     @once("message passing")

@@ -47,14 +47,14 @@ def _root_degree(ptr, node, real):
 
 @triton.jit
 def sum_kernel(
-    values, out, add, eps, ptr, index, order, degree_ptr,
-    C: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr,
+    values, out, add, eps, ptr, index, order, degree_ptr, e,
+    C: tl.constexpr, E_ROW: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """out_n = Σ values[k] over the edges k of node n, in their ``order``, + add[n]; grid (nodes,).
 
     With ``index`` values are those of nodes: the row index[k] is taken in place of k, and
     (1 + ε) values[n] is added; ``degree_ptr`` weights the row m in the sum of node n by
-    1 / √(d_m d_n), d = 1 + edges.
+    1 / √(d_m d_n), d = 1 + edges. With edge states ``e`` each summand is ReLU(values + e[k]).
     """
     node = tl.program_id(0)
     channel = tl.arange(0, BLOCK_C)
@@ -62,14 +62,18 @@ def sum_kernel(
     acc = tl.zeros([CHUNK, BLOCK_C], tl.float32)
     end = tl.load(ptr + node + 1)
     for start in range(tl.load(ptr + node), end, CHUNK):
-        row = (start + tl.arange(0, CHUNK)).to(tl.int64)
-        real = row < end
+        edge = (start + tl.arange(0, CHUNK)).to(tl.int64)
+        real = edge < end
         if order is not None:
-            row = tl.load(order + row, real, other=0).to(tl.int64)
+            edge = tl.load(order + edge, real, other=0).to(tl.int64)
+        row = edge
         if index is not None:
-            row = tl.load(index + row, real, other=0).to(tl.int64)
+            row = tl.load(index + edge, real, other=0).to(tl.int64)
         inside = real[:, None] & wide[None, :]
         value = tl.load(values + row[:, None] * C + channel, inside, other=0.0).to(tl.float32)
+        if e is not None:
+            value += tl.load(e + edge[:, None] * E_ROW + channel, inside, other=0.0).to(tl.float32)
+            value = tl.where(value <= 0.0, 0.0, value)  # NaN stays NaN
         if degree_ptr is not None:
             value *= _root_degree(degree_ptr, row, real)[:, None]
         acc += value
@@ -101,29 +105,6 @@ def gather_kernel(
     real = (found >= 0)[:, None] & wide[None, :]
     value = tl.load(x + found[:, None] * C + channel, real, other=0.0)
     tl.store(out + row[:, None] * C + channel, value, (row < rows)[:, None] & wide[None, :])
-
-
-@triton.jit
-def gine_kernel(
-    x, e, y, eps, source, ptr,
-    C: tl.constexpr, E_ROW: tl.constexpr, BLOCK_C: tl.constexpr, CHUNK: tl.constexpr,
-):  # fmt: skip
-    """y_t = (1 + ε) x_t + Σ ReLU(x_s + e_st); grid (nodes,)."""
-    node = tl.program_id(0)
-    channel = tl.arange(0, BLOCK_C)
-    wide = channel < C
-    acc = tl.zeros([CHUNK, BLOCK_C], tl.float32)
-    end = tl.load(ptr + node + 1)
-    for start in range(tl.load(ptr + node), end, CHUNK):
-        edge = (start + tl.arange(0, CHUNK)).to(tl.int64)
-        other = tl.load(source + edge, edge < end, other=0).to(tl.int64)
-        inside = (edge < end)[:, None] & wide[None, :]
-        message = tl.load(x + other[:, None] * C + channel, inside, other=0.0).to(tl.float32)
-        message += tl.load(e + edge[:, None] * E_ROW + channel, inside, other=0.0).to(tl.float32)
-        acc += tl.where(message <= 0.0, 0.0, message)  # NaN stays NaN
-    here = node.to(tl.int64) * C + channel
-    total = _own(tl.load(x + here, wide, other=0.0).to(tl.float32), eps) + tl.sum(acc, 0)
-    tl.store(y + here, total.to(y.dtype.element_ty), wide)
 
 
 @triton.jit(do_not_specialize=["nodes", "edges"])
