@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Literal, overload
+from typing import Any, Literal, TypedDict, Unpack, overload
 
 import torch
 from torch import Tensor
@@ -33,40 +33,27 @@ def why_not_fused(q: Tensor, weights: bool = False) -> str | None:
     return why_no_triton(q.device)
 
 
-@overload
-def decay_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    layout: Layout,
-    distance: Tensor,
-    mul: Tensor | Table | None,
-    add: Tensor | Table | None,
-    *,
-    bias: Tensor | None = ...,
-    scale: float | None = ...,
-    dropout: float = ...,
-    seed: Tensor | None = ...,
-    return_weights: Literal[False] = ...,
-) -> Tensor: ...
+class _Options(TypedDict, total=False):
+    bias: Tensor | None
+    scale: float | None
+    dropout: float
+    seed: Tensor | None
 
 
 @overload
 def decay_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    layout: Layout,
-    distance: Tensor,
-    mul: Tensor | Table | None,
-    add: Tensor | Table | None,
-    *,
-    bias: Tensor | None = ...,
-    scale: float | None = ...,
-    dropout: float = ...,
-    seed: Tensor | None = ...,
-    return_weights: Literal[True],
-) -> tuple[Tensor, Tensor]: ...
+    q: Tensor, k: Tensor, v: Tensor, layout: Layout, distance: Tensor,
+    mul: Tensor | Table | None, add: Tensor | Table | None, *,
+    return_weights: Literal[False] = ..., **options: Unpack[_Options],
+) -> Tensor: ...  # fmt: skip
+
+
+@overload
+def decay_attention(
+    q: Tensor, k: Tensor, v: Tensor, layout: Layout, distance: Tensor,
+    mul: Tensor | Table | None, add: Tensor | Table | None, *,
+    return_weights: Literal[True], **options: Unpack[_Options],
+) -> tuple[Tensor, Tensor]: ...  # fmt: skip
 
 
 def decay_attention(

@@ -9,7 +9,7 @@ graph by graph different, and are the same for one seed on every machine.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,7 +59,7 @@ def cluster(seed: int = 0, splits: tuple[int, int, int] = (10_000, 1_000, 1_000)
 
 
 def pattern(
-    seed: int = 0, patterns: int = 100, copies: tuple[int, int, int] = (100, 20, 20)
+    seed: int = 0, patterns: int = 100, copies: Sequence[int] = (100, 20, 20)
 ) -> GraphArrays:
     """PATTERN: five background blocks and a hidden pattern; the label is 1 on the pattern's nodes.
 

@@ -15,7 +15,7 @@ function whose Triton code is in ``…_kernels``) or loops for a CPU (``norm_loo
   ``edge_state_kernels``, ``edge_gradient_kernels``, ``map_gradient_kernels``,
   ``map_weight_kernels``, all over ``edge_tile_kernels``;
 * ``fused_messages``: ``message_kernels``; ``fused_edge_attention``: ``edge_attention_kernels``;
-* ``fused_linear``: ``linear_kernels``; ``fused_drop``: ``drop_kernels`` (``drop_operator`` where
-  torch compiles); ``fused_encoding``, ``fused_pool``;
+* ``fused_linear``: ``linear_kernels``; ``fused_drop`` (``drop_operator`` where torch compiles),
+  ``fused_encoding``, ``fused_pool``;
 * ``pieces``: ``piece_kernels``, the last sum of all gradients.
 """

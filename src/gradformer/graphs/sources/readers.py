@@ -20,6 +20,8 @@ from gradformer.graphs.sources.zinc import read_zinc
 READERS_VERSION = 1
 """Raise it when a reader or generator gives other arrays for the same files."""
 
+Reader = Callable[[Card, RawFiles], GraphArrays]
+
 
 def read_card(card: Card, files: RawFiles) -> GraphArrays:
     """The graphs of ``card``."""
@@ -44,43 +46,35 @@ def _zinc(_: Card, files: RawFiles) -> GraphArrays:
     return read_zinc(read)
 
 
-def _molhiv(_: Card, files: RawFiles) -> GraphArrays:
-    return read_molhiv(lambda path: files.read(f"ogbg_molhiv/{path}"))
-
-
 def _planetoid(card: Card, files: RawFiles) -> GraphArrays:
     name = card.options["name"]
     folder = f"Planetoid/{name}/raw/ind.{name.lower()}"
     return read_planetoid(name.lower(), lambda kind: files.read(f"{folder}.{kind}"))
 
 
-def _actor(_: Card, files: RawFiles) -> GraphArrays:
-    return read_actor(lambda name: files.read(f"Actor/raw/{name}"))
+def _under(folder: str, read: Callable[[Callable[[str], bytes]], GraphArrays]) -> Reader:
+    """``read`` of files that lie in one folder of the mirror."""
+    return lambda _, files: read(lambda path: files.read(f"{folder}/{path}"))
 
 
-def _peptides(_: Card, files: RawFiles) -> GraphArrays:
-    return read_peptides(lambda path: files.read(f"peptides-functional/{path}"))
+def _sbm(draw: Callable[..., GraphArrays], vocabulary: int, classes: int) -> Reader:
+    """The published file where there is one, else graphs that are drawn."""
+
+    def read(card: Card, files: RawFiles) -> GraphArrays:
+        if card.published in files.sums:
+            return read_sbm_file(files.read(card.published), card.published, vocabulary, classes)
+        return draw(**card.options)
+
+    return read
 
 
-def _pattern(card: Card, files: RawFiles) -> GraphArrays:
-    if card.published in files.sums:
-        return read_sbm_file(files.read(card.published), card.published, 3, 2)
-    return sbm.pattern(**{**card.options, "copies": tuple(card.options["copies"])})
-
-
-def _cluster(card: Card, files: RawFiles) -> GraphArrays:
-    if card.published in files.sums:
-        return read_sbm_file(files.read(card.published), card.published, 7, 6)
-    return sbm.cluster(**card.options)
-
-
-_READERS: dict[str, Callable[[Card, RawFiles], GraphArrays]] = {
+_READERS: dict[str, Reader] = {
     "tu": _tu,
     "zinc": _zinc,
-    "molhiv": _molhiv,
+    "molhiv": _under("ogbg_molhiv", read_molhiv),
     "planetoid": _planetoid,
-    "actor": _actor,
-    "peptides": _peptides,
-    "pattern": _pattern,
-    "cluster": _cluster,
+    "actor": _under("Actor/raw", read_actor),
+    "peptides": _under("peptides-functional", read_peptides),
+    "pattern": _sbm(sbm.pattern, 3, 2),
+    "cluster": _sbm(sbm.cluster, 7, 6),
 }
