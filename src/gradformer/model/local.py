@@ -22,7 +22,7 @@ from gradformer.graphs.batch import Batch
 from gradformer.model import fused_messages
 from gradformer.model.edge_attention import softmax_with_own, weighted_sum
 from gradformer.model.gated import GatedGCN
-from gradformer.model.maps import MLP, hooked
+from gradformer.model.maps import MLP, NormMLP, hooked
 from gradformer.model.segments import (
     from_source,
     from_target,
@@ -46,14 +46,25 @@ def passed_on(
 
 
 class GIN(nn.Module):
-    r"""x'_t = MLP((1 + ε) x_t + Σ_{s→t} x_s), MLP = Linear – ReLU – Linear; ε 0 or learned."""
+    r"""x'_t = MLP((1 + ε) x_t + Σ_{s→t} x_s); ε 0 or learned.
+
+    The MLP is Linear – ReLU – Linear; with ``norm`` there is a batch norm before the ReLU.
+    """
 
     uses_edges = False
     residual = False
 
-    def __init__(self, width: int, inner: int | None = None, learn_eps: bool = False) -> None:
+    def __init__(
+        self,
+        width: int,
+        inner: int | None = None,
+        learn_eps: bool = False,
+        norm: bool = False,
+        out: int | None = None,
+    ) -> None:
         super().__init__()
-        self.mlp = MLP(width, inner or width, width)
+        inner, out = inner or width, out or width
+        self.mlp = NormMLP(width, inner, out) if norm else MLP(width, inner, out)
         self.eps = nn.Parameter(torch.zeros(1)) if learn_eps else None
 
     def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
@@ -62,23 +73,28 @@ class GIN(nn.Module):
 
     def pass_on(self, x: Tensor, e: Tensor | None, batch: Batch) -> PassedOn:
         y, x = with_sources(x, self.eps, batch.edges)
-        return self.mlp(y), e, x
+        return self.map(y, batch), e, x
+
+    def map(self, y: Tensor, batch: Batch) -> Tensor:
+        """What follows the sum."""
+        return self.mlp(y, batch.nodes) if isinstance(self.mlp, NormMLP) else self.mlp(y)
 
 
 class GINE(GIN):
-    r"""x'_t = MLP((1 + ε) x_t + Σ_{s→t} ReLU(x_s + e_st))."""
+    r"""x'_t = MLP((1 + ε) x_t + Σ_{s→t} ReLU(x_s + e_st)), e = 0 if not given."""
 
     uses_edges = True
 
     def pass_on(self, x: Tensor, e: Tensor | None, batch: Batch) -> PassedOn:
-        assert e is not None
+        if e is None:
+            e = x.new_zeros(1, x.shape[1]).expand(batch.edges.num_edges, -1)
         if runs_kernels(x):
             y, x, e = fused_messages.gine(x, e, self.eps, batch.edges)
         else:
             message = (from_source(x, batch.edges) + e).relu()
             own = x if self.eps is None else (1.0 + self.eps) * x
             y = own + sum_to_target(message, batch.edges)
-        return self.mlp(y), e, x
+        return self.map(y, batch), e, x
 
 
 class GCN(nn.Module):

@@ -14,10 +14,10 @@ from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.base import ModelConfig, option, register
 from gradformer.model.encoders import EdgeEncoder, FeatureEncoder
-from gradformer.model.local import Local
+from gradformer.model.local import GINE
 from gradformer.model.maps import NormMLP
 from gradformer.model.parts import BatchNorm, Dropout
-from gradformer.model.segments import from_source, pool, spread, sum_to_target
+from gradformer.model.segments import pool, spread
 from gradformer.zoo.convs import EdgeGCN
 from gradformer.zoo.postnorm import PostNormLayer, attend_over
 from gradformer.zoo.row_reader import RowReader
@@ -48,21 +48,6 @@ class GraphTransConfig(ModelConfig):
     reference_quirks: bool = option(False, "sum: leave out the last layer, as the reference does")
 
 
-class NormGINE(nn.Module):
-    r"""x'_t = NormMLP((1 + ε) x_t + Σ_{s→t} ReLU(x_s + e_st)), ε learned, e = 0 if not given."""
-
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.eps = nn.Parameter(torch.zeros(1))
-        self.mlp = NormMLP(width, 2 * width)
-
-    def forward(self, x: Tensor, e: Tensor | None, batch: Batch) -> Local:
-        message = from_source(x, batch.edges)
-        message = (message if e is None else message + e).relu()
-        y = (1.0 + self.eps) * x + sum_to_target(message, batch.edges)
-        return self.mlp(y, batch.nodes), e
-
-
 class GNNLayer(nn.Module):
     """x' = Drop([ReLU] BN(conv(x, e))) [+ x]; e is an encoding of the layer's own."""
 
@@ -71,7 +56,10 @@ class GNNLayer(nn.Module):
         c = config
         self.last, self.residual = last, c.gnn_residual
         self.edge = None if schema.edge == () else EdgeEncoder(schema.edge, c.gnn_width)
-        self.conv = EdgeGCN(c.gnn_width) if c.gnn == "gcn" else NormGINE(c.gnn_width)
+        if c.gnn == "gcn":
+            self.conv: nn.Module = EdgeGCN(c.gnn_width)
+        else:
+            self.conv = GINE(c.gnn_width, 2 * c.gnn_width, learn_eps=True, norm=True)
         self.norm = BatchNorm(c.gnn_width)
         self.dropout = Dropout(c.gnn_dropout)
 

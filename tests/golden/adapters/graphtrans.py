@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from gradformer.graphs.arrays import Schema
-from gradformer.zoo.graphtrans import GraphTrans, NormGINE, last_nodes
+from gradformer.model.local import GINE
+from gradformer.zoo.graphtrans import GraphTrans, last_nodes
 from gradformer.zoo.tokens import add_tokens
 from tests.golden.case import Case, Ref, Subject
 from tests.golden.mapping import match, plain_loss, stored_batch, training, watch
@@ -113,7 +114,7 @@ def _names(model: GraphTrans) -> dict[str, Ref]:
     for i, layer in enumerate(layers):
         ours, theirs = f"gnn.layers.{i}", f"gnn_node.convs.{i}"
         same[f"{ours}.norm"] = f"gnn_node.batch_norms.{i}"
-        if isinstance(layer.conv, NormGINE):
+        if isinstance(layer.conv, GINE):
             names[f"{ours}.conv.eps"] = Ref(f"{theirs}.eps")
             same |= _norm_mlp(f"{ours}.conv.mlp", f"{theirs}.mlp")
         else:
