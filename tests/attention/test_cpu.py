@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 
 from gradformer.attention import Decay, cpu, decay_attention, joint_attention, use_engine
+from gradformer.attention.arguments import Call
 from tests.attention.problems import KINDS, Problem, decay_of, moved, padded, random_problem, solve
 
 SIZES = (3, 1, 40, 16, 17)  # less than the lanes of a row, more, and just as many
@@ -31,9 +31,9 @@ def taken(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     calls: list[int] = []
     known = cpu.cpu_attention
 
-    def note(qkv: torch.Tensor, *rest: Any) -> torch.Tensor:
-        calls.append(qkv.shape[-1])
-        return known(qkv, *rest)
+    def note(call: Call) -> torch.Tensor:
+        calls.append(call.q.shape[-1])
+        return known(call)
 
     monkeypatch.setattr(cpu, "cpu_attention", note)
     return calls

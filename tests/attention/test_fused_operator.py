@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from gradformer.attention import Decay, decay_attention, use_engine
+from gradformer.attention.arguments import Call
 from gradformer.attention.availability import runs_kernels
 from gradformer.attention.compiling import constant_when_compiled
 from gradformer.attention.fused import _backward, _forward, fused_attention
@@ -66,9 +67,8 @@ def test_it_compiles_into_one_graph(device: str) -> None:
     inputs = [t.float().requires_grad_() for t in (p.q, p.k, p.v, p.bias)]
 
     def attend(q: Tensor, k: Tensor, v: Tensor, bias: Tensor) -> Tensor:
-        out = fused_attention(
-            2.0 * q, k, v, p.layout, p.distance, tables.mul, tables.add, 0.5, 0.2, seed, bias
-        )
+        given = p.layout, p.distance, tables.mul, tables.add, bias, 0.5, 0.2, seed
+        out = fused_attention(Call(2.0 * q, k, v, *given))
         return out.square().sum()
 
     compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
@@ -132,7 +132,8 @@ def test_only_what_is_asked_for_has_a_gradient(device: str) -> None:
     def gradients(wanted: list[Tensor]) -> list[Tensor]:
         for tensor in (q, k, v):
             tensor.requires_grad_(any(tensor is other for other in wanted))
-        out = fused_attention(q, k, v, p.layout, p.distance, decay()[0].mul, None, 0.5)
+        given = p.layout, p.distance, decay()[0].mul, None, None, 0.5, 0.0, None
+        out = fused_attention(Call(q, k, v, *given))
         return list(torch.autograd.grad(out.square().sum(), wanted))
 
     everything = gradients([q, k, v, decay.start])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import torch
 from torch import Tensor
 
@@ -19,19 +21,39 @@ def check_heads(width: int, heads: int) -> None:
         raise ConfigError(f"heads: {heads} does not divide the width {width}")
 
 
-def prepared(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    layout: Layout,
-    distance: Tensor,
-    mul: Tensor | Table | None,
-    add: Tensor | Table | None,
-    bias: Tensor | None,
-    dropout: float,
-    seed: Tensor | None,
-) -> tuple[Table | None, Table | None]:
-    """The tables, after a check of all arguments."""
+@dataclass(frozen=True, eq=False)
+class Call:
+    """A call of the attention, as engines take it: see :func:`gradformer.decay_attention`.
+
+    ``joint`` holds q, k and v side by side, [nodes, 3 · heads, d], where they came so.
+    """
+
+    q: Tensor
+    k: Tensor
+    v: Tensor
+    layout: Layout
+    distance: Tensor
+    mul: Table | None
+    add: Table | None
+    bias: Tensor | None
+    scale: float
+    dropout: float
+    seed: Tensor | None
+    joint: Tensor | None = None
+
+    @property
+    def tables(self) -> tuple[Tensor | None, Tensor | None]:
+        """The values of ``mul`` and ``add``."""
+        mul, add = self.mul, self.add
+        return None if mul is None else mul.value, None if add is None else add.value
+
+
+def checked(
+    q: Tensor, k: Tensor, v: Tensor, layout: Layout, distance: Tensor,
+    mul: Tensor | Table | None, add: Tensor | Table | None, bias: Tensor | None,
+    scale: float | None, dropout: float, seed: Tensor | None, joint: Tensor | None,
+) -> Call:  # fmt: skip
+    """The call with these arguments, if they fit."""
     tensors = {"q": q, "k": k, "v": v, "distance": distance, "bias": bias, "seed": seed}
     for name, value in tensors.items():
         absent = value is None and name in ("bias", "seed")
@@ -44,7 +66,9 @@ def prepared(
     _check(q, k, v, layout, distance, bias)
     if share(dropout) > 0.0:
         _check_seed(seed, q.device)
-    return _table("mul", mul, q), _table("add", add, q)
+    tables = _table("mul", mul, q), _table("add", add, q)
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    return Call(q, k, v, layout, distance, *tables, bias, scale, dropout, seed, joint)
 
 
 def _check_seed(seed: Tensor | None, device: torch.device) -> None:

@@ -9,6 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gradformer.attention.arguments import Call
 from gradformer.attention.cpu_kernels import backward_kernel, forward_kernel
 from gradformer.attention.draws import row_keys, threshold
 from gradformer.attention.layout import Layout
@@ -65,10 +66,11 @@ class _Attention(torch.autograd.Function):
 
             def plain(qkv: Tensor, mul: Tensor, add: Tensor, bias: Tensor) -> list[Tensor]:
                 q, k, v = qkv.chunk(3, dim=1)
-                return [reference_attention(
-                    q, k, v, layout, distance, mul, add, bias=bias, scale=scale, dropout=dropout,
-                    seed=ctx.seed, return_weights=False,
-                )[0]]  # fmt: skip
+                mul_table, add_table = (None if t is None else Table(t) for t in (mul, add))
+                call = Call(
+                    q, k, v, layout, distance, mul_table, add_table, bias, scale, dropout, ctx.seed
+                )
+                return [reference_attention(call)[0]]
 
             again = plain_gradients(plain, saved[:4], ctx.needs_input_grad, [grad])
             return *again, *(None,) * 5
@@ -111,17 +113,8 @@ def _over_tasks(kernel: Any, layout: Layout, heads: int, *arguments: Any) -> Non
     in_slices(kernel, cost, LEAST_WORK, *arguments)
 
 
-def cpu_attention(
-    qkv: Tensor,
-    layout: Layout,
-    distance: Tensor,
-    mul: Table | None,
-    add: Table | None,
-    scale: float,
-    dropout: float,
-    seed: Tensor | None,
-    bias: Tensor | None,
-) -> Tensor:
-    """See :func:`gradformer.attention.operation.joint_attention`."""
-    tables = (None if table is None else table.value for table in (mul, add))
-    return _Attention.apply(qkv, *tables, bias, layout, distance, scale, dropout, seed)
+def cpu_attention(call: Call) -> Tensor:
+    """See :func:`gradformer.decay_attention`; values are as wide as keys."""
+    qkv = torch.cat([call.q, call.k, call.v], dim=1) if call.joint is None else call.joint
+    where = call.layout, call.distance, call.scale, call.dropout, call.seed
+    return _Attention.apply(qkv, *call.tables, call.bias, *where)

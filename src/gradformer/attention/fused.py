@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention import launch
+from gradformer.attention.arguments import Call
 from gradformer.attention.launch import WHOLE
 from gradformer.attention.layout import Layout
 from gradformer.attention.once import no_second_derivative
@@ -30,6 +31,8 @@ NUMBERS = "float scale, float dropout, SymInt largest, bool padded, bool symmetr
 LEARNED = "Tensor? mul_parameters, Tensor? add_parameters"
 ASKED = "SymInt mul_count, SymInt add_count, bool need_bias, bool need_keys"
 """What the two operators take: tensors and numbers alike, then each its own."""
+TENSORS = GIVEN.count(",") + 1
+ALIKE = TENSORS + NUMBERS.count(",") + 1
 
 
 def _problem(given: Sequence[Any], numbers: Sequence[Any]) -> launch.Problem:
@@ -42,7 +45,7 @@ def _problem(given: Sequence[Any], numbers: Sequence[Any]) -> launch.Problem:
 
 def _attend(*inputs: Any) -> tuple[Tensor, Tensor]:
     """GIVEN, NUMBERS, LEARNED → out, lse."""
-    return launch.forward(_problem(inputs[:14], inputs[14:20]))
+    return launch.forward(_problem(inputs[:TENSORS], inputs[TENSORS:ALIKE]))
 
 
 _forward = torch.library.custom_op(
@@ -62,7 +65,7 @@ def _(q: Tensor, k: Tensor | None, *rest: Any) -> tuple[Tensor, Tensor]:
 
 def _differentiate(grad: Tensor, out: Tensor, lse: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     """grad, out, lse, GIVEN, NUMBERS, ASKED → gradients as :func:`launch.backward` makes them."""
-    given, numbers, asked = rest[:14], rest[14:20], rest[20:]
+    given, numbers, asked = rest[:TENSORS], rest[TENSORS:ALIKE], rest[ALIKE:]
     return launch.backward(
         _problem(given, numbers), grad.contiguous(), out, lse, *given[-2:], *asked, *numbers[-1:]
     )
@@ -99,8 +102,8 @@ _backward.register_autograd(_no_second_backward)
 
 
 def _setup(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, Tensor]) -> None:
-    ctx.save_for_backward(*output, *inputs[:14])
-    ctx.numbers = inputs[14:20]
+    ctx.save_for_backward(*output, *inputs[:TENSORS])
+    ctx.numbers = inputs[TENSORS:ALIKE]
     ctx.mark_non_differentiable(output[1])
     ctx.set_materialize_grads(False)  # no zeros for lse
 
@@ -148,33 +151,23 @@ class _Attention(torch.autograd.Function):
         return _gradients(ctx, grad, _, _backward if torch.is_grad_enabled() else _differentiate)
 
 
-def fused_attention(
-    q: Tensor,
-    k: Tensor | None,
-    v: Tensor | None,
-    layout: Layout,
-    distance: Tensor,
-    mul: Table | None,
-    add: Table | None,
-    scale: float,
-    dropout: float = 0.0,
-    seed: Tensor | None = None,
-    bias: Tensor | None = None,
-) -> Tensor:
-    """See :func:`gradformer.decay_attention`; without k and v, q is [nodes, 3 · heads, d]."""
+def fused_attention(call: Call) -> Tensor:
+    """See :func:`gradformer.decay_attention`."""
+    layout, bias, seed = call.layout, call.bias, call.seed
+    q, k, v = (call.q, call.k, call.v) if call.joint is None else (call.joint, None, None)
     p = launch.Problem(
         *(q, q, q),  # k and v have no say here
         layout.node_ptr.contiguous(),
         layout.pair_ptr.contiguous(),
         layout.graph_id.contiguous(),
-        distance.contiguous(),
-        _value(mul),
-        _value(add),
-        seed.contiguous() if seed is not None and dropout > 0.0 else None,
+        call.distance.contiguous(),
+        _value(call.mul),
+        _value(call.add),
+        seed.contiguous() if seed is not None and call.dropout > 0.0 else None,
         None if bias is None else bias.float().contiguous(),
         None if bias is None else _packed_ptr(layout),
-        scale,
-        dropout,
+        call.scale,
+        call.dropout,
         layout.largest,
         layout.padded,
         layout.symmetric,
@@ -182,7 +175,7 @@ def fused_attention(
     later = torch.is_grad_enabled() and not torch.compiler.is_compiling()
     shares = max(p.shares, 1) if later else 1
     (mul_parameters, mul_jacobian), (add_parameters, add_jacobian) = (
-        _parameters(table, shares) for table in (mul, add)
+        _parameters(table, shares) for table in (call.mul, call.add)
     )
     numbers = (p.scale, p.dropout, p.largest, p.padded, p.symmetric, shares)
     traced = torch.compiler.is_compiling() or type(q) not in (Tensor, nn.Parameter)

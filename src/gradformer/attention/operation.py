@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Literal, TypedDict, Unpack, overload
 
 import torch
 from torch import Tensor
 
-from gradformer.attention.arguments import prepared
+from gradformer.attention.arguments import Call, checked
 from gradformer.attention.availability import current_engine, exporting, why_no_triton
 from gradformer.attention.compiling import constant_when_compiled, never_compiled
 from gradformer.attention.layout import Layout
@@ -105,9 +104,8 @@ def decay_attention(
     >>> decay_attention(q, k, v, layout, distance, mul, None).shape
     torch.Size([3, 1, 4])
     """
-    return _attend(
-        (q, k, v), None, layout, distance, mul, add, bias, scale, dropout, seed, return_weights
-    )
+    given = q, k, v, layout, distance, mul, add, bias, scale, dropout, seed, None
+    return _attend(given, return_weights)
 
 
 def joint_attention(
@@ -128,52 +126,29 @@ def joint_attention(
     if qkv.dim() != 3 or qkv.shape[1] % 3:
         raise InputError(f"qkv: expected [nodes, 3 · heads, d], got {list(qkv.shape)}")
     three = qkv.chunk(3, dim=1)
-    out = _attend(three, qkv, layout, distance, mul, add, bias, None, dropout, seed, False)
-    assert isinstance(out, Tensor)
-    return out
+    return _attend((*three, layout, distance, mul, add, bias, None, dropout, seed, qkv), False)
 
 
-def _attend(three: Sequence[Tensor], *rest: Any) -> Any:
+def _attend(given: tuple[Any, ...], return_weights: bool) -> Any:
     """:func:`_by_engine`; a compiler leaves it out on a CPU, whose loops are compiled already."""
-    left_out = torch.compiler.is_compiling() and not exporting() and three[0].device.type == "cpu"
-    return (_by_engine_uncompiled if left_out else _by_engine)(three, *rest)
+    left_out = torch.compiler.is_compiling() and not exporting() and given[0].device.type == "cpu"
+    return (_by_engine_uncompiled if left_out else _by_engine)(given, return_weights)
 
 
-def _by_engine(
-    three: Sequence[Tensor],
-    joint: Tensor | None,
-    layout: Layout,
-    distance: Tensor,
-    mul: Tensor | Table | None,
-    add: Tensor | Table | None,
-    bias: Tensor | None,
-    scale: float | None,
-    dropout: float,
-    seed: Tensor | None,
-    return_weights: bool,
-) -> Tensor | tuple[Tensor, Tensor]:
-    """By the engine that takes the call; ``joint`` holds q, k and v side by side, if anything."""
-    q, k, v = three
-    mul, add = prepared(q, k, v, layout, distance, mul, add, bias, dropout, seed)
-    scale = q.shape[-1] ** -0.5 if scale is None else scale
-    rest = layout, distance, mul, add, scale, dropout, seed, bias
-    if _takes_fused(layout, q, k, v, mul, add, bias, weights=return_weights):
+def _by_engine(given: tuple[Any, ...], return_weights: bool) -> Tensor | tuple[Tensor, Tensor]:
+    """By the engine that takes a call with the arguments ``given``."""
+    call = checked(*given)
+    if _takes_fused(call, return_weights):
         from gradformer.attention.fused import fused_attention
 
-        if joint is not None:
-            return fused_attention(joint, None, None, *rest)
-        return fused_attention(q, k, v, *rest)
-    values = map(_values, (k, v, mul, add, bias))
-    if not return_weights and q.shape == v.shape and runs_loops(q, *values):
+        return fused_attention(call)
+    q, k, v = call.q, call.k, call.v
+    if not return_weights and q.shape == v.shape and runs_loops(q, k, v, *call.tables, call.bias):
         from gradformer.attention.cpu import cpu_attention
 
-        qkv = torch.cat([q, k, v], dim=1) if joint is None else joint
-        return cpu_attention(qkv, *rest)
+        return cpu_attention(call)
     with without_autocast(q.device.type):
-        out, weights = reference_attention(
-            q, k, v, layout, distance, mul.value if mul else None, add.value if add else None,
-            bias=bias, scale=scale, dropout=dropout, seed=seed, return_weights=return_weights,
-        )  # fmt: skip
+        out, weights = reference_attention(call, return_weights)
     return out if weights is None else (out, weights)
 
 
@@ -192,24 +167,19 @@ def _knows_autocast(device: str) -> bool:
     return torch.amp.is_autocast_available(device)
 
 
-def _takes_fused(
-    layout: Layout, q: Tensor, k: Tensor, v: Tensor, *more: Tensor | Table | None, weights: bool
-) -> bool:
+def _takes_fused(call: Call, weights: bool) -> bool:
     """Whether the fused engine takes a call; an error if it was asked for and cannot."""
     if current_engine() == "reference":
         return False
+    q, k, v, largest = call.q, call.k, call.v, call.layout.largest
     reason = why_not_fused(q, weights)
-    if has_tangent(q, k, v, *map(_values, more)):
+    if has_tangent(q, k, v, *call.tables, call.bias):
         reason = reason or "it has no forward-mode derivative"
     if q.shape[-1] != v.shape[-1]:
         reason = reason or "it needs values as wide as the keys"
-    if layout.largest > MOST_NODES:
+    if largest > MOST_NODES:
         most = f"it takes graphs of at most {MOST_NODES} nodes"
-        reason = reason or f"{most}, the layout's largest has {layout.largest}"
+        reason = reason or f"{most}, the layout's largest has {largest}"
     if current_engine() == "fused" and reason:
         raise ConfigError(f"engine: the fused engine cannot run this call: {reason}")
     return reason is None
-
-
-def _values(given: Tensor | Table | None) -> Tensor | None:
-    return given.value if isinstance(given, Table) else given

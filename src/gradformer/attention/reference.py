@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from gradformer.attention.arguments import Call
 from gradformer.attention.compiling import never_compiled
 from gradformer.attention.draws import keep, row_keys
 from gradformer.attention.layout import Group, Layout
@@ -69,22 +70,10 @@ def _sums_by_byte(values: Tensor, byte: Tensor, chunk: int = 1 << 15) -> Tensor:
 
 
 @never_compiled  # its loop over groups of graphs would be compiled anew for every batch
-def reference_attention(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    layout: Layout,
-    distance: Tensor,
-    mul: Tensor | None,
-    add: Tensor | None,
-    *,
-    bias: Tensor | None,
-    scale: float,
-    dropout: float,
-    seed: Tensor | None,
-    return_weights: bool,
-) -> tuple[Tensor, Tensor | None]:
+def reference_attention(call: Call, return_weights: bool = False) -> tuple[Tensor, Tensor | None]:
     """See :func:`gradformer.decay_attention`; group after group of graphs of about one size."""
+    q, k, v, layout, dropout = call.q, call.k, call.v, call.layout, call.dropout
+    mul, add = call.tables
     kind = torch.float64 if q.dtype == torch.float64 else torch.float32
     out = v.new_zeros(v.shape[0] + 1, *v.shape[1:])  # the last row is for padding
     weights = None
@@ -92,21 +81,21 @@ def reference_attention(
         weights = q.new_zeros(int(layout.packed_ptr[-1]), q.shape[1], dtype=kind)
     for group in layout.groups:
         queries, keys, values = (t[group.nodes].to(kind).transpose(1, 2) for t in (q, k, v))
-        score = (queries * scale) @ keys.transpose(2, 3)  # [g, h, m, m]
-        byte = distance[group.pairs].int()  # [g, m, m]
+        score = (queries * call.scale) @ keys.transpose(2, 3)  # [g, h, m, m]
+        byte = call.distance[group.pairs].int()  # [g, m, m]
         if mul is not None:
             score = score * _Lookup.apply(mul.to(kind), byte).transpose(0, 1)
         if add is not None:
             score = score + _Lookup.apply(add.to(kind), byte).transpose(0, 1)
-        if bias is not None:
-            score = score + bias[group.packed].to(kind).permute(0, 3, 1, 2)
+        if call.bias is not None:
+            score = score + call.bias[group.packed].to(kind).permute(0, 3, 1, 2)
         weight = _softmax(score.masked_fill(~group.real[:, None, None, :], -math.inf))
         if weights is not None:
             both = group.real[:, :, None] & group.real[:, None, :]
             weights = weights.index_put((group.packed[both],), weight.permute(0, 2, 3, 1)[both])
         if dropout > 0.0:
-            assert seed is not None
-            weight = weight * _kept(group, layout, seed, q.shape[1], dropout)
+            assert call.seed is not None
+            weight = weight * _kept(group, layout, call.seed, q.shape[1], dropout)
             values = values / (1.0 - dropout)
         rows = (weight @ values).transpose(1, 2).to(v.dtype)  # [g, m, h, d]
         out = out.index_put((torch.where(group.real, group.nodes, v.shape[0]),), rows)
