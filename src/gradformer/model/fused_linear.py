@@ -61,23 +61,6 @@ def _options(count: int, summed: int, columns: int) -> dict[str, Any]:
     return {"EXACT": exact, **sizes, "num_warps": 2}
 
 
-def _forward(x: Tensor, maps: Maps, relu: bool, draw: Draw | None) -> list[Tensor]:
-    """The result of each map."""
-    count, width = x.shape
-    first, second = (*maps, (None, None))[:2]
-    outs = [len(weight) for weight, _ in maps]
-    y = [x.new_empty(count, out) for out in outs]
-    keys = (None,) * 3 if draw is None else (draw.rows.graph_id, draw.rows.index, draw.seed)
-    scale, bar = (1.0, 0) if draw is None else (draw.scale, threshold(draw.p))
-    forward_kernel[(-(-count // ROWS), sum(tiles_of(count, out) for out in outs))](
-        x, *first, y[0], *second, (*y, None)[1], *keys, count, scale, bar,
-        IN=width, OUT=outs[0], OUT2=sum(outs[1:]), BLOCKS2=blocks_of(count, outs[-1]), RELU=relu,
-        **_options(count, width, outs[0]),
-        num_stages=min(3, -(-width // _step(width))),  # no more than turns of the loop
-    )  # fmt: skip
-    return y
-
-
 class _Linear(torch.autograd.Function):
     """(x, weight and bias of one map or two) → y of each, x, x."""
 
@@ -86,8 +69,19 @@ class _Linear(torch.autograd.Function):
         ctx: Any, relu: bool, draw: Draw | None, rooms: list[Claim | None], x: Tensor,
         *parameters: Tensor | None,
     ) -> tuple[Tensor, ...]:  # fmt: skip
-        y = _forward(x.contiguous(), _maps(parameters), relu, draw)
-        ctx.rooms, ctx.scale = rooms, 1.0 if draw is None else draw.scale
+        given, maps, (count, width) = x.contiguous(), _maps(parameters), x.shape
+        first, second = (*maps, (None, None))[:2]
+        outs = [len(weight) for weight, _ in maps]
+        y = [x.new_empty(count, out) for out in outs]
+        keys = (None,) * 3 if draw is None else (draw.rows.graph_id, draw.rows.index, draw.seed)
+        scale, bar = (1.0, 0) if draw is None else (draw.scale, threshold(draw.p))
+        forward_kernel[(-(-count // ROWS), sum(tiles_of(count, out) for out in outs))](
+            given, *first, y[0], *second, (*y, None)[1], *keys, count, scale, bar,
+            IN=width, OUT=outs[0], OUT2=sum(outs[1:]), BLOCKS2=blocks_of(count, outs[-1]),
+            RELU=relu, **_options(count, width, outs[0]),
+            num_stages=min(3, -(-width // _step(width))),  # no more than turns of the loop
+        )  # fmt: skip
+        ctx.rooms, ctx.scale = rooms, scale
         ctx.save_for_backward(x, y[0] if relu else None, *parameters)
         ctx.set_materialize_grads(False)
         return *y, x, x

@@ -117,50 +117,43 @@ class Norms:
         return real, self.rows.graph_id, self.rows.index
 
 
-def normalise(
-    around: Norms, x1: Tensor, x2: Tensor | None, add: Tensor | None, plus: Tensor | None
-) -> tuple[Tensor, Tensor]:
-    """The result of :func:`fused_norms` without its gradient, and stats [norms, 3, c]."""
-    from gradformer.model.norm_kernels import normalise_kernel, statistics_kernel
-
-    norm, training = around.norms[0], around.norms[0].training
-    kind = x1.dtype
-    for other in (x2, add, plus):
-        kind = kind if other is None else torch.promote_types(kind, other.dtype)
-    y = torch.empty_like(x1, dtype=kind)
-    learned = [t for n in around.norms
-               for t in (n.weight, n.bias, n.running_mean, n.running_var)]  # fmt: skip
-    learned += [None] * (8 - len(learned))
-    given, seeds, numbers = (x1, x2, add, *around.where), around.seeds, around.numbers
-    (rows, channels), grid = x1.shape, Grid.of(*x1.shape)
-    options = {"BOTH": around.both, **grid.blocks}
-    stats = norm.weight.new_empty(len(around.norms), 3, channels)
-    partial = None
-    if not grid.whole:
-        partial = stats.new_empty(len(around.norms), grid.shape[0], 3, channels)
-    if training and partial is not None:
-        statistics_kernel[grid.shape](
-            *given, *seeds[:2], partial, rows, grid.chunk, *numbers[:4], **options
-        )
-    normalise_kernel[grid.shape](
-        *given, plus, y, *learned, *seeds, stats, partial, rows, grid.chunk,
-        norm.momentum or 0.0, norm.eps, *numbers,
-        TRAINING=training, RELU=around.relu, **options, **grid.merging,
-    )  # fmt: skip
-    return y, stats
-
-
 class _Norm(torch.autograd.Function):
+    """(x₁, x₂ or None, residual, what is added last, weight and bias of each norm) → y."""
+
     @staticmethod
     def forward(
         ctx: Any, around: Norms, x1: Tensor, x2: Tensor | None, add: Tensor | None,
         plus: Tensor | None, *parameters: Tensor,
     ) -> Tensor:  # fmt: skip
+        from gradformer.model.norm_kernels import normalise_kernel, statistics_kernel
+
         x1 = x1.contiguous()
         x2, add, plus = (None if t is None else t.contiguous() for t in (x2, add, plus))
-        y, ctx.stats = normalise(around, x1, x2, add, plus)
+        norm, kind = around.norms[0], x1.dtype
+        for other in (x2, add, plus):
+            kind = kind if other is None else torch.promote_types(kind, other.dtype)
+        y = torch.empty_like(x1, dtype=kind)
+        learned = [t for n in around.norms
+                   for t in (n.weight, n.bias, n.running_mean, n.running_var)]  # fmt: skip
+        learned += [None] * (8 - len(learned))
+        given, seeds, numbers = (x1, x2, add, *around.where), around.seeds, around.numbers
+        (rows, channels), grid = x1.shape, Grid.of(*x1.shape)
+        options = {"BOTH": around.both, **grid.blocks}
+        stats = norm.weight.new_empty(len(around.norms), 3, channels)
+        partial = None
+        if not grid.whole:
+            partial = stats.new_empty(len(around.norms), grid.shape[0], 3, channels)
+        if norm.training and partial is not None:
+            statistics_kernel[grid.shape](
+                *given, *seeds[:2], partial, rows, grid.chunk, *numbers[:4], **options
+            )
+        normalise_kernel[grid.shape](
+            *given, plus, y, *learned, *seeds, stats, partial, rows, grid.chunk,
+            norm.momentum or 0.0, norm.eps, *numbers,
+            TRAINING=norm.training, RELU=around.relu, **options, **grid.merging,
+        )  # fmt: skip
         ctx.save_for_backward(x1, x2, add, *parameters)
-        ctx.around, ctx.plus = around, plus is not None
+        ctx.around, ctx.plus, ctx.stats = around, plus is not None, stats
         return y
 
     @staticmethod
