@@ -16,6 +16,7 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from gradformer.cli.complete import choices, data_names, model_names
+from gradformer.cli.training import smoke_settings
 
 _own_data: Any = partial(typer.Option, rich_help_panel="Your own data")
 _machine: Any = partial(typer.Option, rich_help_panel="Machine")
@@ -57,26 +58,6 @@ SkipInvalid = Annotated[
     bool,
     _own_data("--skip-invalid", help="Leave out rows that cannot be read, and list them."),
 ]
-Split = Annotated[
-    str | None,
-    _own_data(
-        metavar="WAY",
-        help="random, stratified, scaffold, column or kfold (ten folds: --trials 10); of a "
-        "benchmark also fixed (default: the benchmark's; of your data column, stratified or "
-        "random, the first that fits).",
-        autocompletion=choices("random", "stratified", "scaffold", "column", "kfold", "fixed"),
-    ),
-]
-Model = Annotated[
-    str | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="NAME",
-        help="A model, as `gradformer models` lists them (default: the recipe's, gradformer).",
-        autocompletion=model_names,
-    ),
-]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -85,16 +66,6 @@ Settings = Annotated[
         metavar="NAME=VALUE",
         help="Change one setting of the recipe; repeat it. For example: --set model.layers=6",
     ),
-]
-Budget = Annotated[
-    float | None,
-    typer.Option(
-        min=0.0, metavar="MINUTES", help="Stop and save after so long; --resume continues."
-    ),
-]
-RecipeFile = Annotated[
-    Path | None,
-    typer.Option("--recipe", help="YAML file to use in place of the package's recipe."),
 ]
 Trial = Annotated[int, typer.Option(metavar="N", min=0, help="Trial whose model is used.")]
 Quiet = Annotated[bool, _machine("--quiet", "-q", help="Show no progress.")]
@@ -124,6 +95,48 @@ class Inference(Machine):
         int,
         _machine("--batch-size", metavar="N", min=1, help="Graphs at once."),
     ] = 64
+
+
+@dataclass(frozen=True)
+class Training:
+    """What is trained, by which recipe, and for how long."""
+
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            "-m",
+            metavar="NAME",
+            help="A model, as `gradformer models` lists them (default: the recipe's, gradformer).",
+            autocompletion=model_names,
+        ),
+    ] = None
+    settings: Settings = None
+    recipe: Annotated[
+        Path | None,
+        typer.Option("--recipe", help="YAML file to use in place of the package's recipe."),
+    ] = None
+    budget: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0, metavar="MINUTES", help="Stop and save after so long; --resume continues."
+        ),
+    ] = None
+    split: Annotated[
+        str | None,
+        _own_data(
+            metavar="WAY",
+            help="random, stratified, scaffold, column or kfold (ten folds: --trials 10); of a "
+            "benchmark also fixed (default: the benchmark's; of your data column, stratified or "
+            "random, the first that fits).",
+            autocompletion=choices("random", "stratified", "scaffold", "column", "kfold", "fixed"),
+        ),
+    ] = None
+
+    def changes(self) -> list[str]:
+        """What the user changes in the recipe, and last what the smoke switch does."""
+        split = [] if self.split is None else [f"data.split={self.split}"]
+        return [*(self.settings or []), *split, *smoke_settings()]
 
 
 class _Reading:
@@ -194,9 +207,11 @@ def grouped(verb: Callable[..., None]) -> Callable[..., None]:
 
     @wraps(verb)
     def command(**given: Any) -> None:
-        for name, group in groups.items():
-            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
-        verb(**given)
+        made = {
+            name: group(**{field.name: given.pop(field.name) for field in fields(group)})
+            for name, group in groups.items()
+        }
+        verb(**given, **made)
 
     command.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}

@@ -16,12 +16,8 @@ from rich.console import Console
 
 from gradformer.cli.complete import choices
 from gradformer.cli.options import (
-    Budget,
     Machine,
-    Model,
-    RecipeFile,
-    Settings,
-    Split,
+    Training,
     TrainingFile,
     data_argument,
     out_option,
@@ -31,7 +27,6 @@ from gradformer.cli.tables import count, plain_table, show
 from gradformer.cli.training import (
     end_of,
     reading_words,
-    recipe_changes,
     refuse_others,
     smoke_trials,
     stopping_in_time,
@@ -50,6 +45,7 @@ def search(
     ctx: typer.Context,
     data: Annotated[str | None, data_argument(help="Benchmark or your own file.")] = None,
     *,
+    chosen: Training,
     samples: Annotated[int, typer.Option(metavar="N", min=1, help="Candidates to begin with.")] = 9,
     method: Annotated[
         str,
@@ -69,10 +65,7 @@ def search(
             help="Values of one setting; repeat it (default: the ranges of the recipe).",
         ),
     ] = None,
-    model: Model = None,
     trials: Annotated[int | None, trials_option(help="Seeds each (default: 1).")] = None,
-    settings: Settings = None,
-    recipe: RecipeFile = None,
     out: Annotated[
         Path | None, out_option(help="Folder to make (default: runs/search-DATA-TIME).")
     ] = None,
@@ -83,9 +76,7 @@ def search(
             help="Continue a search that was stopped. If its data have moved, name them too.",
         ),
     ] = None,
-    budget: Budget = None,
     seed: Annotated[int, typer.Option(metavar="N", min=0, help="Seed of the draw.")] = 0,
-    split: Split = None,
     read: TrainingFile,
     machine: Machine,
 ) -> None:
@@ -105,7 +96,7 @@ def search(
     from gradformer.training.plan import load_plan
     from gradformer.training.search import search as carry_out
 
-    until = end_of(budget)
+    until = end_of(chosen.budget)
     use_mirror(machine.mirror)
     if resume is not None:
         refuse_others(ctx, "a search", {"data", "resume", "budget", "mirror", "device"})
@@ -114,10 +105,10 @@ def search(
     elif data is None:
         raise ConfigError("DATASET|FILE: say what to search on, as in gradformer search mutag")
     else:
-        changes = ["trials=1", *recipe_changes(settings, split)]
+        changes = ["trials=1", *chosen.changes()]
         changes += [] if trials is None else [f"trials={smoke_trials(trials)}"]
         options = {"samples": samples, "method": method, "finalists": finalists, "seed": seed}
-        plan = _plan(data, recipe, model, changes, ranges, reading=read.options(), **options)
+        plan = _plan(data, chosen, changes, ranges, reading=read.options(), **options)
         stamp = time.strftime("%Y%m%d-%H%M%S")
         folder = out or Path("runs") / f"search-{Path(data).name.split('.')[0]}-{stamp}"
     with stopping_in_time():
@@ -174,24 +165,19 @@ def _show_levers(attempts: Sequence[Attempt]) -> None:
 
 
 def _plan(
-    data: str,
-    recipe: Path | None,
-    model: str | None,
-    changes: list[str],
-    ranges: list[str] | None,
-    **options: Any,
+    data: str, chosen: Training, changes: list[str], ranges: list[str] | None, **options: Any
 ) -> Plan:
     from gradformer.training.origins import recipe_name
     from gradformer.training.plan import Plan
     from gradformer.training.recipe import load_recipe, search_space
 
-    name = str(recipe) if recipe is not None else recipe_name(data)
+    name = str(chosen.recipe) if chosen.recipe is not None else recipe_name(data)
     space: dict[str, Any] = dict([_range(text) for text in ranges or ()])
     if not space:  # what the user has set is not drawn
         fixed = {text.partition("=")[0].strip() for text in changes}
-        stated = search_space(name, model)
+        stated = search_space(name, chosen.model)
         space = {key: values for key, values in stated.items() if key not in fixed}
-    return Plan(data, load_recipe(name, model=model, settings=changes), space, **options)
+    return Plan(data, load_recipe(name, model=chosen.model, settings=changes), space, **options)
 
 
 def _range(text: str) -> tuple[str, list[str]]:

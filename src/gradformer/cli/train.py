@@ -10,13 +10,9 @@ import typer
 
 from gradformer.cli.complete import preset_names
 from gradformer.cli.options import (
-    Budget,
     Machine,
-    Model,
     Quiet,
-    RecipeFile,
-    Settings,
-    Split,
+    Training,
     TrainingFile,
     data_argument,
     out_option,
@@ -24,7 +20,6 @@ from gradformer.cli.options import (
 )
 from gradformer.cli.training import (
     end_of,
-    recipe_changes,
     refuse_others,
     smoke_trials,
     stopping_in_time,
@@ -46,14 +41,13 @@ def train(
         ),
     ] = None,
     *,
-    model: Model = None,
+    chosen: Training,
     trials: Annotated[
         int | None, trials_option(help="Seeds, trained side by side (default: the recipe's).")
     ] = None,
     seed: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="First seed (default: the recipe's).")
     ] = None,
-    settings: Settings = None,
     preset: Annotated[
         str | None,
         typer.Option(
@@ -63,7 +57,6 @@ def train(
             autocompletion=preset_names,
         ),
     ] = None,
-    recipe: RecipeFile = None,
     out: Annotated[
         Path | None, out_option(help="Folder to make (default: runs/DATA-MODEL-TIME).")
     ] = None,
@@ -78,8 +71,6 @@ def train(
             "moved, name them too.",
         ),
     ] = None,
-    budget: Budget = None,
-    split: Split = None,
     read: TrainingFile,
     machine: Machine,
     tensorboard: Annotated[
@@ -107,27 +98,28 @@ def train(
     from gradformer.training.recipe import load_recipe
 
     common: dict[str, Any] = {**vars(machine), "tensorboard": tensorboard, "quiet": quiet}
-    until = end_of(budget)
+    until = end_of(chosen.budget)
     if resume is not None:
         refuse_others(ctx, "a run", {"data", "resume", "trials", "report", "budget", *common})
         with stopping_in_time():
             _finish(continue_run(resume, data, trials=trials, until=until, **common), report)
         return
-    if data is None and recipe is not None:
-        data = load_recipe(str(recipe)).dataset
+    if data is None and chosen.recipe is not None:
+        data = load_recipe(str(chosen.recipe)).dataset
         if not is_card(data):
             raise ConfigError(
-                f"--recipe {recipe}: is for data of your own; name them too: gradformer train "
-                f"FILE --recipe {quote(str(recipe))} (and --target, as when it was made)"
+                f"--recipe {chosen.recipe}: is for data of your own; name them too: gradformer "
+                f"train FILE --recipe {quote(str(chosen.recipe))} (and --target, as when it was "
+                "made)"
             )
     first = [] if seed is None else [f"seed={seed}"]
     with stopping_in_time():
         run = fit(
             data or SAMPLE,
-            recipe=recipe,
-            model=model,
+            recipe=chosen.recipe,
+            model=chosen.model,
             preset=preset,
-            settings=[*recipe_changes(settings, split), *first],
+            settings=[*chosen.changes(), *first],
             trials=smoke_trials(trials),
             out=out,
             overwrite=overwrite,

@@ -15,12 +15,6 @@ import typer
 from gradformer.errors import ConfigError
 
 
-def recipe_changes(settings: list[str] | None, split: str | None) -> list[str]:
-    """What the user changes in a recipe, and last what :func:`smoking` does."""
-    said = [] if split is None else [f"data.split={split}"]
-    return [*(settings or []), *said, *smoke_settings()]
-
-
 def reading_words(reading: Mapping[str, Any]) -> list[str]:
     """Options of reading, as :class:`TrainingFile` gives them, as words of a command line.
 
