@@ -15,15 +15,7 @@ VARIANTS = {
 
 def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
     return [
-        Cell(
-            dataset,
-            f"{model}{variant}",
-            dataset,
-            model,
-            settings=settings,
-            printed=f"{model}{variant}",
-            group=model,
-        )
+        Cell(dataset, f"{model}{variant}", dataset, model, settings=settings, group=model)
         for dataset in datasets
         for model in models
         for variant, settings in VARIANTS.items()

@@ -25,7 +25,7 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
 def _of(dataset: str, layers: int, model: str) -> list[Cell]:
     """As printed; and with GraphGPS's readout, where Gradformer's is a single linear map."""
     column, depth = f"{dataset}, {layers} layers", f"model.layers={layers}"
-    found = [Cell(column, model, dataset, model, settings=(depth,), printed=model)]
+    found = [Cell(column, model, dataset, model, settings=(depth,))]
     config = load_recipe(dataset).model.config
     if model == "gradformer" and isinstance(config, GradformerConfig) and config.head == "linear":
         settings = (depth, "model.head=mlp")

@@ -11,15 +11,8 @@ SHARES = (5, 10, 25, 100)
 
 def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
     return [
-        Cell(
-            f"{dataset}, {share} %",
-            model,
-            dataset,
-            model,
-            settings=(f"data.fraction={share / 100}",),
-            printed=model,
-        )
-        for dataset in datasets
+        Cell(f"{name}, {share} %", model, name, model, settings=(f"data.fraction={share / 100}",))
+        for name in datasets
         for share in SHARES
         for model in models
     ]

@@ -34,7 +34,6 @@ class Cell:
         dataset: a recipe of the package.
         model: a model, or one of :data:`RIVALS`, which are not trained by recipes.
         preset, settings: what is changed in the recipe.
-        printed: the row of the paper's table that stands beside it.
         trials: number of seeds, where the study fixes it.
         point: (curve, x) in a figure.
         cost: whether only its time and memory count, not its score.
@@ -47,7 +46,6 @@ class Cell:
     model: str = "gradformer"
     preset: str | None = None
     settings: tuple[str, ...] = ()
-    printed: str | None = None
     trials: int | None = None
     point: tuple[str, float] | None = None
     cost: bool = False
@@ -63,6 +61,15 @@ class Cell:
         return slug(f"{self.column} {self.row}")
 
     @property
+    def printed(self) -> str:
+        """The row of the paper's table that stands beside it, if there is one.
+
+        >>> Cell("nci1", "gradformer (paper)", "nci1", preset="paper").printed
+        'gradformer'
+        """
+        return self.row.removesuffix(f" ({self.preset})")
+
+    @property
     def without_preset(self) -> bool:
         """Whether the recipe has no such preset, so that there is nothing to train."""
         return self.preset is not None and self.preset not in presets(self.dataset)
@@ -73,7 +80,7 @@ class Cell:
         changes = [*self.settings, *settings]
         count = self.trials or trials
         changes += [] if count is None else [f"trials={count}"]
-        return _recipe(self.dataset, model, self.preset, tuple(changes))
+        return _recipe(self.dataset, model=model, preset=self.preset, settings=tuple(changes))
 
     def misfit(self, plan: Plan) -> str:
         """Why there is nothing to train by a plan; empty if there is."""
@@ -86,12 +93,7 @@ class Cell:
         return ""
 
 
-@lru_cache(maxsize=4096)
-def _recipe(
-    dataset: str, model: str | None, preset: str | None, settings: tuple[str, ...]
-) -> Recipe:
-    """Read once: pages ask for the recipe of every cell again and again."""
-    return load_recipe(dataset, model=model, preset=preset, settings=settings)
+_recipe = lru_cache(maxsize=4096)(load_recipe)  # pages ask for each again and again
 
 
 def slug(text: str) -> str:

@@ -22,12 +22,9 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
     for dataset in datasets:
         for model in models:
             if model == "gradformer":
-                found += [
-                    Cell(dataset, f"{model} ({p})", dataset, preset=p, printed=model)
-                    for p in PRESETS
-                ]
+                found += [Cell(dataset, f"{model} ({p})", dataset, preset=p) for p in PRESETS]
             elif model not in RIVALS:
-                found.append(Cell(dataset, model, dataset, model, printed=model))
+                found.append(Cell(dataset, model, dataset, model))
             elif dataset in RIVAL_DATA[model]:
                 found.append(Cell(dataset, RIVAL_NAMES[model], dataset, model))
     return found

@@ -55,7 +55,7 @@ def results(study: Study, measured: Sequence[Measured]) -> Rows:
                 cell.row,
                 metric_label(outcome["metric"]),
                 value(outcome),
-                printed(study.name, cell.printed or "", cell.column) or "–",
+                printed(study.name, cell.printed, cell.column) or "–",
                 str(len(outcome["test"]["values"])),
                 "–" if first is None else apart(first, one),
             ]
