@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -21,8 +21,7 @@ def check_heads(width: int, heads: int) -> None:
         raise ConfigError(f"heads: {heads} does not divide the width {width}")
 
 
-@dataclass(frozen=True, eq=False)
-class Call:
+class Call(NamedTuple):
     """A call of the attention, as engines take it: see :func:`gradformer.decay_attention`.
 
     ``joint`` holds q, k and v side by side, [nodes, 3 · heads, d], where they came so.
