@@ -73,17 +73,17 @@ class Norms:
     Attributes:
         norms: of the one or two inputs x.
         before: the dropout of each input.
-        adds: whether there is a residual, and whether the second input has it too.
         relu, after: what follows the norm.
+        both: whether the residual is added to both inputs, not to the first alone.
         room: where gradients of weights and biases go in pieces.
     """
 
     norms: tuple[nn.BatchNorm1d, ...]
     before: tuple[Draw | None, ...]
-    adds: tuple[bool, ...]
     rows: Rows
     relu: bool = False
     after: Draw | None = None
+    both: bool = False
     room: Claim | None = None
 
     @property
@@ -103,11 +103,6 @@ class Norms:
         """Factor and threshold of each dropout."""
         shares = [0.0 if draw is None else draw.p for draw in self.draws]
         return [number for p in shares for number in (1.0 / (1.0 - p), threshold(p))]
-
-    @property
-    def both(self) -> bool:
-        """Whether the residual is added to both inputs."""
-        return self.pair and self.adds[1]
 
     @property
     def where(self) -> tuple[Tensor | None, Tensor, Tensor]:

@@ -115,7 +115,7 @@ class GatedGCN(nn.Module):
             u, h = self._plain(terms, e, r, batch)
         elif norm is not None and norm.runs_kernels(states) and updates(self.C, len(states)):
             after = drop.draw(edges.rows, seeds)
-            update = Norms((norm,), (None,), (False,), edges.rows, relu=True, after=after)
+            update = Norms((norm,), (None,), edges.rows, relu=True, after=after)
             new, h = updated(terms, e, self.C, r, edges, update)
             return h, new
         else:

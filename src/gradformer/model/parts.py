@@ -49,8 +49,7 @@ class BatchNorm(nn.BatchNorm1d):
             from gradformer.model.fused_norm import Norms, fused_norms
 
             x, early = _inside(x, before, rows, seeds)
-            around = Norms((self,), (early,), (add is not None,), rows, relu, late)
-            return fused_norms((x,), add, plus, around)
+            return fused_norms((x,), add, plus, Norms((self,), (early,), rows, relu, late))
         x = x if before is None else before(x, rows, seeds)
         if self._runs_loops(x, add, plus, rows):
             from gradformer.model.norm_loops import looped_norm
@@ -207,15 +206,19 @@ class Branch(NamedTuple):
 def norm_pair(
     first: Branch, second: Branch, add: Tensor, rows: Rows, seeds: Tensor | None
 ) -> Tensor:
-    """The sum of two norms, with the same residual ``add`` [rows, c]; kernels do all at once."""
+    """The sum of two norms, with the same residual ``add`` [rows, c]; kernels do all at once.
+
+    The second branch has it only if the first one does.
+    """
+    assert first.residual or not second.residual
     norms = first.norm, second.norm
     alike = len({(norm.training, norm.momentum, norm.eps) for norm in norms}) == 1
     if alike and all(branch.norm.runs_kernels(branch.x) for branch in (first, second)):
         from gradformer.model.fused_norm import Norms, fused_norms
 
         xs, draws = zip(*(_inside(b.x, b.before, rows, seeds) for b in (first, second)))
-        residuals = (first.residual, second.residual)
-        return fused_norms(xs, add, None, Norms(norms, draws, residuals, rows))
+        own = add if first.residual else None
+        return fused_norms(xs, own, None, Norms(norms, draws, rows, both=second.residual))
 
     def half(b: Branch, plus: Tensor | None) -> Tensor:
         own = add if b.residual else None
