@@ -21,7 +21,7 @@ from gradformer.attention.once import Gradients, once
 @triton.jit
 def decay_kernel(
     psi, start, raw, value, jacobian, decay, rate, slope, heads,
-    LEARN: tl.constexpr, LOGIT: tl.constexpr, ZERO: tl.constexpr, FAR: tl.constexpr,
+    LOGIT: tl.constexpr, ZERO: tl.constexpr, FAR: tl.constexpr,
 ):  # fmt: skip
     """value [sets, heads, 256] and jacobian [sets, 1 or 2, heads, 256]; grid (sets · heads,).
 
@@ -35,7 +35,7 @@ def decay_kernel(
         t = tl.where(byte == 255, 0.0, t)
         above = tl.where(byte == 255, 0.0, above)
     ramp = tl.where(t > 0.0, t, t * slope)
-    if LEARN:
+    if raw is not None:
         given = tl.load(raw + row)
         small = tl.exp(-tl.abs(given))
         decay = tl.where(given > 0.0, 1.0, small) / (1.0 + small)
@@ -51,11 +51,11 @@ def decay_kernel(
             table = tl.where(ramp > 0.0, float("-inf"), 0.0)
         outer = tl.full([256], 1.0, tl.float32)
     tl.store(value + row * 256 + byte, table)
-    columns: tl.constexpr = 2 if LEARN else 1
+    columns: tl.constexpr = 1 if raw is None else 2
     head = row % heads
     jacobian += (row // heads * columns * heads + head) * 256
     tl.store(jacobian + byte, -outer * rate * above)
-    if LEARN:  # ∂/∂raw = ∂/∂λ · λ(1 − λ)
+    if raw is not None:  # ∂/∂raw = ∂/∂λ · λ(1 − λ)
         tl.store(jacobian + heads * 256 + byte, ramp * outer * (1.0 - decay))
 
 
@@ -69,9 +69,9 @@ class _Exponential(torch.autograd.Function):
         value = torch.empty(sets, heads, 256, dtype=torch.float32, device=start.device)
         jacobian = value.new_empty(sets, 1 if raw is None else 2, heads, 256)
         decay_kernel[(sets * heads,)](
-            psi, start.contiguous(), start if raw is None else raw.contiguous(), value, jacobian,
+            psi, start.contiguous(), None if raw is None else raw.contiguous(), value, jacobian,
             float(decay), math.log(decay) if decay > 0.0 else 0.0, float(slope), heads,
-            LEARN=raw is not None, LOGIT=logit, ZERO=decay == 0.0, FAR=far,
+            LOGIT=logit, ZERO=decay == 0.0, FAR=far,
         )  # fmt: skip
         ctx.save_for_backward(jacobian, start, raw)
         ctx.mark_non_differentiable(jacobian)

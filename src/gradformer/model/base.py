@@ -32,6 +32,11 @@ class Needs:
     lap: int = 0
     extras: tuple[str, ...] = ()
 
+    @classmethod
+    def encoded(cls, pe: str, steps: int, index: str | None = None) -> Needs:
+        """With the encoding ``pe`` (rwse, lap or none) of so many steps."""
+        return cls(index, steps if pe == "rwse" else 0, steps if pe == "lap" else 0)
+
 
 def option(default: Any, text: str, least: int = 0) -> Any:
     """A field of a config with its help text, and the least value where it is a whole number."""

@@ -70,11 +70,7 @@ class GradformerConfig(ModelConfig):
     position_gate: bool = option(False, "GatedGCN: gate by the distance of encodings")
 
     def needs(self) -> Needs:
-        return Needs(
-            index=self.index,
-            rwse=self.pe_steps if self.pe == "rwse" else 0,
-            lap=self.pe_steps if self.pe == "lap" else 0,
-        )
+        return Needs.encoded(self.pe, self.pe_steps, self.index)
 
     def make_decay(self, codebook: Codebook | Tensor) -> Decay:
         """The decay of all layers as it begins."""

@@ -59,11 +59,7 @@ class LGIGTConfig(ModelConfig):
     head_inner: int = option(8, "width inside the head over the width", least=1)
 
     def needs(self) -> Needs:
-        return Needs(
-            index=None,
-            rwse=self.pe_steps if self.pe == "rwse" else 0,
-            lap=self.pe_steps if self.pe == "lap" else 0,
-        )
+        return Needs.encoded(self.pe, self.pe_steps)
 
 
 class EELA(nn.Module):

@@ -64,11 +64,8 @@ class SATConfig(ModelConfig):
     mean_log_degree: float = option(1.1, "pna: mean of log(degree + 1) over the training nodes")
 
     def needs(self) -> Needs:
-        return Needs(
-            index="hops" if self.extractor == "subgraph" else None,
-            rwse=self.pe_steps if self.pe == "rwse" else 0,
-            lap=self.pe_steps if self.pe == "lap" else 0,
-        )
+        index = "hops" if self.extractor == "subgraph" else None
+        return Needs.encoded(self.pe, self.pe_steps, index)
 
 
 def make_conv(config: SATConfig, edges: bool) -> tuple[nn.Module, int]:
