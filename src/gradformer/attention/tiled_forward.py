@@ -90,13 +90,14 @@ def forward_kernel(
     row_in = (rows < n)[:, None] & (channel < D)[None, :]
     q += first * q_row + head * q_head
     query = tl.load(q + rows[:, None] * q_row + channel[None, :], row_in, other=0.0)
-    row_keys, bias_row = None, None
+    row_keys = None
     if seed is not None:
         row_keys = keys_of_rows(seed, tl.load(graph_id + graph), head, rows)
     top = tl.full([BLOCK_M], float("-inf"), tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
     acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     row_start = tl.minimum(rows, n - 1)[:, None] * n
+    bias_row = None
     if bias is not None:
         bias_row = bias + (tl.load(packed_ptr + graph) + row_start) * heads + head
     whole = n // BLOCK_N * BLOCK_N

@@ -163,11 +163,13 @@ def query_gradient_kernel(
     row_lse = tl.load(lse + at, rows < n, other=float("inf"))
     tl.store(stats + 2 * at, row_lse, rows < n)
     tl.store(stats + 2 * at + 1, row_delta, rows < n)
-    row_keys, bias_row, dbias_row = None, None, None
+    row_keys = None
     if seed is not None:
         row_keys = keys_of_rows(seed, tl.load(graph_id + graph), head, rows)
     acc = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     row_start = tl.minimum(rows, n - 1)[:, None] * n
+    bias_row = None
+    dbias_row = None
     if bias is not None:
         at_row = (tl.load(packed_ptr + graph) + row_start) * heads + head
         bias_row = bias + at_row

@@ -152,7 +152,8 @@ def target_gradient_kernel(
                 grad = load_rows(out_grad + first * C, row, channel, C, C)
                 if factors is not None:
                     learned, slopes = norms[k]
-                    word, block = None, part * BLOCKS + k
+                    block = part * BLOCKS + k
+                    word = None
                     if passes is not None:
                         word = tl.load(words_at(passes, first + row, block, C))[:, None]
                     away, slope = slope_of(grad, value, channel[None, :], learned, word, scale)

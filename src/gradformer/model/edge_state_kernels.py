@@ -112,7 +112,8 @@ def update_kernel(
         left = (last - first).to(tl.int32)
         real = (tl.arange(0, ROWS) < left)[:, None]
         row = tl.minimum(tl.arange(0, ROWS), left - 1)
-        keys, made = None, ()
+        made = ()
+        keys = None
         if seed is not None:
             keys = edge_keys(site_key(seed), graph_id + first, index + first, row)
         for k in tl.static_range((C + STEP - 1) // STEP):

@@ -100,7 +100,8 @@ def _states(
                 grad = tl.where((each < left)[:, None], rounded_as(value, de), 0.0)
                 factor = load_shared(gamma, j, IN) * load_shared(stats + IN, j, IN)
                 learned = load_shared(stats, j, IN), factor, load_shared(beta, j, IN)
-                channel, word = block_channels(j)[None, :], None
+                channel = block_channels(j)[None, :]
+                word = None
                 if passes is not None:
                     word = words[j]
                 apart, slope = slope_of(grad, states[j], channel, learned, word, scale)

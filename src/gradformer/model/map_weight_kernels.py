@@ -166,7 +166,8 @@ def weight_pieces(
             if before is not None:
                 factor = _pair_row(gamma, j, SIZE, IN) * _pair_row(stats + IN, j, SIZE, IN)
                 learned = _pair_row(stats, j, SIZE, IN), factor, _pair_row(beta, j, SIZE, IN)
-                channel, word = _pair_channels(j, SIZE)[None, :, :], None
+                channel = _pair_channels(j, SIZE)[None, :, :]
+                word = None
                 if passes is not None:
                     word = words[j]
                 state += _change(values[j], channel, learned, word, scale)
