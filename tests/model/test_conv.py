@@ -16,6 +16,7 @@ from gradformer.attention.draws import number_sites
 from gradformer.errors import ConfigError, InputError
 from gradformer.graphs import batch
 from gradformer.model.conv import GradformerConv
+from gradformer.model.parallel import shared_batch
 
 # a path of three nodes, a node alone, a triangle
 EDGES = torch.tensor([[0, 1, 1, 2, 4, 5, 5, 6, 4, 6], [1, 0, 2, 1, 5, 4, 6, 5, 6, 4]])
@@ -202,6 +203,14 @@ def test_norms_are_not_torchs() -> None:
     layer.norm2 = nn.LayerNorm(8)  # type: ignore[assignment]
     with pytest.raises(ConfigError, match=r"^norm2: was replaced by LayerNorm; keep the layer"):
         layer(torch.zeros(7, 8), EDGES, VECTOR)
+
+
+def test_one_process_shares_its_batch_with_none() -> None:
+    """A script that also runs without torchrun."""
+    layer, x = make(GCNConv(8, 8)), torch.randn(7, 8)
+    with shared_batch():
+        found = layer(x, EDGES, VECTOR)
+    assert torch.equal(found, layer(x, EDGES, VECTOR))
 
 
 def test_dropout_alone_in_training_is_refused_with_the_remedy() -> None:

@@ -18,9 +18,13 @@ _sharing = False
 
 @contextmanager
 def shared_batch() -> Iterator[None]:
-    """Inside, every process of the default group holds a part of the same batch."""
+    """Inside, every process of the default group holds a part of the same batch.
+
+    Without a group there is one process, which holds it all.
+    """
     global _sharing
-    before, _sharing = _sharing, torch.distributed.get_world_size() > 1
+    group = torch.distributed.is_available() and torch.distributed.is_initialized()
+    before, _sharing = _sharing, group and torch.distributed.get_world_size() > 1
     try:
         yield
     finally:
