@@ -33,6 +33,7 @@ from tests.training import toy
         (lambda state: state["progress"].update(mood=1), "missing or unknown: progress.mood"),
         (lambda state: state.update(progress=[]), "not the state of a trial"),
         (lambda state: state.update(format=0), "format 0, this version reads 1"),
+        (lambda state: state.update(seed=5), "of seed 5, expected 0"),
     ],
 )
 def test_a_state_of_another_kind_is_one_line(
@@ -53,6 +54,31 @@ def test_a_checkpoint_of_another_model_is_one_line(tmp_path: Path) -> None:
     save_checkpoint(tmp_path, one)
     with pytest.raises(InputError, match=r"safetensors: weights/.* is shaped \[.*, expected \["):
         load_checkpoint(tmp_path, other)
+    save_checkpoint(tmp_path / "plain", toy.trial(toy.RECIPE.change("train.ema=0")))
+    with pytest.raises(InputError, match=r"safetensors: average/.* is missing, expected \["):
+        load_checkpoint(tmp_path / "plain", one)
+
+
+@pytest.mark.parametrize(
+    ("file", "words"),
+    [("*/state.json", "not the state of a trial"), ("latest", "cannot be read .Is a directory.")],
+)
+def test_a_file_of_another_kind_is_one_line(file: str, words: str, tmp_path: Path) -> None:
+    save_checkpoint(tmp_path, toy.trial())
+    (path,) = (tmp_path / "checkpoints").glob(file)
+    path.unlink()
+    path.write_text("[]") if path.suffix else path.mkdir()
+    with pytest.raises(InputError, match=f"^{path}: {words}; restore the file, or remove"):
+        load_checkpoint(tmp_path, toy.trial())
+
+
+def test_a_checkpoint_that_is_there_is_not_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To be stopped right after it was saved: for a moment there was none to continue from."""
+    save_checkpoint(tmp_path, toy.trial())
+    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: pytest.fail("it is removed"))
+    save_checkpoint(tmp_path, toy.trial())
 
 
 def test_the_batches_that_a_norm_of_torch_has_seen_are_kept(

@@ -47,7 +47,6 @@ def save_checkpoint(folder: Path, trial: Trial) -> None:
         "sha256": hashlib.sha256(tensors).hexdigest(),
     }
     with writing(target, RESUMABLE):
-        place.mkdir(parents=True, exist_ok=True)
         if _latest(place) == target:
             return
         if target.exists():  # renamed by a process that was killed before it moved the pointer
@@ -74,7 +73,8 @@ def load_checkpoint(folder: Path, trial: Trial) -> bool:
     if hashlib.sha256(data).hexdigest() != state["sha256"]:
         raise InputError(f"{path}: damaged, its checksum is another; {REMEDY}")
     if state["seed"] != trial.seed:
-        raise InputError(f"{source}: belongs to seed {state['seed']}, expected {trial.seed}")
+        of = f"of seed {state['seed']}, expected {trial.seed}"
+        raise InputError(f"{source / 'state.json'}: {of}; {REMEDY}")
     _restore(trial, read_tensors(data), path)
     trial.step.count.fill_(state["step"])
     trial.progress = Progress(**state["progress"])
@@ -111,7 +111,8 @@ def _latest(place: Path) -> Path | None:
     except FileNotFoundError:
         return None
     except OSError as error:
-        raise InputError(f"{place / 'latest'}: cannot be read ({error.strerror})") from None
+        reason = f"cannot be read ({error.strerror})"
+        raise InputError(f"{place / 'latest'}: {reason}; {REMEDY}") from None
     return place / name
 
 
@@ -156,6 +157,4 @@ def _restore(trial: Trial, tensors: dict[str, Tensor], path: Path) -> None:
             came = "missing" if stored is None else f"shaped {list(stored.shape)}"
             raise InputError(f"{path}: {name} is {came}, expected {list(tensor.shape)}; {REMEDY}")
         tensor.copy_(stored)
-    if "losses" not in tensors:
-        raise InputError(f"{path}: losses is missing; {REMEDY}")
     trial.losses = list(tensors["losses"].to(trial.weights.vector.device).unbind())
