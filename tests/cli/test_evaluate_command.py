@@ -29,6 +29,8 @@ def test_evaluate_on_a_file_scores_all_of_it(
     (name,) = [column for column in rows[0] if column.endswith("_predicted")]
     right = [row[name] == word for row, word in zip(rows, ["ring", "chain", "star"] * 10)]
     assert found["accuracy"] == pytest.approx(np.mean(right))
+    words = ("evaluate", graph_run, "--on", files / "graphs.jsonl", "--by-target", "--json")
+    assert json.loads(program(*words).stdout) == {"y": [found]}
     assert "accuracy" in program("evaluate", graph_run, "--on", files / "graphs.jsonl").stdout
 
 
@@ -37,8 +39,14 @@ def test_a_file_has_no_parts_and_a_benchmark_has(
 ) -> None:
     words = ("evaluate", molecule_run, "--on", files / "molecules.csv")
     assert "scored whole" in program(*words, "--part", "val", code=1).stderr
-    assert "test part of" not in program(*words).stdout
-    assert "val part of" in program("evaluate", molecule_run, "--part", "val").stdout
+    said, table = program(*words).stdout, files / "molecules.csv"
+    assert said.splitlines()[0] == f"{molecule_run} on {table}"
+    assert "│ 2 trials │" in re.sub(" +", " ", said.replace("┃", "│"))
+    said = program("evaluate", molecule_run, "--part", "val").stdout
+    assert said.splitlines()[0] == f"{molecule_run} on val part of {table}"
+    for verb in (("evaluate", molecule_run, "--on"), ("predict", molecule_run)):
+        said = program(*verb, "pattern-sample", code=1).stderr
+        assert "pattern-sample: node and edge features are (3,) and ()" in said
 
 
 def test_a_score_that_is_not_defined_is_left_open(

@@ -109,10 +109,10 @@ def test_an_export_that_was_killed_does_not_stand_in_the_way_of_the_next(
 def test_a_model_of_a_folder_called_as_a_benchmark_is_not_one_of_the_benchmark(
     program: Program, graph_run: Path, tmp_path: Path
 ) -> None:
-    run, out = shutil.copytree(graph_run, tmp_path / "run"), tmp_path / "given"
+    run, out = shutil.copytree(graph_run, tmp_path / "run"), tmp_path / "run-export"
     recipe = replace(Run.load(run).recipe, dataset="data/MUTAG")
     (run / "recipe.yaml").write_text(recipe.to_yaml())
-    program("export", run, "-o", out)
+    assert program("export", run).stdout == f"{out}\n"
     said = program("train", "--recipe", out / "recipe.yaml", code=1).stderr
     assert "is for data of your own; name them too" in said
 

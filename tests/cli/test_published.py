@@ -103,7 +103,7 @@ def test_pages_of_the_packages_models_are_written_here(
     monkeypatch.chdir(tmp_path)
     program("explain", "mutag", "mutag", "--data", shared_path("data"), "--most", "1")
     program("report", "mutag")
-    Run.load("zinc").report()
+    assert Run.load("zinc").report() == Path("report.html")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["attention.html", "report.html"]
     assert not list(weights.glob("*/*.html"))
 
@@ -123,6 +123,7 @@ def test_other_benchmarks_take_their_own_numbers(program: Program, tmp_path: Pat
 def test_a_model_of_a_benchmark_is_scored_on_its_own_split(program: Program) -> None:
     words = ("evaluate", "mutag", "--data", shared_path("data"), "--json", "--device", "cpu")
     (score,) = json.loads(program(*words).stdout)
+    assert json.loads(program(*words, "--on", "mutag").stdout) == [score]
     recorded = Run.load("mutag").results["trials"][0]["test"]
     assert score["accuracy"] == pytest.approx(recorded["accuracy"])
 

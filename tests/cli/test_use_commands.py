@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -102,6 +103,30 @@ def test_nor_do_predictions_of_other_graphs(
     assert "column 'y': 'unknown' is not one of the classes" in said
 
 
+def test_a_graph_that_cannot_be_read_keeps_its_row(
+    program: Program, graph_run: Path, tmp_path: Path
+) -> None:
+    path, pair = tmp_path / "new.jsonl", {"num_nodes": 2, "edges": [[0, 1]]}
+    path.write_text("\n".join(map(json.dumps, (pair, {}, pair))))
+    rows = csv_rows(program("predict", graph_run, path).stdout)
+    found = [(row["row"], row["y_predicted"] == "") for row in rows]
+    assert found == [("1", False), ("2", True), ("3", False)]
+    path.write_text("\n".join(map(json.dumps, (pair | {"x": [[0], [1]]}, {}))))
+    said = program("predict", graph_run, path, code=1).stderr
+    assert "all 2 lines are invalid; the first, line 1: " in said
+
+
+def test_a_model_of_nodes_gives_each_of_them_a_row(program: Program, tmp_path: Path) -> None:
+    path, features = tmp_path / "new.jsonl", ([[0], [2], [1]], [[3]], [[2]])
+    graphs = [{"num_nodes": len(x), "edges": [[0, len(x) - 1]], "x": x} for x in features]
+    path.write_text("\n".join(map(json.dumps, graphs)))  # the second has an unknown category
+    rows = csv_rows(program("predict", "pattern", path).stdout)
+    assert [row["row"] + row["node"] for row in rows] == ["10", "11", "12", "30"]
+    run = Run.load("pattern")
+    chances = run.predict(run.read(path, skip_invalid=True)).value[:, 1]
+    assert [float(row["y_p_1"]) for row in rows] == pytest.approx(chances.tolist(), rel=1e-5)
+
+
 def test_a_prediction_is_the_mean_of_the_trials_in_the_users_units(
     program: Program, molecule_run: Path, files: Path
 ) -> None:
@@ -153,6 +178,7 @@ def test_a_name_is_a_benchmark_for_every_verb_and_a_path_is_a_folder(
             recipe_name(missing)
     assert recipe_name(Path("MUTAG")) == "own"
     assert dataset_name(Path("MUTAG"), load_recipe("own")) == "./MUTAG"
+    assert dataset_name("mutag", load_recipe("own")) == "mutag"
 
 
 @pytest.mark.parametrize(
@@ -207,6 +233,9 @@ def test_explain_writes_a_page_with_every_head(
     names = re.findall(r"<h2>(.*?)</h2>", (molecule_run / "attention.html").read_text())
     kept = load_examples(molecule_run).about["graphs"]
     assert names == [f"Graph {number}" for number in kept] != ["Graph 0", "Graph 1"]
+    bare = shutil.copytree(molecule_run, tmp_path / "bare")
+    shutil.rmtree(bare / "examples")
+    assert "has no example graph to draw; name a FILE" in program("explain", bare, code=1).stderr
 
 
 def test_reports_of_one_and_of_several_runs(

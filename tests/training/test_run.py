@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+import math
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
+import networkx as nx
 import numpy as np
 import pytest
 import torch
 
 from gradformer.errors import ConfigError, InputError
+from gradformer.graphs.labels import Labels
+from gradformer.graphs.objects import from_objects
+from gradformer.training.export import best_trial
 from gradformer.training.fit import fit
+from gradformer.training.inference import _in_units
 from gradformer.training.records import read_record, truncate
 from gradformer.training.run import Run
 from gradformer.training.trials import summary
@@ -43,6 +52,48 @@ def test_predictions_are_those_of_the_selected_weights(whole: Path) -> None:
         items = data.split(result["seed"]).test
         right = found.trials[trial][items].argmax(axis=1) == data.labels(items)
         assert right.mean() == pytest.approx(result["test"]["accuracy"])
+
+
+@pytest.mark.parametrize(
+    ("task", "outputs", "labels"),
+    [
+        ("multiclass", 3, Labels("multiclass", ("y",), (("0", "1", "2"),))),
+        ("binary", 1, Labels("binary", ("y",), (("0", "1"),))),
+        ("multilabel", 2, Labels("multilabel", ("y0", "y1"), (("0", "1"), ("0", "1")))),
+        ("regression", 2, Labels("regression", ("y0", "y1"))),
+    ],
+)
+def test_targets_of_a_benchmark_go_by_number(
+    task: Any, outputs: int, labels: Labels, whole: Path
+) -> None:
+    run = Run.load(whole)
+    assert replace(run, schema=replace(run.schema, task=task, outputs=outputs)).labels == labels
+
+
+def test_what_a_run_cannot_take_is_named(whole: Path) -> None:
+    run = Run.load(whole)
+    with pytest.raises(InputError, match=r"trial 2 is not finished, .* ended well: 0, 1"):
+        run.model(2)
+    with pytest.raises(InputError, match="new: labels of a TU folder cannot be read for a model"):
+        run.like("tu", "new")
+    with pytest.raises(InputError, match="the list of graphs is empty"):
+        run.predict([])
+    with pytest.raises(InputError, match=r"the graphs: node and edge features are .* trained with"):
+        run.predict(from_objects([nx.path_graph(3), nx.path_graph(4)], y=[0.5, 1.5]))
+
+
+@pytest.mark.parametrize(
+    ("task", "rows", "chances"),
+    [
+        ("multiclass", [[1000, 0], [0, math.log(3)]], [[1, 0], [0.25, 0.75]]),
+        ("binary", [[-1000], [math.log(3)]], [[0], [0.75]]),
+        ("multilabel", [[-math.log(3), 1000]], [[0.25, 1]]),
+    ],
+)
+def test_logits_become_chances(task: str, rows: list[Any], chances: list[Any]) -> None:
+    run = SimpleNamespace(schema=SimpleNamespace(task=task))
+    found = _in_units(run, 0, np.array(rows, np.float32))  # type: ignore[arg-type]
+    np.testing.assert_allclose(found, chances, rtol=1e-6, atol=1e-12)
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
@@ -103,3 +154,18 @@ def test_a_summary_is_over_the_trials_that_ended_with_a_score() -> None:
     assert (found["lower_is_better"], found["diverged"]) == (True, [1])
     assert summary(results[2:4], "mae")["test"] == {"mean": 2.0, "std": None, "values": [2.0]}
     assert summary(results[1:2], "mae")["test"] == {"mean": None, "std": None, "values": []}
+
+
+@pytest.mark.parametrize(("lower", "best"), [(True, 2), (False, 1)])
+def test_the_trial_to_give_away_is_the_best_by_validation(lower: bool, best: int) -> None:
+    scores = [(0.1, None), (0.9, 0.1), (0.3, 0.3), (0.5, 0.9)]  # the first has diverged
+    trials = [
+        {"trial": k, "val": {"score": val}, "test": None if test is None else {"score": test}}
+        for k, (val, test) in enumerate(scores)
+    ]
+    results = {"metric": "score", "lower_is_better": lower, "trials": trials}
+    run = SimpleNamespace(folder="runs/mine", results=results)
+    assert best_trial(run) == best  # type: ignore[arg-type]
+    del trials[1:]
+    with pytest.raises(InputError, match="runs/mine: no trial ended well"):
+        best_trial(run)  # type: ignore[arg-type]

@@ -85,7 +85,7 @@ def predict(
 def _whole_rows(table: Table) -> list[tuple[int, list[str]]]:
     """The table as the user has it, each row as long as the header."""
     width = len(table.header)
-    return [(row, [*cells, *[""] * (width - len(cells))][:width]) for row, cells in table.rows]
+    return [(row, [*cells, *[""] * width][:width]) for row, cells in table.rows]
 
 
 def _unused(name: str, head: list[str]) -> str:

@@ -189,7 +189,7 @@ class RowChecks:
             return
         if not self.skipped:
             raise InputError(f"{self.where} holds no data: at least one {self.unit} is needed")
-        row, reason = self.skipped[0]
+        row, reason = min(self.skipped)
         raise InputError(
             f"{self.where}: all {len(self.skipped)} {self.unit}s are invalid; "
             f"the first, {self.unit} {row}: {reason}"
