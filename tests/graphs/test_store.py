@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
+from errno import ENOSPC
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -33,6 +37,39 @@ def unsorted_graphs() -> GraphArrays:
         np.arange(8, dtype=np.float32)[:, None],
         np.array([[0.5], [np.nan], [2.0]], np.float32),
     )
+
+
+def altered(name: str, place: object, value: float) -> dict[str, np.ndarray]:
+    """An array of these graphs with another number in one place."""
+    array = getattr(unsorted_graphs(), name).copy()
+    array[place] = value
+    return {name: array}
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"edge_index": np.zeros((2, 7))}, "edge_index has shape (2, 7), expected (2, 8)"),
+        (altered("edge_index", (0, 6), 4), "graph 2 has an edge (4, 1) but only 4 nodes; nodes"),
+        (altered("edge_index", (1, 5), -1), "graph 0 has an edge (0, -1) but only 3 nodes; nodes"),
+        ({"x": np.zeros((7, 1), np.int64)}, "x has 7 rows, expected 8"),
+        ({"x": np.zeros((8, 2), np.int64)}, "x has shape (8, 2), expected 1 columns"),
+        ({"x": np.zeros(8, np.int64)}, "x has shape (8,), expected 1 columns"),
+        (altered("x", (3, 0), 5), "x[3, 0] = 5 is outside its vocabulary 0..4"),
+        (altered("x", (3, 0), -1), "x[3, 0] = -1 is outside its vocabulary 0..4"),
+        (altered("edge_attr", (2, 0), np.inf), "edge_attr is not a finite number in row 2"),
+    ],
+)
+def test_graphs_that_contradict_themselves_are_named(change: dict[str, Any], says: str) -> None:
+    assert unsorted_graphs().check("ours").num_graphs == 3
+    with pytest.raises(InputError, match=f"^ours: {re.escape(says)}"):
+        replace(unsorted_graphs(), **change).check("ours")
+
+
+@pytest.mark.parametrize("change", [{"level": "edge"}, {"task": "ranking"}, {"outputs": 0}])
+def test_a_schema_of_another_kind_is_refused(change: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match=rf"^schema\.{next(iter(change))}: "):
+        replace(unsorted_graphs().schema, **change)
 
 
 def test_edges_are_sorted_by_target_and_take_their_attributes_along() -> None:
@@ -102,6 +139,8 @@ def test_key_tells_content_and_options_apart() -> None:
     arrays = unsorted_graphs()
     changed = replace(arrays, y=np.array([[0.5], [1], [2.0]], np.float32))
     assert content_hash(arrays) == content_hash(unsorted_graphs()) != content_hash(changed)
+    wide, narrow = (replace(arrays, x=np.zeros(shape, np.int64)) for shape in ((8, 2), (16, 1)))
+    assert content_hash(wide) != content_hash(narrow)  # of the same bytes
     options = [Structure(), Structure(rwse=1), Structure(symmetric=True), Structure(index=None)]
     assert len({store_key("content", option) for option in options}) == 4
     assert store_key("a", Structure()) != store_key("b", Structure())
@@ -201,6 +240,12 @@ def test_damage_is_reported_with_a_remedy(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"source\.npy.*delete it and it is built again"):
         Store.open(tmp_path / "s")
     path.write_bytes(whole)
+    source = np.load(path)
+    for other in (source[:-1], source.astype(np.int64)):  # as of another store
+        np.save(path, other)
+        with pytest.raises(InputError, match=rf"source.npy has {other.dtype} \({len(other)},\)"):
+            Store.open(tmp_path / "s")
+    path.write_bytes(whole)
     Store.open(tmp_path / "s")
     meta = json.loads((tmp_path / "s" / "meta.json").read_text())
     for broken in ("", "[]", "{", json.dumps({**meta, "arrays": 3}), "\udcff"):
@@ -278,11 +323,35 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
         build_store(unsorted_graphs(), Structure(), place)
 
 
-def test_a_failed_build_leaves_no_folder(tmp_path: Path) -> None:
+def test_a_disk_without_room_is_found_before_anything_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    graphs, place = unsorted_graphs(), tmp_path / "s"
+    size = pack(graphs).nbytes
+    disk = SimpleNamespace(free=size - 1)
+    monkeypatch.setattr("shutil.disk_usage", lambda _: disk)
+    with pytest.raises(InputError, match=rf"takes {size} bytes but only {size - 1} bytes are free"):
+        build_store(graphs, Structure(), place)
+    assert not place.exists()
+    disk.free = size
+    assert build_store(graphs, Structure(), place).nbytes == size
+
+
+def test_a_failed_build_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail() -> GraphArrays:
         raise InputError("row 3 is bad")
 
     with pytest.raises(InputError, match="row 3"):
         build_store(fail, Structure(), tmp_path / "s")
     assert not (tmp_path / "s").exists()
+
+    def full(store: Store, folder: Path) -> None:
+        (folder / "x.npy").touch()
+        raise OSError(ENOSPC, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Store, "save", full)
+        with pytest.raises(InputError, match=r"cannot be written \(No space left"):
+            build_store(unsorted_graphs(), Structure(), tmp_path / "s")
+    assert [path.name for path in tmp_path.iterdir()] == [".s.lock"]
     assert build_store(unsorted_graphs(), Structure(), tmp_path / "s").num_graphs == 3

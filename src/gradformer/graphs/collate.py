@@ -197,7 +197,7 @@ class Collator:
         node_ptr, pair_ptr = self.data["node_ptr"], self.data["pair_ptr"]
         graphs = len(node_ptr) - 1
         ids = torch.arange(graphs, device=self.device, dtype=torch.int32)
-        largest = int(node_ptr.diff().max()) if graphs else 0
+        largest = int(node_ptr.diff().max())
         return Layout(node_ptr.int(), pair_ptr[:graphs], ids, int(node_ptr[-1]), largest)
 
 
