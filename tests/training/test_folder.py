@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gradformer.errors import ConfigError, InputError
 from gradformer.training import fit as fitting
 from gradformer.training.fit import fit, resume
-from gradformer.training.folder import held, replacing
+from gradformer.training.folder import check_free, held, replacing
 from gradformer.training.run import Run
 from tests.training import toy
 
@@ -59,17 +60,38 @@ def test_options_that_do_not_fit_touch_no_folder(setting: str, task: str, old: P
 def test_a_run_that_cannot_begin_leaves_the_old_one(
     old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(*_: object) -> None:
+    def full(folder: Path, *_: object) -> None:
+        (folder / "half").touch()
         raise InputError("the disk is full")
 
     before = toy.contents(old)
+    (old / ".replaced").mkdir()  # by a process that was killed before it tidied
+    (old / ".replaced" / "older").touch()
+    with pytest.raises(InputError, match="exists already"):
+        fit(toy.data(OTHER), recipe=OTHER, out=old, **toy.QUIET)
     with monkeypatch.context() as patch:
         patch.setattr(fitting, "save_examples", full)
         with pytest.raises(InputError, match="is full"):
             fit(toy.data(OTHER), recipe=OTHER, out=old, overwrite=True, **toy.QUIET)
     assert toy.contents(old) == before
+    assert not (old / ".replaced").exists()
     assert fit(toy.data(OTHER), recipe=OTHER, out=old, overwrite=True, **toy.QUIET).recipe == OTHER
     assert not (old / ".replaced").exists()
+
+
+def test_a_run_that_another_process_has_made_meanwhile_stays(
+    finished: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, prepare = tmp_path / "run", fitting.prepare
+
+    def meanwhile(*arguments: Any) -> Any:
+        shutil.copytree(finished, folder)
+        return prepare(*arguments)
+
+    monkeypatch.setattr(fitting, "prepare", meanwhile)
+    with pytest.raises(InputError, match="exists already"):
+        fit(toy.data(OTHER), recipe=OTHER, out=folder, **toy.QUIET)
+    assert toy.contents(folder) == toy.contents(finished)
 
 
 @pytest.mark.parametrize("last", ["save_examples", "replace_file", "replacing", "_train"])
@@ -96,14 +118,31 @@ def test_killed_while_beginning_a_plain_start_works(
     assert len(Run.load(old).results["test"]["values"]) == 1
 
 
-def test_only_what_a_run_left_counts_as_nothing(tmp_path: Path) -> None:
+def test_only_what_a_run_left_counts_as_nothing(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    (elsewhere / "mine").touch()
     (tmp_path / "data.json").write_text("mine")
     with pytest.raises(InputError, match="exists already"):
         fit(toy.data(SMALL), recipe=SMALL, out=tmp_path, **toy.QUIET)
     (tmp_path / ".lock").touch()
     (tmp_path / ".examples.unfinished").mkdir()
+    (tmp_path / ".recipe.yaml.unfinished").touch()
+    (tmp_path / "examples").symlink_to(elsewhere)
     fit(toy.data(SMALL), recipe=SMALL, out=tmp_path, **toy.QUIET)
-    assert not (tmp_path / ".examples.unfinished").exists()
+    assert not [*tmp_path.glob(".*.unfinished")]
+    assert [*elsewhere.iterdir()] == [elsewhere / "mine"]
+
+
+def test_a_new_folder_may_be_empty_or_deep_but_no_file(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    check_free(tmp_path / "empty", overwrite=False)
+    with held(tmp_path / "very" / "deep"):
+        check_free(tmp_path / "very" / "deep", overwrite=False)
+    (tmp_path / "file").touch()
+    with pytest.raises(InputError, match="file: exists already; choose another folder"):
+        check_free(tmp_path / "file", overwrite=False)
 
 
 def test_a_folder_counts_as_a_run_only_while_it_is_whole(

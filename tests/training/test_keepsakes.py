@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
 
 from gradformer.errors import GradformerWarning
+from gradformer.graphs.arrays import GraphArrays, Schema
 from gradformer.graphs.collate import Collator
+from gradformer.graphs.splits import Split
+from gradformer.graphs.store import pack
 from gradformer.model.base import create_model
+from gradformer.structure.pointers import pointer
+from gradformer.training.data import TrainingData
 from gradformer.training.keepsakes import (
     LARGEST,
     Answers,
@@ -35,12 +38,23 @@ def test_taken_graphs_are_the_same_graphs():
         assert some.about["graphs"] == [7, 3]
 
 
-def test_examples_are_small_test_graphs(tmp_path):
-    data = toys.data(toys.recipe())
-    save_examples(tmp_path, data, seed=4)
-    kept = load_examples(tmp_path)
-    assert kept is not None
-    assert set(kept.about["graphs"]) <= set(data.split(4).test.tolist())
+@pytest.mark.parametrize(
+    ("sizes", "kept"),
+    [
+        ([LARGEST + 1, 1], None),
+        ([LARGEST, 2], [1, 0]),
+        ([LARGEST, 1, 30, 9, 2, 40], [3, 5]),  # at a third and at two thirds of 2, 9, 30, 40, 80
+    ],
+)
+def test_examples_are_a_smaller_and_a_larger_test_graph(sizes, kept, tmp_path):
+    sizes = [5, *sizes]  # the first is none of the test part
+    schema = Schema((), (), "graph", "regression", 1)
+    empty, none = np.zeros(len(sizes) + 1, np.int64), np.zeros((2, 0), np.int32)
+    store = pack(GraphArrays(pointer(np.array(sizes)), empty, none, schema))
+    parts = Split(np.array([0]), np.array([0]), np.arange(1, len(sizes)))
+    save_examples(tmp_path, TrainingData(store, lambda seed: parts, "mae"), seed=4)
+    found = load_examples(tmp_path)
+    assert (found and [number - 1 for number in found.about["graphs"]]) == kept
 
 
 def test_a_report_goes_without_what_is_damaged(tmp_path):
@@ -50,13 +64,6 @@ def test_a_report_goes_without_what_is_damaged(tmp_path):
         (tmp_path / path).write_bytes((tmp_path / path).read_bytes()[:50])
         with pytest.warns(GradformerWarning, match="nothing is drawn of it; restore it"):
             assert load(tmp_path) is None
-
-
-def test_no_example_where_all_graphs_are_too_large(tmp_path):
-    data = toys.data(toys.recipe())
-    arrays = {**data.store.arrays, "node_ptr": data.store.arrays["node_ptr"] * LARGEST}
-    save_examples(tmp_path, replace(data, store=replace(data.store, arrays=arrays)), seed=0)
-    assert load_examples(tmp_path) is None
 
 
 def test_answers_come_back(tmp_path):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
 from gradformer.errors import GradformerWarning, InputError
+from gradformer.graphs.atomic import appearing
 from gradformer.training import records, trials
+from gradformer.training.files import replace_file
 from gradformer.training.fit import fit, resume
 from gradformer.training.records import Recorder, environment, read_record
 from tests.training import toy
@@ -28,6 +32,40 @@ def test_a_full_disk_before_any_checkpoint_is_one_line(tmp_path: Path) -> None:
     assert [e["epoch"] for e in run.record if e["kind"] == "epoch"] == list(range(1, 17))
 
 
+def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    replace_file(path, "old")
+    words = r"result.json: cannot be written \(File too large\); make room .*, or choose another"
+    with toy.no_file_above(3), pytest.raises(InputError, match=words):
+        replace_file(path, "newer")
+    assert path.read_text() == "old"
+    assert [*tmp_path.iterdir()] == [path]
+
+
+def test_files_and_folders_are_on_the_disk_before_they_have_their_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else a machine that goes down leaves empty ones in the place of the old."""
+    file, folder, synced = tmp_path / "file", tmp_path / "folder", []
+
+    def sync(descriptor: int) -> None:
+        place = Path(os.readlink(f"/proc/self/fd/{descriptor}"))
+        content = place.read_text() if place.is_file() else ""
+        synced.append((place.name, content, file.exists(), folder.exists()))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    replace_file(file, "whole")
+    assert synced == [(".file.unfinished", "whole", False, False), (tmp_path.name, "", True, False)]
+    synced.clear()
+    with appearing(folder) as unfinished:
+        (unfinished / "inner").write_text("whole")
+    inside = [("inner", "whole", True, False), (".folder.unfinished", "", True, False)]
+    assert synced == [*inside, (tmp_path.name, "", True, True)]
+    synced.clear()
+    Recorder(tmp_path / "record.jsonl").sync()  # before a checkpoint goes beyond it
+    assert [name for name, *_ in synced] == ["record.jsonl"]
+
+
 def test_curves_that_cannot_be_written_are_given_up(tmp_path: Path) -> None:
     recorder = Recorder(tmp_path / "record.jsonl", tensorboard=True)
     recorder.epoch(0, {"epoch": 1, "loss": 0.5})
@@ -37,9 +75,12 @@ def test_curves_that_cannot_be_written_are_given_up(tmp_path: Path) -> None:
         f"{tmp_path / 'tensorboard'}: cannot be written (File too large); the run goes on without "
         "curves for TensorBoard"
     )
+    (curves,) = (tmp_path / "tensorboard" / "trial-0").iterdir()
+    size = curves.stat().st_size
     recorder.epoch(0, {"epoch": 3, "loss": 0.5})
     recorder.sync()
     recorder.close()
+    assert curves.stat().st_size == size
     assert [entry["epoch"] for entry in read_record(tmp_path / "record.jsonl")] == [1, 2, 3]
 
 
@@ -63,6 +104,12 @@ def test_a_record_without_its_first_line_gets_it(tmp_path: Path) -> None:
     assert [e["kind"] for e in resume(run.folder, toy.data(recipe), **toy.QUIET).record] == kinds
 
 
+def test_lines_of_another_kind_are_no_part_of_a_record(tmp_path: Path) -> None:
+    path = tmp_path / "record.jsonl"
+    path.write_text('3\n["kind"]\n{"epoch": 1}\n{"kind": "run"}\n{"kind": "ep')
+    assert read_record(path) == [{"kind": "run"}]
+
+
 def test_the_first_epoch_is_saved_if_it_was_long(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -81,4 +128,6 @@ def test_a_cpu_goes_by_its_model(monkeypatch: pytest.MonkeyPatch) -> None:
         assert records._processor() == "Abacus 9"
         patch.setattr(records.Path, "read_text", lambda *_: "")
         assert records._processor() in (platform.processor(), platform.machine())
-    assert environment(torch.device("cpu"))["device_name"] == records._processor()
+    here = environment(torch.device("cpu"))
+    assert here["device_name"] == records._processor()
+    assert here["versions"]["numpy"] == np.__version__

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from safetensors.numpy import load_file
 
+from gradformer.training import loop
 from gradformer.training.fit import Job, fit, fit_together
-from gradformer.training.loop import Stop, StoppedError
+from gradformer.training.loop import Stop, StoppedError, train
 from gradformer.training.run import Run
 from gradformer.training.search import _groups
 from tests.training import toy
@@ -50,6 +54,8 @@ def test_each_recipe_has_its_own_bits(tmp_path: Path, monkeypatch: pytest.Monkey
         with pytest.raises(StoppedError):
             fit_together(jobs(tmp_path / "stopped"), device="cpu")
     assert not (tmp_path / "stopped" / "0" / "results.json").exists()
+    latest = tmp_path / "stopped" / "0" / "trials" / "0" / "checkpoints" / "latest"
+    assert latest.read_text() == "epoch-00001-step-00000004\n"  # all that was done
     resumed = fit_together(jobs(tmp_path / "stopped"), device="cpu")
     assert all(same(*pair) for pair in zip(alone, resumed))
 
@@ -63,3 +69,26 @@ def test_a_gpu_is_shared_by_candidates_of_one_precision(tmp_path: Path) -> None:
     (places[1] / "results.json").write_text("{}")
     assert list(_groups(recipes, places, on_gpu=True)) == [[1], [7], [0, 2, 3, 4], [5, 8]]
     assert list(_groups(recipes, places, on_gpu=False))[1:3] == [[7], [0]]
+
+
+def test_those_that_train_side_by_side_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """10 graphs for the one, and the 6 that the other, which was stopped in its epoch, has left."""
+    clock = itertools.count()
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: float(next(clock)))
+    monkeypatch.setattr(loop, "train_epoch", lambda trials, stop: True)
+
+    def trial(steps_done: int) -> Any:
+        progress = SimpleNamespace(status="training")
+        return SimpleNamespace(
+            progress=progress,
+            captured="as a CUDA graph",
+            losses=[0.5] * steps_done,
+            recipe=SimpleNamespace(train=SimpleNamespace(batch_size=4)),
+            parts=SimpleNamespace(train=range(10)),
+            data=SimpleNamespace(graphs=list),
+            close_epoch=lambda: vars(progress).update(status="finished") or {"epoch": 1},
+        )
+
+    told: list[Any] = []
+    assert train([trial(0), trial(1)], lambda _, record: told.append(record), Stop())
+    assert told == [{"epoch": 1, "seconds": 1 / 2 + 1, "graphs_per_second": 16.0}] * 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -93,8 +94,8 @@ def plain(value: Any, digits: int | None = None) -> Any:
 
     Others keep all their digits, or so many:
 
-    >>> plain({"loss": 1.382678254699707, "lr": float("nan")}, digits=9)
-    {'loss': 1.38267825, 'lr': None}
+    >>> plain({"loss": 1.382678254699707, "starts": [float("nan"), -math.inf, math.inf]}, digits=9)
+    {'loss': 1.38267825, 'starts': [None, None, None]}
     """
     if isinstance(value, dict):
         return {key: plain(item, digits) for key, item in value.items()}
@@ -102,6 +103,6 @@ def plain(value: Any, digits: int | None = None) -> Any:
         return [plain(item, digits) for item in value]
     if not isinstance(value, float):
         return value
-    if not -float("inf") < value < float("inf"):
+    if not math.isfinite(value):
         return None
     return value if digits is None else float(f"{value:.{digits}g}")
