@@ -7,7 +7,6 @@ import json
 import shutil
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -15,12 +14,11 @@ import yaml
 from rich.console import Console
 
 from gradformer.cli.search import _show_levers, _tell
-from gradformer.errors import ConfigError
 from gradformer.report.levers import levers
 from gradformer.training.attempts import Attempt, load_attempts
 from gradformer.training.plan import Plan, load_plan
 from gradformer.training.recipe import load_recipe
-from gradformer.training.search import _shortened, search
+from gradformer.training.search import search
 from gradformer.training.trial import Trial
 from tests.cli.conftest import Program
 
@@ -129,25 +127,6 @@ def test_what_candidates_share_cannot_be_searched(
     said = program(*words, code=1).stderr
     assert said.startswith(f"error: {name}: cannot be searched")
     assert not out.exists()
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"space": {}}, "space: the recipe states no ranges to search"),
-        ({"space": {"model.decay": []}}, "model.decay: the range holds no value"),
-        ({"space": {"train.lr": [1e-3, "fast"]}}, "train.lr: .*fast"),
-        ({"method": "halfing"}, "method: unknown value 'halfing'; did you mean 'halving'"),
-        ({"samples": 0}, "samples: got 0"),
-        ({"finalists": 0}, "finalists: got 0"),
-    ],
-)
-def test_a_plan_that_cannot_be_carried_out_is_refused(
-    changed: dict[str, Any], message: str
-) -> None:
-    plan = {"data": "own", "recipe": load_recipe("own"), "space": {"model.decay": [0.5]}}
-    with pytest.raises(ConfigError, match=message):
-        Plan(**{**plan, **changed})
 
 
 def test_a_candidate_with_a_diverged_seed_is_last(
@@ -281,23 +260,6 @@ def test_scores_that_tie_on_either_side_are_said_in_words(
     assert "wholly: each side has one score" in capsys.readouterr().out
 
 
-def test_halving_ends_with_the_finalists() -> None:
-    space = {"model.width": [32, 48, 64, 80, 96], "train.lr": [1e-3, 2e-3]}
-    plan = Plan("own", load_recipe("own"), space, samples=99, finalists=2)
-    assert plan.rungs() == [(10, 7), (3, 20), (2, 60)]
-    assert len({*plan.candidates()}) == 10
-
-
-def test_random_search_trains_all_in_full() -> None:
-    space = {"model.width": [32, 48, 64], "train.lr": [1e-3, 2e-3]}
-    plan = Plan("own", load_recipe("own"), space, method="random", samples=4)
-    assert plan.rungs() == [(4, load_recipe("own").train.epochs)]
-    assert len(set(plan.candidates())) == 4
-    assert (
-        plan.candidates() != Plan("own", load_recipe("own"), space, samples=4, seed=1).candidates()
-    )
-
-
 @pytest.mark.parametrize("terminal", [True, False])
 def test_an_attempt_is_one_line_of_a_terminal(
     terminal: bool, monkeypatch: pytest.MonkeyPatch
@@ -314,9 +276,3 @@ def test_an_attempt_is_one_line_of_a_terminal(
     assert line.startswith("rung 0  2 epochs  validation accuracy ↑ 0.5000  model.layers=4 ")
     assert (len(line) == 80) == terminal
     assert line.endswith("…" if terminal else "model.pe_width=4")
-
-
-def test_a_short_attempt_warms_up_for_the_same_share_of_it() -> None:
-    recipe = load_recipe("own", settings=["train.epochs=40", "train.warmup_epochs=10"])
-    short = _shortened(recipe, 6).train
-    assert (short.epochs, short.warmup_epochs) == (6, 1.5)

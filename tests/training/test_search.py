@@ -1,0 +1,107 @@
+"""The plan of a search and who goes on, wins or is refused; nothing is trained."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gradformer.errors import ConfigError, InputError
+from gradformer.training.attempts import Attempt
+from gradformer.training.plan import Plan
+from gradformer.training.recipe import load_recipe
+from gradformer.training.search import _shortened, _Trainer, search
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"space": {}}, "space: the recipe states no ranges to search"),
+        ({"space": {"model.decay": []}}, "model.decay: the range holds no value"),
+        ({"space": {"train.lr": [1e-3, "fast"]}}, "train.lr: .*fast"),
+        ({"method": "halfing"}, "method: unknown value 'halfing'; did you mean 'halving'"),
+        ({"samples": 0}, "samples: got 0"),
+        ({"finalists": 0}, "finalists: got 0"),
+    ],
+)
+def test_a_plan_that_cannot_be_carried_out_is_refused(
+    changed: dict[str, Any], message: str
+) -> None:
+    plan = {"data": "own", "recipe": load_recipe("own"), "space": {"model.decay": [0.5]}}
+    with pytest.raises(ConfigError, match=message):
+        Plan(**{**plan, **changed})
+
+
+def test_halving_ends_with_the_finalists() -> None:
+    space = {"model.width": [32, 48, 64, 80, 96], "train.lr": [1e-3, 2e-3]}
+    plan = Plan("own", load_recipe("own"), space, samples=99, finalists=2)
+    assert plan.rungs() == [(10, 7), (3, 20), (2, 60)]
+    assert len({*plan.candidates()}) == 10
+
+
+def test_random_search_trains_all_in_full() -> None:
+    space = {"model.width": [32, 48, 64], "train.lr": [1e-3, 2e-3]}
+    plan = Plan("own", load_recipe("own"), space, method="random", samples=4)
+    assert plan.rungs() == [(4, load_recipe("own").train.epochs)]
+    assert len(set(plan.candidates())) == 4
+    assert (
+        plan.candidates() != Plan("own", load_recipe("own"), space, samples=4, seed=1).candidates()
+    )
+
+
+def test_a_short_attempt_warms_up_for_the_same_share_of_it() -> None:
+    recipe = load_recipe("own", settings=["train.epochs=40", "train.warmup_epochs=10"])
+    short = _shortened(recipe, 6).train
+    assert (short.epochs, short.warmup_epochs) == (6, 1.5)
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Candidates are not trained: their scores are a function of their settings."""
+
+    def judge(metric: str, score: Callable[[tuple[str, ...]], float | None]) -> None:
+        def rung(_: object, number: int, epochs: int, chosen: Mapping[int, tuple[str, ...]]) -> Any:
+            for candidate, settings in chosen.items():
+                yield Attempt(number, candidate, settings, epochs, metric, score(settings), None)
+
+        monkeypatch.setattr(_Trainer, "rung", rung)
+        monkeypatch.setattr(_Trainer, "check", lambda *_: None)
+
+    return judge
+
+
+RATES = [k / 10_000 for k in range(1, 10)]
+
+
+@pytest.mark.parametrize(("metric", "sign"), [("mae", 1), ("accuracy", -1)])
+def test_the_best_of_a_rung_go_on_and_the_best_of_all_wins(
+    metric: str, sign: int, judged: Callable[..., None], tmp_path: Path
+) -> None:
+    """7 is the best, the recipe itself is better than 3."""
+    judged(
+        metric, lambda given: sign * abs(7 - 10_000 * float(given[0][9:])) if given else sign * 4
+    )
+    recipe = load_recipe("own", settings=("train.epochs=9",))
+    found = search(Plan("own.csv", recipe, {"train.lr": RATES}), tmp_path / "search")
+    assert found.best.train.lr == 7e-4
+    rungs = [[one.settings for one in found.attempts if one.rung == rung] for rung in range(3)]
+    assert len(rungs[0]) == 9
+    assert {*rungs[1]} == {(f"train.lr={rate}",) for rate in (6e-4, 7e-4, 8e-4)}
+    assert rungs[2] == [(), ("train.lr=0.0007",)]
+
+
+def test_a_search_without_a_winner_or_in_a_folder_of_others_says_so(
+    judged: Callable[..., None], tmp_path: Path
+) -> None:
+    judged("mae", lambda settings: None)
+    plan = Plan("mutag", load_recipe("own"), {"train.lr": RATES})
+    (tmp_path / "search").mkdir()
+    with pytest.raises(InputError, match="search: every candidate diverged; try lower rates"):
+        search(plan, tmp_path / "search")
+    with pytest.raises(InputError, match="search: holds a search with another plan"):
+        search(replace(plan, data="own.csv"), tmp_path / "search")
+    with pytest.raises(InputError, match="exists already and is no search"):
+        search(plan, tmp_path)
