@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 import torch
 
@@ -113,12 +115,30 @@ def test_paths_are_stored_where_edges_have_features(name, edges):
         ("lgi_gt", {"pe_width": 64}, "pe_width: 64 leaves no room"),
         ("graphgps", {"pe_width": 64}, "pe_width: 64 leaves no room"),
         ("graphormer", {"hops": 300}, "hops: got 300"),
+        ("deepgraph", {"hops": -1}, "hops: got -1"),
         *((name, {"heads": 7}, "heads: 7 does not divide") for name in ("gat", "gt", "egt")),
     ],
 )
 def test_an_option_that_cannot_be_is_named(name, options, message):
     with pytest.raises(ConfigError, match=message):
         create_model(name, SCHEMAS["zinc"], **options)
+
+
+IN_WORDS = [
+    (name, option.name)
+    for name in all_models()
+    for option in fields(model_class(name).Config)
+    if option.type == "str"
+]
+
+
+@pytest.mark.parametrize(("name", "option"), IN_WORDS)
+def test_no_option_takes_any_word_for_another(name, option):
+    said = (
+        option.replace("_", ".") + ": unknown (value|module) 'sideways'"
+    )  # a decay calls its own decay.on
+    with pytest.raises(ConfigError, match=said):
+        create_model(name, SCHEMAS["zinc"], **{option: "sideways"})
 
 
 @pytest.mark.parametrize(

@@ -75,3 +75,15 @@ def test_refuses_other_samples():
     batch.extras["substructures"] = torch.zeros(6, 1, 2, 5, dtype=torch.int16)
     with pytest.raises(InputError, match="members=9"):
         model(batch)
+
+
+def test_deepnorm_starts_with_smaller_values_output_maps_and_blocks():
+    plain, small = (make(layers=2, deepnorm=on).layers[0] for on in (False, True))
+    factor = (8 * 2) ** -0.25
+    for part in ("attention.out", "first", "second"):
+        before, after = (layer.get_submodule(part).weight for layer in (plain, small))
+        torch.testing.assert_close(after, factor * before)
+    ratios = (small.attention.qkv.weight / plain.attention.qkv.weight).chunk(3)
+    for ratio, expected in zip(ratios, (1.0, 1.0, factor)):
+        torch.testing.assert_close(ratio, torch.full_like(ratio, expected))
+    assert plain.second.weight.std().item() == pytest.approx(0.02, rel=0.3)

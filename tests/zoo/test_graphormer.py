@@ -10,6 +10,7 @@ from gradformer.graphs.collate import Collator
 from gradformer.graphs.store import pack
 from gradformer.graphs.structures import Structure
 from gradformer.zoo.all_pairs import Pairs
+from gradformer.zoo.graphormer import NodeInput
 from gradformer.zoo.path_bias import PathBias
 from tests.zoo import toys
 
@@ -84,3 +85,31 @@ def test_far_nodes_do_not_attend():
     assert torch.isinf(table[:, 2:254]).all()
     assert torch.isfinite(table[:, 254]).all()
     assert torch.isinf(table[:, 255]).all()
+
+
+def test_initial_weights_are_small_and_the_smaller_the_deeper():
+    torch.manual_seed(0)
+    model = toys.make("graphormer", layers=4, width=64)
+    found = {"token": (model.token, 0.02)}
+    for name, module in model.named_modules():
+        if isinstance(module, torch.nn.Linear):
+            found[name] = (module.weight, 0.02 / 4**0.5)
+            assert module.bias is None or not module.bias.any(), name
+        elif isinstance(module, torch.nn.Embedding):
+            found[name] = (module.weight, 0.02)
+    for name, (weight, spread) in found.items():
+        if weight.numel() >= 64:
+            assert weight.std().item() == pytest.approx(spread, rel=0.3), name
+
+
+def test_degrees_beyond_the_table_share_its_last_row():
+    batch = toys.toy_batch(toys.toy_schema())
+    found = NodeInput(toys.toy_schema(), 4, degrees=3, same_degree=False)
+    found.features = None
+    leaving, entering = (
+        batch.edges.edge_index[k].bincount(minlength=batch.num_nodes) for k in (0, 1)
+    )
+    assert leaving.max() > 2
+    expected = found.in_degree.weight[entering.clamp(max=2)]
+    expected = expected + found.out_degree.weight[leaving.clamp(max=2)]
+    torch.testing.assert_close(found(batch), expected)

@@ -25,3 +25,16 @@ def test_sum_of_all_layers_or_as_the_reference():
     )
     last = ours.layers[-1](ours.layers[0](ours.node(batch), batch), batch)
     torch.testing.assert_close(ours(batch), theirs(batch) + last)
+
+
+def test_residuals_add_what_enters():
+    batch = toys.toy_batch(toys.toy_schema())
+    with_them, without = (
+        toys.make("graphtrans", virtual_node=True, gnn_residual=residual).eval().gnn
+        for residual in (True, False)
+    )
+    x, v = torch.randn(batch.num_nodes, 12), torch.randn(batch.num_graphs, 12)
+    found = [gnn.layers[0](x, batch) for gnn in (with_them, without)]
+    torch.testing.assert_close(found[0], found[1] + x)
+    found = [gnn.virtual_nodes[0](v, x, batch) for gnn in (with_them, without)]
+    torch.testing.assert_close(found[0], found[1] + v)

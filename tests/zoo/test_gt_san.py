@@ -74,14 +74,19 @@ def test_san_reads_the_spectrum_of_pyg_graphs():
     assert model(graph).shape == (1, 2)
 
 
-@pytest.mark.parametrize("name", ["gradformer", "gt", "gatedgcn", "sat", "lgi_gt"])
+@pytest.mark.parametrize(
+    "name", ["gradformer", "gt", "gatedgcn", "sat", "lgi_gt", "graphgps", "san", "egt"]
+)
 def test_no_model_relies_on_the_sign_of_an_eigenvector(name):
     """Without dropout two steps differ by the signs alone; SAT and LGI-GT drew none."""
     given = {"pe": "lap", "pe_steps": toys.STEPS, "pe_width": 4, "lap": toys.STEPS}
-    given |= {"layers": 1, "width": 16, "heads": 2, "dropout": 0.0, "attention_dropout": 0.0}
+    given |= {"layers": 1, "width": 16, "heads": 2, "lpe_width": 4, "lpe_heads": 2}
     known = model_class(name).Config.__dataclass_fields__
-    options = {option: value for option, value in given.items() if option in known}
-    model = create_model(name, toys.toy_schema(), **options).train()
-    batch = toys.toy_batch(model.schema)
-    first, second = (model(batch.with_seed(torch.tensor([3, k]), model.sites)) for k in (0, 1))
-    assert not torch.allclose(first, second)
+    given |= {option: 0.0 for option in known if "drop" in option}
+    for flip in (True, False)[: 1 + ("flip_signs" in known)]:
+        given["flip_signs"] = flip
+        options = {option: value for option, value in given.items() if option in known}
+        model = create_model(name, toys.toy_schema(), **options).train()
+        batch = toys.toy_batch(model.schema)
+        first, second = (model(batch.with_seed(torch.tensor([3, k]), model.sites)) for k in (0, 1))
+        assert torch.allclose(first, second) != flip

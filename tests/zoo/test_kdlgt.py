@@ -105,6 +105,7 @@ def test_anchor_factors_multiply_out():
     distance = torch.tensor([[0, 2, 255], [1, 1, 255]], dtype=torch.uint8)
     left, right = anchor(distance)
     f, c = anchor.table[0], anchor.floor[0]
+    assert (f[:3].tolist(), c.item()) == ([0.0, -0.5, -1.0], -2.0)  # at first the near weigh more
     product = (left[0, 0] * right[1, 0]).sum()
     torch.testing.assert_close(product, c.exp() + (f[0] + f[1]).exp() + (f[2] + f[1]).exp())
 

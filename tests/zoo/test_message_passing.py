@@ -1,4 +1,4 @@
-"""The stack of GCN, GAT and GIN: its last width, and what hooks see."""
+"""The stacks of GCN, GAT, GIN and GatedGCN: their last width, and what hooks see."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ import torch
 from tests.zoo import toys
 
 
-def test_last_width_changes_what_the_head_reads():
-    model = toys.make("gcn", last_width=24)
+@pytest.mark.parametrize("name", ["gcn", "gatedgcn"])
+def test_last_width_changes_what_the_head_reads(name):
+    model = toys.make(name, last_width=24)
     batch = toys.toy_batch(model.schema)
     assert model.states(batch).shape[1] == 24
-    assert not model.layers[-1].residual
+    assert not getattr(model.layers[-1], "residual", False)
 
 
 @pytest.mark.parametrize("part", ["conv", "activation"])

@@ -60,3 +60,17 @@ def test_padding_comes_after_the_same_neighbourhoods():
         assert torch.equal(b.target[: a.num_edges], a.target)
         assert torch.equal(b.by_source[: a.num_edges], a.by_source)
         assert int(b.target_ptr[-1]) == int(b.source_ptr[-1]) == a.num_edges
+
+
+def test_pre_norm_normalises_what_branches_read_and_what_they_add_to():
+    model = toys.make("sat", pre_norm=True).eval()
+    batch, layer = toys.toy_batch(model.schema), model.layers[0]
+    x, e = torch.randn(batch.num_nodes, model.config.width), model.edge(batch)
+    parts = []
+    layer.attention.register_forward_hook(lambda _, inputs, out: parts.append(out))
+    layer.feed_forward.register_forward_hook(lambda _, inputs, out: parts.append(out))
+    found = layer(x, e, batch, None, None)
+    mixed, fed = parts
+    u = layer.norm(layer.attention_norm(x, batch.nodes) + mixed, batch.nodes)
+    torch.testing.assert_close(found, u + fed)
+    torch.testing.assert_close(fed, layer.feed_forward(u, batch))
