@@ -11,7 +11,9 @@ from torch import Tensor
 from gradformer.attention import Decay, Layout, use_engine
 from gradformer.attention.draws import number_sites
 from gradformer.graphs.batch import Batch, batch_distances, sort_edges
-from gradformer.model.layer import GradformerLayer
+from gradformer.model import fused_norm
+from gradformer.model.fused_edge_norm import Unmade
+from gradformer.model.layer import FeedForward, GradformerLayer
 from gradformer.model.local import make_local
 
 WIDTH = 8
@@ -70,3 +72,26 @@ def test_a_hook_on_a_part_sees_it_called(local: str, name: str) -> None:
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(found_edges, edges)
     assert len(seen) == 1
+
+
+def test_a_hook_on_a_layer_sees_edges_that_the_next_would_make(
+    device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("triton")
+    monkeypatch.setattr(fused_norm, "MOST_WHOLE_ROWS", 4)
+    layer, batch = (
+        GradformerLayer(WIDTH, 2, make_local("gatedgcn", WIDTH)).to(device),
+        _batch(device),
+    )
+    number_sites(layer)
+    x, e = (torch.randn(n, WIDTH, device=device) for n in (batch.num_nodes, batch.edges.num_edges))
+    with use_engine("fused"), torch.no_grad():
+        tables = Decay(2).to(device)()[0]
+        assert isinstance(layer(x, e, tables, batch, unmade=True)[1], Unmade)
+        layer.register_forward_hook(lambda *_: None)
+        assert isinstance(layer(x, e, tables, batch, unmade=True)[1], Tensor)
+
+
+def test_a_feed_forward_block_is_twice_as_wide_inside_unless_told() -> None:
+    assert FeedForward(WIDTH).first.out_features == 2 * WIDTH
+    assert FeedForward(WIDTH, inner=5).second.in_features == 5
