@@ -120,7 +120,7 @@ class GraphArrays:
         width = vocabulary if isinstance(vocabulary, int) else len(vocabulary)
         if value.ndim != 2 or value.shape[1] != width:
             raise InputError(f"{where}: {name} has shape {value.shape}, expected {width} columns")
-        if isinstance(vocabulary, int) or not len(value):
+        if isinstance(vocabulary, int):
             return
         bad = (value < 0) | (value >= np.asarray(vocabulary))
         if bad.any():
