@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gradformer.errors import ConfigError, InputError
-from gradformer.training.attempts import Attempt
+from gradformer.training.attempts import Attempt, Record
 from gradformer.training.plan import Plan
 from gradformer.training.recipe import load_recipe
 from gradformer.training.search import _shortened, _Trainer, search
@@ -101,6 +101,8 @@ def test_a_search_without_a_winner_or_in_a_folder_of_others_says_so(
     (tmp_path / "search").mkdir()
     with pytest.raises(InputError, match="search: every candidate diverged; try lower rates"):
         search(plan, tmp_path / "search")
+    begun = _Trainer(plan, tmp_path / "search", Record(tmp_path / "search", {}), "cpu", None)
+    begun._require_file()  # a benchmark is none
     with pytest.raises(InputError, match="search: holds a search with another plan"):
         search(replace(plan, data="own.csv"), tmp_path / "search")
     with pytest.raises(InputError, match="exists already and is no search"):
