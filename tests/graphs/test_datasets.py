@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.conftest import ROOT
 
 from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs import datasets, mirror
@@ -18,7 +19,9 @@ from gradformer.graphs.datasets import check_card, load, open_card
 from gradformer.graphs.mirror import fetch, raw_files
 from gradformer.graphs.store import Structure, pack
 from gradformer.graphs.summary import comparison_row, estimate_memory, summarise
+from gradformer.training.files import read_json
 from gradformer.training.metrics import check_metric
+from gradformer.training.recipe import load_recipe
 
 
 @pytest.fixture(autouse=True)
@@ -281,8 +284,31 @@ def test_memory_estimate_grows_with_what_it_should() -> None:
     assert base.total == base.store + base.model + base.step
     assert base.model == 16_000
     assert estimate_memory(store, **{**options, "layers": 8}).step == pytest.approx(2 * base.step)
-    pairs = (store.sizes**2).mean() * 8
-    assert base.step_unfused - base.step == pytest.approx(16 * 4 * 4 * pairs, rel=1e-6)
+    pairs, edges = (store.sizes**2).mean() * 8, np.diff(store.arrays["edge_ptr"]).mean() * 8
+    more = 16 * 4 * 4 * pairs + 4 * 4 * 32 * 3 * edges
+    assert base.step_unfused - base.step == pytest.approx(more, rel=1e-6)
     assert estimate_memory(store, **{**options, "batch_size": 99}).step == pytest.approx(
         20 / 8 * base.step
     )
+
+
+@pytest.mark.parametrize("name", ["cluster", "cluster-16", "pattern"])
+def test_memory_estimate_is_near_what_was_measured(name: str) -> None:
+    """Of a step of one trial, on a GPU; the benchmark holds few graphs beside it."""
+    from gradformer.graphs import sbm
+
+    rows = read_json(ROOT / "results" / "benchmarks" / "training.json")["rows"]
+    (row,) = (row for row in rows if (row["case"], row["who"]) == (name, "ours, 1 trials"))
+    recipe = load_recipe(name)
+    config = recipe.model.config
+    is_cluster = recipe.dataset == "cluster"
+    few = sbm.cluster(splits=(99, 0, 0)) if is_cluster else sbm.pattern(copies=(1, 0, 0))
+    found = estimate_memory(
+        pack(few),
+        parameters=row["parameters"],
+        layers=config.layers,
+        width=config.width,
+        heads=config.heads,  # type: ignore[attr-defined]
+        batch_size=recipe.train.batch_size,
+    )
+    assert found.model + found.step == pytest.approx(row["memory_gib"] * 2**30, rel=0.5)

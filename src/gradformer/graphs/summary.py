@@ -74,19 +74,20 @@ class Memory:
 def estimate_memory(
     store: Store, *, parameters: int, layers: int, width: int, heads: int, batch_size: int
 ) -> Memory:
-    """What training takes, within a factor of about two.
+    """What training takes, of a Gradformer within a factor of about two.
 
     Weights, gradients and two moments are 16 bytes a parameter. In float32 a layer keeps about 24
-    states of ``width`` numbers for each node and 6 for each edge until the backward pass. The fused
-    engine keeps nothing for a pair; the reference engine keeps four numbers a pair and head.
+    states of ``width`` numbers for each node and 3 for each edge until the backward pass, and
+    nothing for a pair. Without kernels it keeps 6 for each edge and four numbers a pair and head.
     """
     batch = min(batch_size, store.num_graphs)
     nodes, pairs = store.sizes.mean() * batch, (store.sizes**2).mean() * batch
     edges = np.diff(store.arrays["edge_ptr"]).mean() * batch
-    step = 4 * layers * width * (24 * nodes + 6 * edges)
+    step = 4 * layers * width * (24 * nodes + 3 * edges)
+    more = 4 * layers * (3 * width * edges + 4 * heads * pairs)
     return Memory(
         store=store.nbytes,
         model=16 * parameters,
         step=int(step),
-        step_unfused=int(step + 16 * layers * heads * pairs),
+        step_unfused=int(step + more),
     )
