@@ -11,8 +11,8 @@ import pytest
 
 from gradformer.report.answers import answers_section
 from gradformer.report.history import History
-from gradformer.report.outcome import headline, protocol, result_section
-from gradformer.report.settings import settings_section
+from gradformer.report.outcome import headline, result_section
+from gradformer.report.settings import protocol, settings_section
 from gradformer.training.keepsakes import Answers, save_answers
 from gradformer.training.run import Run
 
