@@ -2,7 +2,8 @@
 
 The plain form is :meth:`gradformer.training.losses.Objective.__call__` with autograd. One program
 walks over all rows twice: counts first, then the loss and its slope. A training batch has a few
-thousand rows at most, so one program is done sooner than a second launch would begin.
+thousand rows at most, so one program is done sooner than a second launch would begin. What
+is absent is None.
 """
 
 # The kernel's arguments are untyped.
@@ -20,10 +21,10 @@ TILE = 4096  # entries of the prediction at a time
 
 
 @triton.jit
-def _known(real, row, rows, HAS_MASK: tl.constexpr):
+def _known(real, row, rows):
     """Which of the rows are real."""
     known = row < rows
-    if HAS_MASK:
+    if real is not None:
         known = tl.load(real + row, known, other=0) != 0
     return known
 
@@ -48,32 +49,31 @@ def _value(p, t, weight, KIND: tl.constexpr):
 @triton.jit
 def entries_kernel(
     prediction, y, real, scale, balance, loss, slope, rows,
-    OUT: tl.constexpr, KIND: tl.constexpr, HAS_MASK: tl.constexpr, SCALED: tl.constexpr,
-    BALANCED: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr,
+    OUT: tl.constexpr, KIND: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """Mean over all known entries; y [rows, OUT] is NaN where unknown."""
     column = tl.arange(0, BLOCK_C)[None, :]
     counted = tl.zeros([BLOCK_R, BLOCK_C], tl.int32)
     for start in range(0, rows, BLOCK_R):
         row = start + tl.arange(0, BLOCK_R)
-        inside = _known(real, row, rows, HAS_MASK)[:, None] & (column < OUT)
+        inside = _known(real, row, rows)[:, None] & (column < OUT)
         t = tl.load(y + row[:, None] * OUT + column, inside, other=float("nan"))
         counted += (t == t).to(tl.int32)
     count = tl.maximum(tl.sum(counted), 1).to(tl.float32)
     weight = tl.full([1, BLOCK_C], 1.0, tl.float32)
-    if BALANCED:
+    if balance is not None:
         weight = tl.load(balance + column, column < OUT, other=1.0)
-    if SCALED:
+    if scale is not None:
         mean = tl.load(scale + column, column < OUT, other=0.0)
         std = tl.load(scale + OUT + column, column < OUT, other=1.0)
     total = tl.zeros([BLOCK_R, BLOCK_C], tl.float32)
     for start in range(0, rows, BLOCK_R):
         row = start + tl.arange(0, BLOCK_R)
-        inside = _known(real, row, rows, HAS_MASK)[:, None] & (column < OUT)
+        inside = _known(real, row, rows)[:, None] & (column < OUT)
         place = row[:, None] * OUT + column
         t = tl.load(y + place, inside, other=float("nan")).to(tl.float32)
         known = t == t
-        if SCALED:
+        if scale is not None:
             t = (t - mean) / std
         t = tl.where(known, t, 0.0)
         p = tl.load(prediction + place, known, other=0.0).to(tl.float32)
@@ -87,19 +87,18 @@ def entries_kernel(
 @triton.jit
 def classes_kernel(
     prediction, y, real, balance, loss, slope, rows,
-    OUT: tl.constexpr, HAS_MASK: tl.constexpr, BALANCED: tl.constexpr, BY_BATCH: tl.constexpr,
-    BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr,
+    OUT: tl.constexpr, BY_BATCH: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """Weighted mean of −ln softmax(p)[y] over the known rows; y [rows] is −1 where unknown."""
     column = tl.arange(0, BLOCK_C)[None, :]
     counted = tl.zeros([BLOCK_R, BLOCK_C], tl.float32)
     for start in range(0, rows, BLOCK_R):
         row = start + tl.arange(0, BLOCK_R)
-        label = tl.load(y + row, _known(real, row, rows, HAS_MASK), other=-1)
+        label = tl.load(y + row, _known(real, row, rows), other=-1)
         counted += (label[:, None] == column).to(tl.float32)
     count = tl.sum(counted, 0)[None, :]  # n_c
     weight = tl.full([1, BLOCK_C], 1.0, tl.float32)
-    if BALANCED:
+    if balance is not None:
         weight = tl.load(balance + column, column < OUT, other=0.0)
     if BY_BATCH:  # 1 − n_c/n; a quotient n/n need not be 1 on a GPU
         every = tl.sum(count)
@@ -109,7 +108,7 @@ def classes_kernel(
     total = tl.zeros([BLOCK_R, BLOCK_C], tl.float32)
     for start in range(0, rows, BLOCK_R):
         row = start + tl.arange(0, BLOCK_R)
-        known = _known(real, row, rows, HAS_MASK)
+        known = _known(real, row, rows)
         label = tl.load(y + row, known, other=-1)
         place = row[:, None] * OUT + column
         inside = (row < rows)[:, None] & (column < OUT)
@@ -145,26 +144,17 @@ def fused_loss(
     rows, outputs = prediction.shape
     loss = torch.empty((), dtype=torch.float32, device=prediction.device)
     slope = torch.empty_like(prediction)
-    mask = y if real is None else real.contiguous().view(torch.uint8)
+    mask = None if real is None else real.contiguous().view(torch.uint8)
     block_c = block_of(outputs, 1)
     block_r = min(TILE // block_c, block_of(rows, 1))
-    options = {
-        "OUT": outputs,
-        "HAS_MASK": real is not None,
-        "BALANCED": balance is not None,
-        "BLOCK_R": block_r,
-        "BLOCK_C": block_c,
-        "num_warps": 8,
-    }
-    weight = prediction if balance is None else balance
+    options = {"OUT": outputs, "BLOCK_R": block_r, "BLOCK_C": block_c, "num_warps": 8}
     if kind == "classes":
         classes_kernel[(1,)](
-            prediction, y, mask, weight, loss, slope, rows, BY_BATCH=batch_weights, **options
+            prediction, y, mask, balance, loss, slope, rows, BY_BATCH=batch_weights, **options
         )
     else:
-        units = prediction if scale is None else scale.contiguous()
+        units = None if scale is None else scale.contiguous()
         entries_kernel[(1,)](
-            prediction, y, mask, units, weight, loss, slope, rows,
-            KIND=kind, SCALED=scale is not None, **options,
-        )  # fmt: skip
+            prediction, y, mask, units, balance, loss, slope, rows, KIND=kind, **options
+        )
     return loss, slope

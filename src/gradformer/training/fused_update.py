@@ -1,7 +1,7 @@
 """What follows the gradient in two kernels: clipping, schedule, Adam, the step count, averaging.
 
-The plain form is :meth:`gradformer.training.step.Step.update` with :mod:`.optimizer` and
-:mod:`.schedule`. Rate and bias corrections are made on the device in float64, as there.
+The plain form is :meth:`gradformer.training.step.Step.update` with :mod:`.optimizer`. Rate and bias
+corrections are made on the device in float64, as there.
 """
 
 # The kernels' arguments are untyped.
@@ -73,10 +73,9 @@ def prepare_kernel(
 def update_kernel(
     vector, grad, mean, square, average, pieces, numbers, piece_count, size, parameters, decayed,
     clip, weight_decay, fresh_1, fresh_2, eps, clip_eps,
-    PIECES: tl.constexpr, CLIP: tl.constexpr, ADAMW: tl.constexpr, AVERAGE: tl.constexpr,
-    BLOCK: tl.constexpr,
+    PIECES: tl.constexpr, CLIP: tl.constexpr, ADAMW: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Adam on the first ``parameters`` numbers of ``vector``, then the average of all ``size``."""
+    """Adam on the first ``parameters`` numbers of ``vector``, then the average of all, if any."""
     place = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
     inside = place < size
     learned = place < parameters
@@ -103,7 +102,7 @@ def update_kernel(
         tl.store(mean + place, m, learned)
         tl.store(square + place, v, learned)
         tl.store(vector + place, w, learned)
-    if AVERAGE:
+    if average is not None:
         a = tl.load(average + place, inside, other=0.0)
         tl.store(average + place, a + tl.load(numbers + 3) * (w - a), inside)
 
@@ -142,9 +141,9 @@ class FusedUpdate:
         )  # fmt: skip
         first, second = BETAS
         update_kernel[(-(-len(vector) // BLOCK),)](
-            vector, grad, adam.mean, adam.square, vector if average is None else average,
+            vector, grad, adam.mean, adam.square, average,
             pieces, numbers, programs, len(vector), parameters, adam.decayed,
             self.clip, self.weight_decay, 1.0 - first, 1.0 - second, EPSILON, CLIP_EPS,
-            PIECES=block_of(programs, 1), CLIP=self.clip > 0.0,
-            ADAMW=adam.kind == "adamw", AVERAGE=average is not None, BLOCK=BLOCK,
+            PIECES=block_of(programs, 1), CLIP=self.clip > 0.0, ADAMW=adam.kind == "adamw",
+            BLOCK=BLOCK,
         )  # fmt: skip
