@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from gradformer.report.curves import learning_curve
-from gradformer.report.history import History, open_histories, thinned
+from gradformer.report.history import History, open_histories
 from gradformer.report.outcome import _comparison_table, differences, unequal
 from gradformer.report.pairs import comparable, difference, paired_difference, splits_by_seed
 
@@ -80,11 +80,14 @@ def test_a_diverged_trial_counts_in_no_mean():
     assert outcome["diverged"] == [1]
 
 
-def test_thinned_keeps_ends():
-    assert thinned(3) == [0, 1, 2]
-    kept = thinned(2000)
-    assert len(kept) < 300
-    assert (kept[0], kept[-1]) == (0, 1999)
+def test_long_curves_are_thinned_and_keep_their_ends():
+    epochs = range(1, 2001)
+    lines = [{"kind": "epoch", "trial": 0, "epoch": k, "loss": k, "starts": [[k]]} for k in epochs]
+    curve, starts = learning_curve(0, history(lines), ["loss"]), history(lines).starts(0)
+    assert curve is not None
+    assert starts is not None
+    for x, y in ((curve.x, curve.y), (starts[0].tolist(), starts[1].ravel().tolist())):
+        assert (len(x), x[0], x[-1], y) == (240, 1, 2000, x)
 
 
 def bounds(found):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from gradformer.attention import Decay
 from gradformer.model.gradformer import GradformerConfig
-from gradformer.report.history import History, thinned
+from gradformer.report.history import MOST_POINTS, History
 from gradformer.report.markup import Content, Markup, figure, fold, grid, join, note, tag
 from gradformer.report.plots import Axes, Line, Picture, line_plot
 from gradformer.report.scales import evenly
@@ -61,8 +61,7 @@ def learning_curve(
     mean = np.nanmean(table, axis=0)
     count = np.isfinite(table).sum(axis=0)
     std = np.sqrt(np.nansum((table - mean) ** 2, axis=0) / np.maximum(count - 1, 1))
-    kept, alone = thinned(len(epochs)), len(trials) == 1
-    behind = [(x[k].tolist(), y[k].tolist()) for x, y in trials for k in [thinned(len(x))]]
+    alone = len(trials) == 1
     marks = []
     if path[0] == "val" and single:
         marks = [
@@ -72,15 +71,21 @@ def learning_curve(
         ]
     return Line(
         history.label,
-        epochs[kept].tolist(),
-        mean[kept].tolist(),
+        _points(epochs),
+        _points(mean),
         colour=place,
-        low=[] if alone else (mean - std)[kept].tolist(),
-        high=[] if alone else (mean + std)[kept].tolist(),
-        faint=behind if single and not alone else [],
+        low=[] if alone else _points(mean - std),
+        high=[] if alone else _points(mean + std),
+        faint=[(_points(x), _points(y)) for x, y in trials] if single and not alone else [],
         marks=marks,
         dash=place % 3,
     )
+
+
+def _points(values: NDArray[np.float64]) -> list[float]:
+    """Those of a curve [epochs] that are drawn."""
+    found: list[float] = values[evenly(len(values), MOST_POINTS)].tolist()
+    return found
 
 
 def decay_section(histories: Sequence[History]) -> Markup:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,13 +11,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradformer.report.scales import evenly
 from gradformer.training.metrics import LOWER_IS_BETTER
 from gradformer.training.records import header
 from gradformer.training.run import Run, ended_trials
 from gradformer.training.trials import summary
 
-_MOST_POINTS = 240
-"""Epochs that a curve shows; longer ones are thinned."""
+MOST_POINTS = 240
+"""Epochs that a curve shows at most."""
 
 
 @dataclass(frozen=True)
@@ -95,7 +95,7 @@ class History:
         lines = [line for line in self.epochs.get(trial, []) if "starts" in line]
         if not lines:
             return None
-        kept = thinned(len(lines))
+        kept = evenly(len(lines), MOST_POINTS)
         epochs = np.array([lines[k]["epoch"] for k in kept], dtype=np.float64)
         return epochs, np.array([lines[k]["starts"] for k in kept], dtype=np.float64)
 
@@ -111,13 +111,6 @@ def open_histories(runs: Sequence[Run | Path]) -> list[History]:
         History(run, name if names.count(name) == 1 else f"{name} ({place + 1})")
         for place, (run, name) in enumerate(zip(opened, names))
     ]
-
-
-def thinned(length: int) -> list[int]:
-    """Positions to draw of ``length``: all if they are few, else evenly chosen with the last."""
-    step = max(1, math.ceil(length / _MOST_POINTS))
-    kept = list(range(0, length, step))
-    return kept if not length or kept[-1] == length - 1 else [*kept, length - 1]
 
 
 def _at(line: dict[str, Any], path: Sequence[str]) -> float | None:
