@@ -45,7 +45,6 @@ def search(
     ctx: typer.Context,
     data: Annotated[str | None, data_argument(help="Benchmark or your own file.")] = None,
     *,
-    chosen: Training,
     samples: Annotated[int, typer.Option(metavar="N", min=1, help="Candidates to begin with.")] = 9,
     method: Annotated[
         str,
@@ -65,6 +64,7 @@ def search(
             help="Values of one setting; repeat it (default: the ranges of the recipe).",
         ),
     ] = None,
+    chosen: Training,
     trials: Annotated[int | None, trials_option(help="Seeds each (default: 1).")] = None,
     out: Annotated[
         Path | None, out_option(help="Folder to make (default: runs/search-DATA-TIME).")
