@@ -154,4 +154,5 @@ def test_what_is_published_is_small_and_whole() -> None:
         run = Run.load(folder)
         assert run.trials == [0]
         assert (folder / "README.md").is_file()
+        assert run.metric == run.results["metric"], "begun before the metric was written down"
         run.model(0)
