@@ -41,8 +41,12 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
     >>> suggest("hedas", ["heads", "layers"]), suggest("GIN", ["gin"])
     ("did you mean 'heads'?", "did you mean 'gin'?")
+    >>> suggest("tuned", ["authors", "paper"]), suggest("tuned", [])
+    ('known: authors, paper', 'nothing fits here: leave it out')
     """
     options = sorted(known)
+    if not options:
+        return "nothing fits here: leave it out"
     lower = {option.lower(): option for option in options}
     near = difflib.get_close_matches(name.lower(), lower, n=1)
     return f"did you mean '{lower[near[0]]}'?" if near else f"known: {', '.join(options)}"
