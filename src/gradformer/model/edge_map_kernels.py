@@ -76,14 +76,21 @@ def map_parts(
 
 
 @triton.jit
+def _halves(x):
+    """Left and right half of the columns of x."""
+    return tl.split(tl.trans(tl.reshape(x, [x.shape[0], 2, x.shape[1] // 2]), 0, 2, 1))
+
+
+@triton.jit
 def cut(x, SIZE: tl.constexpr):
-    """Columns of x, SIZE, in blocks of STEP."""
+    """Columns of x, SIZE, in blocks of STEP, at most four: Triton knows recursion from 3.5 on."""
     if SIZE == STEP:
         return (x,)
+    elif SIZE == 2 * STEP:
+        return _halves(x)
     else:
-        halves = tl.trans(tl.reshape(x, [x.shape[0], 2, SIZE // 2]), 0, 2, 1)
-        one, two = tl.split(halves)
-        return cut(one, SIZE // 2) + cut(two, SIZE // 2)
+        left, right = _halves(x)
+        return _halves(left) + _halves(right)
 
 
 # --- rows -----------------------------------------------------------------------------------------
@@ -210,7 +217,7 @@ def map_kernel(
         before_at = None if new is None else rows_at(before + first * IN, then, IN)
         found = cut(values, BLOCK_C)
         e_rows, u_rows = (), ()
-        for k in tl.static_range(max(INS, BLOCKS)):
+        for k in tl.static_range(INS if INS > BLOCKS else BLOCKS):
             if k < BLOCKS:
                 value = load_shared(bias, k, C) + renamed_back(found[k], WARPS)
                 store_block(u_at, d_rows[k] + s_rows[k] + value, k, C)
