@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import warnings
+
 import pytest
 import torch
 from torch import Tensor
@@ -125,3 +127,18 @@ def test_what_is_not_a_number_stays_so() -> None:
     norm, given = problem("all", torch.float32)
     given["x"].detach()[7, 3] = torch.nan
     assert result(norm, given, "all").isnan().any(0).nonzero().flatten().tolist() == [3]
+
+
+def test_infinite_states_are_passed_on_without_a_word(looped: list[bool]) -> None:
+    norm, given = problem("alone", torch.float32)
+    with torch.no_grad():
+        given["x"][::200, 0] = torch.inf
+    slope = torch.ones(ROWS, WIDTH)
+    slope[0, 1], slope[200, 1] = torch.inf, -torch.inf
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        y = result(norm, given, "alone")
+        (dx,) = torch.autograd.grad(y, given["x"], slope)
+    assert looped == [True]
+    assert y.isnan().all(0).nonzero().tolist() == [[0]]
+    assert dx.isnan().all(0).nonzero().tolist() == [[0], [1]]

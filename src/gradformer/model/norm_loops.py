@@ -106,6 +106,7 @@ def backward_kernel(
                 dz[i, j] = scale[j] * (slope - mean[j] - apart * along[j])
 
 
+@np.errstate(invalid="ignore")  # ∞ − ∞: that a run diverges is told elsewhere
 def _merged(moments: NDArray[Any], rows: int, eps: float) -> NDArray[Any]:
     """μ, 1/σ, and the variance without bias, of the moments of all pieces: [3, c]."""
     means, squares = moments.transpose(1, 0, 2).astype(np.float64)
@@ -149,7 +150,8 @@ class _Norm(torch.autograd.Function):
         around = _around(x, add, center, inverse * weight, bias, ctx.relu)
         slopes = np.zeros((_pieces(x), 2, x.shape[1]), np.float32)
         _over_pieces(slopes_kernel, *around, grad, slopes)
-        dbias, along = torch.from_numpy(slopes.sum(0, dtype=np.float64))
+        with np.errstate(invalid="ignore"):
+            dbias, along = torch.from_numpy(slopes.sum(0, dtype=np.float64))
         dweight = along * inverse
         mean, along = ((t / len(x)).float() for t in (dbias, dweight * inverse))
         dz = None
