@@ -65,7 +65,7 @@ def edge_kernel(
 @triton.jit(do_not_specialize=NUMBERS)
 def moments_kernel(
     moments, running_mean, running_var, stats, ptr, nodes, momentum, eps,
-    C: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_C: tl.constexpr, TRAINING: tl.constexpr,
+    C: tl.constexpr, BLOCK_N: tl.constexpr, BLOCK_C: tl.constexpr,
 ):  # fmt: skip
     """stats, and running statistics, from moments [nodes, 2, C]: mean, and Σ (u − mean)², of each
     node's edges; grid (channels / BLOCK_C,).
@@ -77,7 +77,7 @@ def moments_kernel(
     count = tl.load(ptr + nodes).to(tl.float32)
     mean = tl.zeros([BLOCK_C], tl.float32)
     square = tl.zeros([BLOCK_C], tl.float32)
-    if TRAINING:
+    if moments is not None:
         center = tl.load(moments + channel, wide, other=0.0)
         center = tl.where(count > 0.0, center, 0.0)
         sums = tl.zeros([BLOCK_N, BLOCK_C], tl.float32)
@@ -96,7 +96,7 @@ def moments_kernel(
         square = tl.sum(squares, 0) - total * total * share
     settled(
         mean, square, count, running_mean, running_var, stats, channel, momentum, eps,
-        True, C, TRAINING,
+        True, C, moments is not None,
     )  # fmt: skip
 
 

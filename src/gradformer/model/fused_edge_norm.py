@@ -122,9 +122,8 @@ def stats_of(update: Norms, moments: Tensor | None, edges: Edges) -> Tensor:
     norm, ptr = update.norms[0], edges.target_ptr
     stats = norm.weight.new_empty(3, norm.num_features)
     moments_kernel[(-(-norm.num_features // MERGE["BLOCK_C"]),)](
-        stats if moments is None else moments, norm.running_mean, norm.running_var, stats,
-        ptr, len(ptr) - 1, norm.momentum or 0.0, norm.eps,
-        C=norm.num_features, TRAINING=moments is not None, **MERGE,
+        moments, norm.running_mean, norm.running_var, stats, ptr, len(ptr) - 1,
+        norm.momentum or 0.0, norm.eps, C=norm.num_features, **MERGE,
     )  # fmt: skip
     return stats
 
