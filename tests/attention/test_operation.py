@@ -18,7 +18,7 @@ from gradformer.attention import (
     use_engine,
     why_not_fused,
 )
-from gradformer.attention.availability import _device_error, why_no_triton
+from gradformer.attention.availability import _device_error, _triton_error, why_no_triton
 from gradformer.errors import ConfigError, InputError
 from tests.attention.problems import padded, random_problem
 
@@ -68,6 +68,18 @@ def test_gpus_without_kernels_are_named(monkeypatch: pytest.MonkeyPatch) -> None
         found = why_no_triton(device)
         assert found is reason is None or reason in str(found)
     _device_error.cache_clear()
+
+
+@pytest.mark.parametrize(("version", "old"), [("3.3.1", True), ("3.10.0+git", False)])
+def test_a_triton_that_is_too_old_is_named(
+    version: str, old: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pytest.importorskip("triton"), "__version__", version)
+    _triton_error.cache_clear()
+    found = why_no_triton(torch.device("cpu"))
+    _triton_error.cache_clear()
+    assert ("Triton 3.4 or more" in str(found)) == old
+    assert (version in str(found)) == old
 
 
 def test_the_fused_engine_refuses_what_it_cannot() -> None:

@@ -15,6 +15,7 @@ from gradformer.attention.compiling import constant_when_compiled
 from gradformer.errors import choice
 
 ENGINES = ("auto", "reference", "fused")
+OLDEST_TRITON = (3, 4)  # that can compile the kernels
 PROVEN_RELEASES = ("3.6",)  # of Triton
 _engine = "auto"
 
@@ -42,11 +43,15 @@ def use_engine(name: str) -> Iterator[None]:
 
 
 @cache
+@constant_when_compiled
 def _triton_error() -> str | None:
     try:
-        import triton  # noqa: F401
+        import triton
     except ImportError as error:
         return f"Triton cannot be imported ({error}); install it with pip install 'gradformer[gpu]'"
+    if tuple(map(int, triton.__version__.split(".")[:2])) < OLDEST_TRITON:
+        need = "the kernels need Triton 3.4 or more, which comes with torch 2.8"
+        return f"{need}; installed is {triton.__version__}"
     return None
 
 

@@ -1,7 +1,6 @@
 """What the kernels share: bytes of a tile of pairs, lookups in tables, decay gradients, padding.
 
-Of what is absent (tables, bias, a seed of dropout) kernels are given None. It may be no part of a
-tuple, which Triton 3.3 does not understand.
+Of what is absent (tables, bias, a seed of dropout) kernels are given None.
 
 There are two ways from pairs to table entries. The plain one loads bytes and gathers entries; it
 works everywhere. The wide one is for tensor-core tiles on Hopper. There a thread with lane number
