@@ -26,7 +26,7 @@ RESERVE = tl.constexpr("{ .shared .align 128 .b8 sums[4096]; mov.u32 $0, sums; }
 
 
 def _clear_text() -> str:
-    """The column at $8 becomes zero, four rows for each register."""
+    """All 32 rows of the column at $8 become zero."""
     lines = [f"st.shared.f32 [$8+{128 * row}], 0f00000000;" for row in range(32)]
     return " ".join(lines + [f"mov.u32 ${r}, 0;" for r in range(8)])
 
