@@ -220,6 +220,7 @@ class _Embed(torch.autograd.Function):
         d_raw = torch.empty_like(raw) if ctx.needs_input_grad[2] else None
         programs = (sum(-(-size // VOCABULARY) for size in sizes) + (m > 0)) * pieces
         programs += 0 if d_raw is None else -(-rows // ROWS)
+        # Without d_raw no program writes it: grad stands in, so that there are not two kernels.
         backward_kernel[(programs,)](
             grad, x, raw, weight, ctx.real, tuple(outs), grad if d_raw is None else d_raw,
             rows, ctx.piece, pieces, STRIDES=tuple(out.stride(0) for out in outs),

@@ -106,6 +106,7 @@ class _Linear(torch.autograd.Function):
         dx = torch.empty_like(x) if ctx.needs_input_grad[3] else None
         dx_programs = 0 if dx is None else -(-count // ROWS) * tiles_of(count, width)
         dw_programs = [pieces * -(-out // OUTS) * tiles_of(count, width) for out in outs]
+        # Without dx no program writes it: x stands in, so that there is one kernel and not two.
         backward_kernel[(dx_programs + sum(dw_programs),)](
             g[0], x, weight, y, (*g, None)[1], weight2, *(*passed, None, None)[:2],
             x if dx is None else dx, *rooms, count, dx_programs, dw_programs[0], ctx.scale,
