@@ -1,15 +1,11 @@
-"""The packed store: what it holds, and that it is whole whatever happens to its builders."""
+"""The packed store: what it holds, and what is said of a damaged one."""
 
 from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
-from errno import ENOSPC
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -262,96 +258,3 @@ def test_a_pickled_array_is_not_opened(tmp_path: Path) -> None:
     np.save(tmp_path / "s" / "x.npy", np.array([object()]), allow_pickle=True)
     with pytest.raises(InputError, match=r"x\.npy"):
         Store.open(tmp_path / "s")
-
-
-BUILDER = """
-import os, signal, sys, time
-from pathlib import Path
-from gradformer.graphs import sbm, store
-
-folder, mode = Path(sys.argv[1]), sys.argv[2]
-
-def graphs():
-    with open(folder.parent / "built", "a") as file:
-        file.write("x")
-    time.sleep(0.3)
-    return sbm.cluster(splits=(3, 0, 0))
-
-if mode == "killed":
-    save = store.np.save
-    def save_then_die(path, value, **options):
-        save(path, value, **options)
-        if path.name == "target.npy":
-            os.kill(os.getpid(), signal.SIGKILL)
-    store.np.save = save_then_die
-print(store.build_store(graphs, store.Structure(), folder).num_graphs)
-"""
-
-
-def start_builder(folder: Path, mode: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-c", BUILDER, str(folder), mode]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def test_a_killed_builder_leaves_nothing_broken(tmp_path: Path) -> None:
-    folder = tmp_path / "s"
-    killed = start_builder(folder, "killed")
-    killed.communicate()
-    assert killed.returncode == -9
-    assert not folder.exists()
-    assert (tmp_path / ".s.unfinished" / "target.npy").exists()
-    arrays = sbm.cluster(splits=(3, 0, 0))
-    store = build_store(arrays, Structure(), folder)
-    np.testing.assert_array_equal(store.arrays["source"], arrays.edge_index[0])
-    assert not (tmp_path / ".s.unfinished").exists()
-
-
-def test_two_builders_share_the_work(tmp_path: Path) -> None:
-    builders = [start_builder(tmp_path / "s", "plain") for _ in range(2)]
-    for builder in builders:
-        out, err = builder.communicate()
-        assert (builder.returncode, out) == (0, "3\n"), err
-    assert (tmp_path / "built").read_text() == "x"
-
-
-def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    place = tmp_path / "file" / "stores" / "s"
-    with pytest.raises(
-        InputError, match=r"stores/s cannot be written \(Not a directory\); make room"
-    ):
-        build_store(unsorted_graphs(), Structure(), place)
-
-
-def test_a_disk_without_room_is_found_before_anything_is_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    graphs, place = unsorted_graphs(), tmp_path / "s"
-    size = pack(graphs).nbytes
-    disk = SimpleNamespace(free=size - 1)
-    monkeypatch.setattr("shutil.disk_usage", lambda _: disk)
-    with pytest.raises(InputError, match=rf"takes {size} bytes but only {size - 1} bytes are free"):
-        build_store(graphs, Structure(), place)
-    assert not place.exists()
-    disk.free = size
-    assert build_store(graphs, Structure(), place).nbytes == size
-
-
-def test_a_failed_build_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail() -> GraphArrays:
-        raise InputError("row 3 is bad")
-
-    with pytest.raises(InputError, match="row 3"):
-        build_store(fail, Structure(), tmp_path / "s")
-    assert not (tmp_path / "s").exists()
-
-    def full(store: Store, folder: Path) -> None:
-        (folder / "x.npy").touch()
-        raise OSError(ENOSPC, "No space left on device")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Store, "save", full)
-        with pytest.raises(InputError, match=r"cannot be written \(No space left"):
-            build_store(unsorted_graphs(), Structure(), tmp_path / "s")
-    assert [path.name for path in tmp_path.iterdir()] == [".s.lock"]
-    assert build_store(unsorted_graphs(), Structure(), tmp_path / "s").num_graphs == 3

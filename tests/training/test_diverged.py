@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from gradformer.cli.tables import print_results
 from gradformer.errors import InputError
 from gradformer.training.fit import fit
 from gradformer.training.trial import Trial
@@ -31,7 +32,9 @@ def test_weights_that_spoil_the_answers_are_a_divergence(tmp_path: Path) -> None
             ask(data.store)
 
 
-def test_a_diverged_trial_takes_no_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_diverged_trial_takes_no_part(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     close_epoch = Trial.close_epoch
 
     def poisoned(trial: Trial) -> dict[str, object]:
@@ -50,3 +53,7 @@ def test_a_diverged_trial_takes_no_part(tmp_path: Path, monkeypatch: pytest.Monk
     assert len(run.evaluate(data.store)) == 2
     with pytest.raises(InputError, match=r"trial 1 is not finished, or diverged; .* well: 0, 2"):
         run.embed(data.store, trial=1)
+    print_results(run)
+    said = capsys.readouterr()
+    assert ": 2 trials, " in said.out
+    assert said.err == "warning: trial 1 diverged: it counts nowhere\n"
