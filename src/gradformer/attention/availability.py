@@ -50,8 +50,8 @@ def _triton_error() -> str | None:
     except ImportError as error:
         return f"Triton cannot be imported ({error}); install it with pip install 'gradformer[gpu]'"
     if tuple(map(int, triton.__version__.split(".")[:2])) < OLDEST_TRITON:
-        need = "the kernels need Triton 3.4 or more, which comes with torch 2.8"
-        return f"{need}; installed is {triton.__version__}"
+        need = "the kernels need Triton {}.{} or more, which comes with torch 2.8"
+        return f"{need.format(*OLDEST_TRITON)}; installed is {triton.__version__}"
     return None
 
 

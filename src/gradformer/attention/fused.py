@@ -83,7 +83,8 @@ _backward = torch.library.custom_op(
 @_backward.register_fake
 def _(grad: Tensor, out: Tensor, lse: Tensor, *rest: Any) -> tuple[Tensor, ...]:
     nodes, heads, d = grad.shape
-    bias, (shares, mul_count, add_count, need_bias, _) = rest[10], rest[-5:]
+    *_, bias, _, _, _ = rest[:TENSORS]
+    shares, mul_count, add_count, need_bias, _ = rest[ALIKE - 1 :]
 
     def decay(count: int) -> Tensor:
         shape = (heads, WHOLE) if count == WHOLE else (heads, 2, shares)
