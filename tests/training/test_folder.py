@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -77,6 +78,23 @@ def test_a_run_that_cannot_begin_leaves_the_old_one(
     assert not (old / ".replaced").exists()
     assert fit(toy.data(OTHER), recipe=OTHER, out=old, overwrite=True, **toy.QUIET).recipe == OTHER
     assert not (old / ".replaced").exists()
+
+
+def test_a_disk_that_turns_read_only_while_a_run_begins_is_what_is_said(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That it could not be tidied either was said in its place, as a bug."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    monkeypatch.setattr(Path, "unlink", refuse)
+    monkeypatch.setattr(Path, "replace", refuse)
+    words = r"data.json: cannot be written \(Read-only file system\); make room or mend"
+    with pytest.raises(InputError, match=words):
+        fit(toy.data(SMALL), recipe=SMALL, out=tmp_path / "run", **toy.QUIET)
+    monkeypatch.undo()
+    assert fit(toy.data(SMALL), recipe=SMALL, out=tmp_path / "run", **toy.QUIET).trials == [0]
 
 
 def test_a_run_that_another_process_has_made_meanwhile_stays(

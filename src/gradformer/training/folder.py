@@ -8,7 +8,7 @@ from __future__ import annotations
 import fcntl
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from gradformer.errors import InputError
@@ -65,10 +65,11 @@ def replacing(folder: Path) -> Iterator[None]:
     try:
         yield
     except BaseException:
-        _clear(folder)
-        if old.exists():
-            move(old, folder, recipe_last=True)
-            old.rmdir()
+        with suppress(OSError):  # of a disk that takes nothing back: the first error is said
+            _clear(folder)
+            if old.exists():
+                move(old, folder, recipe_last=True)
+                old.rmdir()
         raise
     tidy(folder)
 
