@@ -17,6 +17,7 @@ from gradformer.graphs.batch import Batch
 from gradformer.model.base import MODELS, GraphModel, ModelConfig
 from gradformer.model.encoders import FeatureEncoder
 from gradformer.model.heads import Head
+from gradformer.training import checkpoint
 from gradformer.training.capture import _undone
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
 from gradformer.training.loop import Stop, train_epoch
@@ -70,6 +71,32 @@ def test_a_file_of_another_kind_is_one_line(file: str, words: str, tmp_path: Pat
     path.write_text("[]") if path.suffix else path.mkdir()
     with pytest.raises(InputError, match=f"^{path}: {words}; restore the file, or remove"):
         load_checkpoint(tmp_path, toy.trial())
+
+
+@pytest.mark.parametrize("damaged", [b"", b"epoch-00000-st\xe5p-0\n", b"epoch\0", b"epoch-00009\n"])
+def test_a_pointer_that_names_nothing_says_how_to_mend_it(damaged: bytes, tmp_path: Path) -> None:
+    """Nothing but the pointer is lost; it was called a bug, or the whole run damaged."""
+    save_checkpoint(tmp_path, toy.trial())
+    pointer = tmp_path / "checkpoints" / "latest"
+    (folder,) = (path for path in pointer.parent.iterdir() if path.is_dir())
+    pointer.write_bytes(damaged)
+    words = f"^{pointer}: names no checkpoint; write the name of the folder beside it into it, or "
+    with pytest.raises(InputError, match=words):
+        load_checkpoint(tmp_path, toy.trial())
+    pointer.write_text(folder.name)
+    assert load_checkpoint(tmp_path, toy.trial())
+
+
+def test_a_folder_that_is_moved_while_it_is_tidied_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "run"
+    monkeypatch.setattr(
+        checkpoint, "replace_file", lambda *_: folder.rename(tmp_path / "elsewhere")
+    )
+    words = r"checkpoints: cannot be written \(No such file .*--resume"
+    with pytest.raises(InputError, match=words):
+        save_checkpoint(folder, toy.trial())
 
 
 def test_a_checkpoint_that_is_there_is_not_written_again(

@@ -30,7 +30,8 @@ from gradformer.training.trial import Progress, Trial
 from gradformer.training.weights import counters
 
 FORMAT = 1
-REMEDY = "restore the file, or remove the folder 'checkpoints' to train this trial from the start"
+_ANEW = "or remove the folder 'checkpoints' to train this trial from the start"
+REMEDY = f"restore the file, {_ANEW}"
 
 
 def save_checkpoint(folder: Path, trial: Trial) -> None:
@@ -99,20 +100,24 @@ def _read_state(path: Path) -> dict[str, Any]:
 
 def _tidy(place: Path, keep: Path) -> None:
     """Remove all checkpoints but one, and what was never finished."""
-    for old in place.iterdir():
-        if old.is_dir() and old != keep:
-            shutil.rmtree(old, ignore_errors=True)
+    with writing(place, RESUMABLE):
+        for old in place.iterdir():
+            if old.is_dir() and old != keep:
+                shutil.rmtree(old, ignore_errors=True)
 
 
 def _latest(place: Path) -> Path | None:
     """The folder that the pointer names, None if there is no pointer."""
+    pointer = place / "latest"
     try:
-        name = (place / "latest").read_text().strip()
+        name = pointer.read_text(errors="replace").strip()
     except FileNotFoundError:
         return None
     except OSError as error:
-        reason = f"cannot be read ({error.strerror})"
-        raise InputError(f"{place / 'latest'}: {reason}; {REMEDY}") from None
+        raise InputError(f"{pointer}: cannot be read ({error.strerror}); {REMEDY}") from None
+    if name not in [path.name for path in place.iterdir()]:
+        into = "write the name of the folder beside it into it"
+        raise InputError(f"{pointer}: names no checkpoint; {into}, {_ANEW}")
     return place / name
 
 
