@@ -104,10 +104,37 @@ def test_a_record_without_its_first_line_gets_it(tmp_path: Path) -> None:
     assert [e["kind"] for e in resume(run.folder, toy.data(recipe), **toy.QUIET).record] == kinds
 
 
-def test_lines_of_another_kind_are_no_part_of_a_record(tmp_path: Path) -> None:
+def test_a_line_that_was_never_finished_is_no_part_of_a_record(tmp_path: Path) -> None:
     path = tmp_path / "record.jsonl"
-    path.write_text('3\n["kind"]\n{"epoch": 1}\n{"kind": "run"}\n{"kind": "ep')
+    path.write_text('{"kind": "run"}\n{"kind": "ep')
     assert read_record(path) == [{"kind": "run"}]
+
+
+@pytest.mark.parametrize(
+    "damaged", ["3", '["kind"]', '{"epoch": 1}', '{"kind": []}', '{"kind": "epoch", "epo', "\0",
+                '{"kind": "epoch", "tri\x7fl": 0, "epoch": 1}', '{"kind": "result", "trial": 0}'],
+)  # fmt: skip
+def test_damaged_lines_of_a_record_are_left_out_and_named(damaged: str, tmp_path: Path) -> None:
+    """It was silent, or a bug where a line was read that lacks what it is about."""
+    path = tmp_path / "record.jsonl"
+    path.write_text(f'{{"kind": "run"}}\n{damaged}\n{{"kind": "resume"}}\n')
+    with pytest.warns(GradformerWarning, match=r"record.jsonl: damaged in line 2, which is left"):
+        assert [entry["kind"] for entry in read_record(path)] == ["run", "resume"]
+    path.unlink()
+    path.mkdir()
+    with pytest.raises(InputError, match=r"record.jsonl: cannot be read \(Is a directory\); mend"):
+        read_record(path)
+
+
+def test_epochs_that_a_record_has_lost_are_told_of(tmp_path: Path) -> None:
+    recipe = SMALL.change("train.epochs=3")
+    run = fit(toy.data(recipe), recipe=recipe, out=tmp_path / "run", **toy.QUIET)
+    record = run.folder / "record.jsonl"
+    lines = record.read_text().splitlines(keepends=True)
+    record.write_text("".join(lines[:2]))  # cut off, as by a machine that went down
+    with pytest.warns(GradformerWarning, match="record.jsonl: has lost 2 epochs that are trained"):
+        run = resume(run.folder, toy.data(recipe), trials=2, **toy.QUIET)
+    assert [e["epoch"] for e in run.record if e["kind"] == "epoch"] == [1, 1, 2, 3]
 
 
 def test_the_first_epoch_is_saved_if_it_was_long(

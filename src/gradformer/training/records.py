@@ -19,13 +19,14 @@ from typing import Any
 
 import torch
 
-from gradformer.errors import warn
+from gradformer.errors import InputError, warn
 from gradformer.graphs.atomic import flush
 from gradformer.training.distributed import processes
 from gradformer.training.files import RESUMABLE, append, plain, replace_file, writing
 
 _LIBRARIES = ("gradformer", "torch", "torch_geometric", "triton", "numpy", "numba", "safetensors")
 _DIGITS = 9  # tell any two float32 numbers apart
+_NEEDED = {"epoch": {"trial", "epoch"}, "result": {"trial", "metric", "epochs", "val", "test"}}
 
 
 class Recorder:
@@ -126,29 +127,45 @@ def truncate(path: Path, epochs: Mapping[int, int]) -> None:
     process left unfinished.
     """
     kept = [
-        json.dumps(entry, ensure_ascii=False)
+        entry
         for entry in read_record(path)
         if entry["kind"] not in ("epoch", "result")
         or (entry["kind"] == "epoch" and entry["epoch"] <= epochs.get(entry["trial"], 0))
     ]
-    replace_file(path, "".join(line + "\n" for line in kept), RESUMABLE)
+    lost = sum(epochs.values()) - sum(entry["kind"] == "epoch" for entry in kept)
+    if lost > 0:
+        warn(f"{path}: has lost {lost} epochs that are trained; the run's curves leave them out")
+    lines = [json.dumps(entry, ensure_ascii=False) + "\n" for entry in kept]
+    replace_file(path, "".join(lines), RESUMABLE)
 
 
 def read_record(path: Path) -> list[dict[str, Any]]:
-    """The lines of a record, less one that was never finished."""
-    entries = []
+    """The lines of a record, less the last if it was never finished; others that are damaged are
+    left out too, and warned of."""
     try:
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return []
-    for line in text.split("\n"):
-        try:
-            entry = json.loads(line)
-        except json.JSONDecodeError:
-            continue
-        if isinstance(entry, dict) and "kind" in entry:
-            entries.append(entry)
-    return entries
+    except OSError as error:
+        what = f"cannot be read ({error.strerror})"
+        raise InputError(f"{path}: {what}; mend the permissions, or move it away") from None
+    found = [(number, _entry(line)) for number, line in enumerate(text.split("\n"), 1) if line]
+    damaged = [number for number, entry in found if entry is None and number <= text.count("\n")]
+    if damaged:
+        which = ", ".join(map(str, damaged[:5])) + " …" * (len(damaged) > 5)
+        warn(f"{path}: damaged in line {which}, which is left out; restore it if there is a copy")
+    return [entry for _, entry in found if entry is not None]
+
+
+def _entry(line: str) -> dict[str, Any] | None:
+    """What a line holds; None if it is no line of a record."""
+    try:
+        entry = json.loads(line)
+    except ValueError:
+        return None
+    kind = entry.get("kind") if isinstance(entry, dict) else None
+    whole = isinstance(kind, str) and _NEEDED.get(kind, set()) <= entry.keys()
+    return entry if whole else None
 
 
 def header(record: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
@@ -158,7 +175,7 @@ def header(record: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
 
 def environments(record: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Where a run began, and then where it was continued, each as :func:`environment` gave it."""
-    return [line["environment"] for line in record if line["kind"] in ("run", "resume")]
+    return [line["environment"] for line in record if "environment" in line]
 
 
 def environment(device: torch.device) -> dict[str, Any]:
