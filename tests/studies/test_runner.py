@@ -13,7 +13,7 @@ from safetensors.numpy import load_file
 
 from gradformer.errors import InputError
 from gradformer.studies import STUDIES, runner
-from gradformer.studies.runner import begin, carry_out, look
+from gradformer.studies.runner import begin, carry_out, kept_plan, look
 from gradformer.studies.study import Cell, Plan
 from gradformer.studies.tables import machines
 from gradformer.training.card import model_card
@@ -187,13 +187,22 @@ def test_a_damaged_cell_hides_no_other(tmp_path: Path) -> None:
     (place / "results.json").write_text("{")
     damaged, other = look(TABLE1, PLAN, tmp_path, CELLS)
     assert "mutag-gcn/results.json: cannot be read" in damaged.missing
-    assert "move the run away" in damaged.missing
+    assert "delete it and say --resume, which makes it again" in damaged.missing
     assert other.missing == "not begun"
     (place / "recipe.yaml").write_text('{"a')
     damaged, other = look(TABLE1, PLAN, tmp_path, CELLS)
     assert "mutag-gcn/recipe.yaml, line 1: not a readable recipe" in damaged.missing
     assert "train again" in damaged.missing
     assert other.missing == "not begun"
+
+
+@pytest.mark.parametrize("damaged", ["[]", '{"datasets": ["mutag"], "m\\u0000dels": []}', "{"])
+def test_a_damaged_plan_is_named(damaged: str, tmp_path: Path) -> None:
+    begin(TABLE1, Plan(("mutag",), ("gcn",)), tmp_path, False)
+    (tmp_path / "table1" / "plan.json").write_text(damaged)
+    for use in (kept_plan, lambda study, root: begin(study, PLAN, root, True)):
+        with pytest.raises(InputError, match=r"table1/plan.json: cannot be read \(.*; .* restore"):
+            use(TABLE1, tmp_path)
 
 
 def test_a_plan_is_kept_and_grows(tmp_path: Path) -> None:

@@ -130,6 +130,23 @@ def test_a_missing_or_damaged_file_is_named(copied: Path, tmp_path: Path) -> Non
         Run.load(tmp_path)
 
 
+@pytest.mark.parametrize("damaged", ["null", "{}", "[]", '{"trial": 0, "tes'])
+@pytest.mark.parametrize("file", ["results.json", "trials/0/result.json", "data.json"])
+def test_json_that_is_not_of_a_run_is_named(file: str, damaged: str, copied: Path) -> None:
+    """It was called a bug. What can be made again is, once the file is gone."""
+    before, path = toy.contents(copied), copied / file
+    path.write_text(damaged)
+    with pytest.raises(
+        InputError, match=f"{file}: cannot be read .* restore this file, or"
+    ) as said:
+        Run.load(copied).usable(), Run.load(copied).results
+    if file != "data.json":
+        assert str(said.value).endswith("delete it and say --resume, which makes it again")
+        path.unlink()
+        resume(copied, toy.data(), **QUIET)
+        assert toy.contents(copied) == before
+
+
 def test_results_without_weights_stand_and_are_not_trained_again(whole: Path, copied: Path) -> None:
     """As they are kept in a repository."""
     shutil.rmtree(copied / "trials")

@@ -20,7 +20,7 @@ from gradformer.graphs.objects import from_objects
 from gradformer.training.export import best_trial
 from gradformer.training.fit import fit
 from gradformer.training.inference import _in_units
-from gradformer.training.records import read_record, truncate
+from gradformer.training.records import _RESULT, read_record, truncate
 from gradformer.training.run import Run
 from gradformer.training.trials import summary
 from tests.training import toy
@@ -135,7 +135,7 @@ def test_a_record_is_truncated_to_the_checkpoints(tmp_path: Path) -> None:
     path = tmp_path / "record.jsonl"
     entries = [{"kind": "run"}]
     entries += [{"kind": "epoch", "trial": t, "epoch": e} for e in (1, 2, 3) for t in (0, 1)]
-    entries += [{"kind": "result", "trial": 0}]
+    entries += [{"kind": "result", **dict.fromkeys(_RESULT, 0)}]
     path.write_text("".join(json.dumps(e) + "\n" for e in entries) + '{"kind": "epo')
     truncate(path, {0: 2})
     left = [(e["kind"], e.get("trial"), e.get("epoch")) for e in read_record(path)]

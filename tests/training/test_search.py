@@ -11,9 +11,26 @@ import pytest
 
 from gradformer.errors import ConfigError, InputError
 from gradformer.training.attempts import Attempt, Record
-from gradformer.training.plan import Plan
+from gradformer.training.files import replace_json
+from gradformer.training.plan import Plan, load_plan
 from gradformer.training.recipe import load_recipe
 from gradformer.training.search import _shortened, _Trainer, search
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [lambda plan: plan.pop("recipe"), lambda plan: plan.update(sded=plan.pop("seed")),
+     lambda plan: plan.update(method="halvinh"), lambda plan: plan.update(space=None)],
+)  # fmt: skip
+def test_a_damaged_plan_is_named(damage: Callable[[Any], object], tmp_path: Path) -> None:
+    """It was called a bug, or an option that nobody had given."""
+    stored = Plan("mutag", load_recipe("mutag"), {"model.decay": [0.4, 0.6]}).to_dict()
+    replace_json(tmp_path / "plan.json", stored)
+    assert load_plan(tmp_path).data == "mutag"
+    damage(stored)
+    replace_json(tmp_path / "plan.json", stored)
+    with pytest.raises(InputError, match=r"plan.json: cannot be read \(.*\); .* restore this file"):
+        load_plan(tmp_path)
 
 
 @pytest.mark.parametrize(

@@ -28,12 +28,12 @@ from gradformer.report.history import History
 from gradformer.studies.rivals import RIVALS
 from gradformer.studies.study import Cell, Measured, Plan, Study, place_of
 from gradformer.training.distributed import find_device
-from gradformer.training.files import read_json, replace_json, writing
+from gradformer.training.files import REMADE, read_json, reading, replace_json, writing
 from gradformer.training.fit import fit, resume
 from gradformer.training.folder import BusyError
 from gradformer.training.loop import Stop, StoppedError
 from gradformer.training.recipe import Recipe
-from gradformer.training.records import environment
+from gradformer.training.records import environment, read_results
 from gradformer.training.run import Run
 from gradformer.training.trials import summary
 
@@ -47,7 +47,7 @@ def begin(study: Study, plan: Plan, root: Path, goes_on: bool) -> Plan:
                 f"{path.parent}: was begun before; continue it with --resume, or choose another "
                 "--out"
             )
-        before = Plan.from_dict(read_json(path))
+        before = _plan(path)
         if before.settings != plan.settings:
             raise InputError(
                 f"{path.parent}: was begun with other settings ({_said(before)}, not "
@@ -65,7 +65,12 @@ def _said(plan: Plan) -> str:
 def kept_plan(study: Study, root: Path) -> Plan | None:
     """The plan of a study that was begun."""
     path = root / study.name / "plan.json"
-    return Plan.from_dict(read_json(path)) if os.path.isfile(path) else None
+    return _plan(path) if os.path.isfile(path) else None
+
+
+def _plan(path: Path) -> Plan:
+    with reading(path):
+        return Plan.from_dict(read_json(path))
 
 
 def carry_out(
@@ -177,13 +182,13 @@ def _runs_of(recipe: Recipe, root: Path, place: Path, exact: bool) -> list[Path]
 def _ended(folder: Path) -> int:
     """How many seeds have a result."""
     path = folder / "results.json"
-    return len(read_json(path)["trials"]) if path.is_file() else 0
+    return len(read_results(path)["trials"]) if path.is_file() else 0
 
 
 def _wanted(folder: Path, cell: Cell, seeds: int | None = None) -> int:
     """How many seeds complete what was begun: its own number, or ``seeds`` if these are more."""
     if cell.model in RIVALS:
-        own: int = read_json(folder / "results.json").get("wanted", _ended(folder))
+        own: int = read_results(folder / "results.json").get("wanted", _ended(folder))
     else:
         own = _known(folder / "recipe.yaml").trials
     return own if cell.trials is not None else max(own, seeds or 0)
@@ -197,7 +202,7 @@ def _look(study: Study, cell: Cell, plan: Plan, root: Path) -> Measured:
     if found is None:
         return Measured(cell, missing="not begun")
     if cell.model in RIVALS:
-        outcome = read_json(found / "results.json")
+        outcome = read_results(found / "results.json")
         return Measured(cell, outcome, missing=_missing(outcome, _wanted(found, cell)))
     history, memory = History(Run.load(found), cell.row), found / "memory.json"
     outcome = history.outcome
@@ -206,7 +211,7 @@ def _look(study: Study, cell: Cell, plan: Plan, root: Path) -> Measured:
         outcome if outcome["test"]["values"] else None,
         history,
         _missing(outcome, _wanted(found, cell)),
-        read_json(memory)["peak_bytes"] if memory.is_file() else None,
+        read_json(memory, ("peak_bytes",), REMADE)["peak_bytes"] if memory.is_file() else None,
     )
 
 
@@ -252,7 +257,7 @@ def _compute(cell: Cell, recipe: Recipe, place: Path, until: float | None) -> No
     path = place / "results.json"
     with writing(place):
         place.mkdir(parents=True, exist_ok=True)
-    results = read_json(path)["trials"] if path.is_file() else []
+    results = read_results(path)["trials"] if path.is_file() else []
     with Stop(until).listening() as stop:
         for number in range(len(results), recipe.trials):
             if stop.agreed():

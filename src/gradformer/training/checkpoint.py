@@ -85,7 +85,7 @@ def load_checkpoint(folder: Path, trial: Trial) -> bool:
 
 def _read_state(path: Path) -> dict[str, Any]:
     """What :func:`save_checkpoint` writes beside the tensors, with all its keys."""
-    state = read_json(path)
+    state = read_json(path, remedy=REMEDY)
     if not isinstance(state, dict) or not isinstance(state.get("progress", {}), dict):
         raise InputError(f"{path}: not the state of a trial; {REMEDY}")
     if state.get("format") != FORMAT:

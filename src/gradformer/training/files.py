@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from io import FileIO
 from pathlib import Path
@@ -16,6 +16,8 @@ from gradformer.graphs.atomic import flush
 
 ELSEWHERE = ", or choose another place"
 RESUMABLE = ", then continue with --resume (from the last checkpoint, if there is one)"
+DAMAGED = "the run is damaged: restore this file, or move the run away and train again"
+REMADE = "restore this file, or delete it and say --resume, which makes it again"
 STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}
 
 
@@ -77,16 +79,25 @@ def append(file: FileIO, data: bytes) -> None:
         data = data[file.write(data) :]
 
 
-def read_json(path: Path) -> Any:
-    """The content of a JSON file of a run."""
+@contextmanager
+def reading(path: Path, remedy: str = DAMAGED) -> Iterator[None]:
+    """Turn whatever a damaged file of a run leads to into one line."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        yield
+    except InputError:
+        raise
+    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise InputError(
-            f"{path}: cannot be read ({reason}); the run is damaged: restore this file, or move "
-            "the run away and train again"
-        ) from None
+        raise InputError(f"{path}: cannot be read ({reason}); {remedy}") from None
+
+
+def read_json(path: Path, needed: Collection[str] = (), remedy: str = DAMAGED) -> Any:
+    """The content of a JSON file of a run; an object that has all keys which are ``needed``."""
+    with reading(path, remedy):
+        value = json.loads(path.read_text(encoding="utf-8"))
+        if needed and not (isinstance(value, dict) and value.keys() >= {*needed}):
+            raise ValueError(f"it has not all of {', '.join(sorted(needed))}")
+        return value
 
 
 def plain(value: Any, digits: int | None = None) -> Any:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gradformer.errors import ConfigError, InputError, choice
-from gradformer.training.files import read_json
+from gradformer.training.files import read_json, reading
 from gradformer.training.recipe import Recipe
 from gradformer.training.sections import at_least
 
@@ -131,4 +131,5 @@ def load_plan(folder: str | Path) -> Plan:
     path = Path(folder) / PLAN
     if not os.path.isfile(path):
         raise InputError(f"{folder}: not a search (there is no plan.json)")
-    return Plan.from_dict(read_json(path))
+    with reading(path):
+        return Plan.from_dict(read_json(path))

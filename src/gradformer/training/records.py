@@ -22,11 +22,21 @@ import torch
 from gradformer.errors import InputError, warn
 from gradformer.graphs.atomic import flush
 from gradformer.training.distributed import processes
-from gradformer.training.files import RESUMABLE, append, plain, replace_file, writing
+from gradformer.training.files import (
+    REMADE,
+    RESUMABLE,
+    append,
+    plain,
+    read_json,
+    replace_file,
+    writing,
+)
 
 _LIBRARIES = ("gradformer", "torch", "torch_geometric", "triton", "numpy", "numba", "safetensors")
 _DIGITS = 9  # tell any two float32 numbers apart
-_NEEDED = {"epoch": {"trial", "epoch"}, "result": {"trial", "metric", "epochs", "val", "test"}}
+_RESULT = {"trial", "seed", "status", "metric", "epochs", "val", "test", "scale"}
+_ATTEMPT = {"rung", "candidate", "settings", "epochs", "metric", "val", "std"}
+_NEEDED = {"epoch": {"trial", "epoch"}, "result": _RESULT, "attempt": _ATTEMPT}
 
 
 class Recorder:
@@ -166,6 +176,18 @@ def _entry(line: str) -> dict[str, Any] | None:
     kind = entry.get("kind") if isinstance(entry, dict) else None
     whole = isinstance(kind, str) and _NEEDED.get(kind, set()) <= entry.keys()
     return entry if whole else None
+
+
+def read_result(path: Path) -> dict[str, Any]:
+    """``result.json``, the outcome of a trial."""
+    found: dict[str, Any] = read_json(path, _RESULT, REMADE)
+    return found
+
+
+def read_results(path: Path) -> dict[str, Any]:
+    """``results.json``, that of all trials."""
+    found: dict[str, Any] = read_json(path, ("metric", "val", "test", "trials"), REMADE)
+    return found
 
 
 def header(record: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -26,11 +26,11 @@ from gradformer.model.base import GraphModel
 from gradformer.structure.codebook import Codebook
 from gradformer.training import inference
 from gradformer.training.data import TrainingData
-from gradformer.training.files import read_json, replace_json
+from gradformer.training.files import read_json, reading, replace_json
 from gradformer.training.folder import WEIGHTS
 from gradformer.training.metrics import metrics_of
 from gradformer.training.recipe import Recipe
-from gradformer.training.records import read_record
+from gradformer.training.records import read_record, read_result, read_results
 from gradformer.weights import published
 
 
@@ -67,18 +67,17 @@ class Run:
                 f"{folder}: not a run (there is no recipe.yaml){models}; name a folder that "
                 "gradformer train made"
             )
-        stored = read_json(folder / "data.json")
-        try:
+        recipe, path = Recipe.load(folder / "recipe.yaml"), folder / "data.json"
+        stored = read_json(path, ("schema", "structure", "codebook", "origin"))
+        with reading(path):
             return cls(
                 folder,
-                Recipe.load(folder / "recipe.yaml"),
+                recipe,
                 Schema.from_dict(stored["schema"]),
                 Structure.from_dict(stored["structure"]),
                 Codebook.from_dict(stored["codebook"]),
                 stored["origin"],
             )
-        except (KeyError, TypeError) as error:
-            raise InputError(f"{folder / 'data.json'}: damaged ({error!r})") from None
 
     @property
     def results(self) -> dict[str, Any]:
@@ -89,7 +88,7 @@ class Run:
                 f"{self.folder}: not finished; continue: gradformer train --resume "
                 f"{quote(str(self.folder))}"
             )
-        return read_json(path)
+        return read_results(path)
 
     @property
     def record(self) -> list[dict[str, Any]]:
@@ -154,7 +153,7 @@ class Run:
 
     def result(self, trial: int) -> dict[str, Any]:
         """What came out of a trial that has ended: its ``result.json``."""
-        return read_json(self.place(trial) / "result.json")
+        return read_result(self.place(trial) / "result.json")
 
     def scale(self, trial: int) -> TargetScale | None:
         """The scale on which a trial learned its regression; None for none."""
@@ -272,7 +271,7 @@ def ended_trials(run: Run, record: Sequence[dict[str, Any]]) -> dict[int, dict[s
 
 
 def _ended_well(result: Path) -> bool:
-    return result.is_file() and read_json(result)["test"] is not None
+    return result.is_file() and read_result(result)["test"] is not None
 
 
 def describe_data(path: Path, data: TrainingData, origin: dict[str, Any]) -> None:

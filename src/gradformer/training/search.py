@@ -23,7 +23,7 @@ from gradformer.graphs.splits import Split
 from gradformer.training.attempts import Attempt, Record
 from gradformer.training.data import TrainingData, structure_for
 from gradformer.training.distributed import find_device
-from gradformer.training.files import read_json, replace_file, replace_json, writing
+from gradformer.training.files import read_json, reading, replace_file, replace_json, writing
 from gradformer.training.fit import Job, fit_together
 from gradformer.training.loop import StoppedError
 from gradformer.training.origins import is_benchmark, prepare
@@ -224,7 +224,10 @@ def closed(data: TrainingData) -> TrainingData:
 def _content(folder: Path) -> str | None:
     """What tells the data of the attempts in ``folder`` from others; None if there are none."""
     described = sorted(folder.glob("attempts/*/data.json"))
-    return read_json(described[0])["origin"]["content"] if described else None
+    if not described:
+        return None
+    with reading(described[0]):
+        return str(read_json(described[0])["origin"]["content"])
 
 
 def _shortened(recipe: Recipe, epochs: int) -> Recipe:

@@ -19,14 +19,21 @@ from gradformer.training.capture import capture
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import from_first, is_first
-from gradformer.training.files import RESUMABLE, read_json, replace_file, replace_json
+from gradformer.training.files import RESUMABLE, replace_file, replace_json
 from gradformer.training.folder import WEIGHTS
 from gradformer.training.keepsakes import Answers, save_answers
 from gradformer.training.loop import Stop, StoppedError, train
 from gradformer.training.metrics import LOWER_IS_BETTER, scores
 from gradformer.training.progress import Display
 from gradformer.training.recipe import Recipe
-from gradformer.training.records import Recorder, environment, header, read_record, truncate
+from gradformer.training.records import (
+    Recorder,
+    environment,
+    header,
+    read_record,
+    read_result,
+    truncate,
+)
 from gradformer.training.trial import Trial
 
 _DECISIVE = ("versions", "device_name", "threads", "processes")
@@ -108,7 +115,7 @@ class Trials:
 
     def results(self) -> list[dict[str, Any]]:
         """The result of every trial, all of which have ended."""
-        written = [read_json(self._result_path(t)) for t in self.trials] if is_first() else []
+        written = [read_result(self._result_path(t)) for t in self.trials] if is_first() else []
         return from_first(written)
 
     @property
@@ -138,7 +145,7 @@ class Trials:
             recorder.write("resume", **around)
         for trial in self.trials:
             if trial not in self.waiting:
-                recorder.write("result", **read_json(self._result_path(trial)))
+                recorder.write("result", **read_result(self._result_path(trial)))
         return recorder
 
     def _has_ended(self, trial: Trial, restored: bool) -> bool:
@@ -150,7 +157,7 @@ class Trials:
     def _epochs(self, trial: Trial) -> int:
         """Epochs that are done; of a trial with a result even where its checkpoint is gone."""
         path = self._result_path(trial)
-        return int(read_json(path)["epochs"]) if path.exists() else trial.progress.epoch
+        return int(read_result(path)["epochs"]) if path.exists() else trial.progress.epoch
 
     def _finish(self, trial: Trial) -> None:
         """Test the selected weights, once, and write weights and result."""
