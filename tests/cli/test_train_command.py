@@ -54,6 +54,18 @@ def test_options_reach_the_recipe(program: Program, files: Path, tmp_path: Path)
     assert not (out / "report.html").exists()
 
 
+def test_fine_tuning_takes_the_model_of_a_run_and_learns_another_target(
+    program: Program, files: Path, molecule_run: Path, tmp_path: Path
+) -> None:
+    learn = (files / "molecules.csv", "--target", "kind", "--weights", molecule_run)
+    program("train", *learn, "--set", "train.epochs=1", *QUIET, "--out", tmp_path / "run")
+    assert Run.load(tmp_path / "run").recipe.model == Run.load(molecule_run).recipe.model
+    program("search", *learn, "--range", "train.lr=1e-4,1e-3", "--samples", "2", "--set",
+            "train.epochs=1", "--out", tmp_path / "search")  # fmt: skip
+    best = yaml.safe_load((tmp_path / "search" / "best.yaml").read_text())
+    assert best["train"]["weights"] == str(molecule_run)
+
+
 def test_a_recipe_file_takes_the_place_of_the_packages(
     program: Program, files: Path, tmp_path: Path
 ) -> None:

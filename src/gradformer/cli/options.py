@@ -116,6 +116,14 @@ class Training:
         Path | None,
         typer.Option("--recipe", help="YAML file to use in place of the package's recipe."),
     ] = None
+    weights: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            help="Fine-tune: begin from the weights of a run, or of a trained model of the package "
+            "(see `gradformer models`), and take its model.",
+        ),
+    ] = None
     budget: Annotated[
         float | None,
         typer.Option(
@@ -135,8 +143,12 @@ class Training:
 
     def changes(self) -> list[str]:
         """What the user changes in the recipe, and last what the smoke switch does."""
+        from gradformer.training.beginning import begin_from
+
         split = [] if self.split is None else [f"data.split={self.split}"]
-        return [*(self.settings or []), *split, *smoke_settings()]
+        begun = begin_from(self.weights, self.model)
+        short = [text for text in smoke_settings() if not begun or not text.startswith("model.")]
+        return [*begun, *(self.settings or []), *split, *short]
 
 
 class _Reading:

@@ -90,6 +90,8 @@ def train(
 
     Example: [bold]gradformer train mutag --model gin --set model.layers=3 --out runs/gin[/bold]
 
+    Example: [bold]gradformer train molecules.csv --target y --weights molhiv[/bold]
+
     Example: [bold]gradformer train --resume runs/gin --trials 20[/bold]
     """
     from gradformer.graphs.cards import is_card

@@ -57,7 +57,9 @@ def _data(run: Run, dataset: str) -> list[tuple[str, str]]:
     found += [(n, str(run.origin[n])) for n in ("protocol", "exactness") if n in run.origin]
     config = run.recipe.model.config
     size = f"{config.layers} layer{'' if config.layers == 1 else 's'} of width {config.width}"
-    return [*found, ("model", f"{run.recipe.model.name}, {size}; `recipe.yaml` has all settings")]
+    found.append(("model", f"{run.recipe.model.name}, {size}; `recipe.yaml` has all settings"))
+    source = Path(run.recipe.train.weights).name
+    return found if source == "none" else [*found, ("fine-tuned from", source)]
 
 
 def _scores(run: Run, trial: int) -> list[tuple[str, str]]:

@@ -61,6 +61,7 @@ def _write(run: Run, out: Path, trial: int, program: bool, called: str) -> None:
     recipe = replace(
         run.recipe,
         dataset=name,
+        train=replace(run.recipe.train, weights=Path(run.recipe.train.weights).name),
         trials=1,
         seed=first if folds else first + trial,  # the first seed has dealt the folds
     )

@@ -14,6 +14,7 @@ import torch
 
 from gradformer.attention.tiles import precision
 from gradformer.errors import ConfigError, InputError, warn
+from gradformer.training.beginning import begin_from
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import by_first, find_device, from_first, joined
 from gradformer.training.files import RESUMABLE, plain, read_json, replace_file, replace_json
@@ -34,6 +35,7 @@ def fit(
     model: str | None = None,
     preset: str | None = None,
     settings: Iterable[str] = (),
+    weights: str | Path | None = None,
     trials: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -54,6 +56,8 @@ def fit(
         model: another model for the recipe that is read, see :func:`load_recipe`.
         preset: one of its presets.
         settings: changes to the recipe, ``a.b=c``.
+        weights: a run, or a model of the package by its name, to begin from: its model is trained
+            further.
         trials: number of seeds.
         out: the folder to make; ``runs/<dataset>-<model>-<time>`` if not given.
         overwrite: replace a run that is there.
@@ -65,6 +69,8 @@ def fit(
         until: when to stop and save (:class:`StoppedError`), on the monotonic clock.
         reading: how to read ``data``: ``smiles``, ``target``, ``y``, ``task``, ``skip_invalid`` …
     """
+    settings = [settings] if isinstance(settings, str) else settings
+    settings = [*begin_from(weights, model), *settings]
     recipe = _recipe_for(data, recipe, model, preset, settings)
     if trials is not None:
         recipe = replace(recipe, trials=trials)

@@ -53,6 +53,7 @@ class TrainOptions:
     patience: int = option(0, "stop after so many epochs without improvement, 0 for never")
     ema: float = option(0.0, "decay of averaged weights, 0 for none")
     select: str = option("auto", "validation metric that selects the epoch; auto: the dataset's")
+    weights: str = option("none", "run or model of the package to begin from; none: drawn")
 
     def __post_init__(self) -> None:
         for name, known in (

@@ -16,6 +16,7 @@ from gradformer.attention import Decay
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.portable import draw, permutation, stream
 from gradformer.model.base import GraphModel
+from gradformer.training.beginning import take_weights
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.data import TrainingData
 from gradformer.training.losses import (
@@ -71,6 +72,8 @@ class Trial:
                 data.schema.outputs if data.scaled else 1,
             )
         self.model = initial_model(recipe.model, data, self.seed)
+        if recipe.train.weights != "none":
+            take_weights(self.model, recipe.train.weights, number)
         self.model.to(collator.device)
         self.weights = Weights(self.model, recipe.train.decay_all)
         self.best = self.weights.vector.clone()

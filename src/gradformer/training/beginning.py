@@ -1,0 +1,61 @@
+"""Fine-tuning: a model that begins with the trained weights of another run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gradformer.errors import ConfigError, InputError
+from gradformer.model.base import GraphModel
+from gradformer.training.options import flat
+from gradformer.training.run import Run
+from gradformer.weights import published
+
+
+def begin_from(source: str | Path | None, model: str | None = None) -> list[str]:
+    """Settings that make a recipe begin from a run, or from a model of the package by its name: the
+    model, option by option, and where its weights are. No other ``model`` can be asked for."""
+    if source is None:
+        return []
+    if model is not None:
+        raise ConfigError(f"weights: those of {source} bring their model; leave out model {model}")
+    run = _open(source)
+    by_name = run.folder == published().get(str(source))
+    options = flat({"model": run.recipe.to_dict()["model"]})
+    settings = [f"{name}={'none' if value is None else value}" for name, value in options.items()]
+    return [*settings, f"train.weights={source if by_name else Path(source).absolute()}"]
+
+
+def take_weights(model: GraphModel, source: str, number: int) -> None:
+    """Put the weights of a run into ``model``, whose weights were just drawn.
+
+    Trial k takes those of the run's trial k, in turn if it has fewer. What has a row for each
+    output stays as drawn where their number is another.
+    """
+    run = _open(source)
+    before, now = run.schema, model.schema
+    if (before.node, before.edge) != (now.node, now.edge):
+        raise InputError(
+            f"train.weights: {source} knows nodes {before.node} and edges {before.edge}, and the "
+            f"data have {now.node} and {now.edge}; begin from a run on data with the same features"
+        )
+    trials = run.usable()
+    given, drawn = run.model(trials[number % len(trials)]).state_dict(), model.state_dict()
+    outputs = before.outputs, now.outputs
+    for name in {**given, **drawn}:
+        old, new = (tensors[name].shape if name in tensors else None for tensors in (given, drawn))
+        if old == new:
+            continue
+        if not old or not new or old[1:] != new[1:] or (old[0], new[0]) != outputs:
+            raise ConfigError(
+                f"train.weights: the model of {source} has another shape ({name}); leave model.* "
+                "as that run has it: gradformer train DATA --weights RUN takes it over"
+            )
+        given[name] = drawn[name]
+    model.load_state_dict(given)
+
+
+def _open(source: str | Path) -> Run:
+    try:
+        return Run.load(source)
+    except InputError as error:
+        raise InputError(f"train.weights: {error}") from None

@@ -1,0 +1,90 @@
+"""Fine-tuning: which weights a trial begins with, and what does not fit."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from gradformer.errors import ConfigError, InputError
+from gradformer.training.beginning import begin_from
+from gradformer.training.export import export
+from gradformer.training.fit import fit, resume
+from gradformer.training.recipe import load_recipe
+from gradformer.training.run import Run
+from gradformer.training.trial import initial_model
+from tests.training import toy
+
+SHORT = toy.RECIPE.change("train.epochs=1", "trials=2")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """Two trained trials that tell two classes apart."""
+    out = tmp_path_factory.mktemp("runs") / "source"
+    return fit(toy.data(), recipe=SHORT, out=out, **toy.QUIET)
+
+
+def test_a_trial_begins_with_the_weights_of_the_same_trial_in_turn(source: Run) -> None:
+    recipe = toy.RECIPE.change(*begin_from(source.folder))
+    for number in (0, 1, 2):
+        begun = toy.trial(recipe, number).model.state_dict()
+        trained = source.model(number % 2).state_dict()
+        assert begun.keys() == trained.keys()
+        assert all(torch.equal(begun[name], trained[name]) for name in trained)
+
+
+def test_for_another_number_of_outputs_the_last_map_is_drawn(source: Run) -> None:
+    recipe = toy.RECIPE.change(*begin_from(source.folder))
+    found = toy.trial(recipe, task="regression")
+    begun, trained = found.model.state_dict(), source.model(0).state_dict()
+    drawn = initial_model(recipe.model, found.data, found.seed).state_dict()
+    anew = {name for name in trained if begun[name].shape != trained[name].shape}
+    assert anew == {"head.net.layers.2.weight", "head.net.layers.2.bias"}
+    for name in trained:
+        assert torch.equal(begun[name], (drawn if name in anew else trained)[name]), name
+
+
+def test_the_model_comes_with_its_weights_and_the_training_does_not(source: Run) -> None:
+    recipe = load_recipe("own", settings=[*begin_from(source.folder), "model.dropout=0.3"])
+    theirs, ours = source.recipe.model, recipe.model
+    assert (ours.name, ours.config) == (theirs.name, replace(theirs.config, dropout=0.3))
+    assert recipe.train == replace(load_recipe("own").train, weights=str(source.folder.absolute()))
+
+
+def test_a_model_of_the_package_is_known_by_its_name() -> None:
+    assert begin_from("molhiv")[-1] == "train.weights=molhiv"
+
+
+def test_a_fine_tuned_run_resumes_to_the_same_bits_and_names_no_folder_when_exported(
+    source: Run, tmp_path: Path
+) -> None:
+    out = tmp_path / "tuned"
+    run = fit(toy.data(), recipe=SHORT, weights=source.folder, out=out, **toy.QUIET)
+    before = toy.contents(out)
+    (out / "results.json").unlink()
+    (out / "trials" / "1" / "result.json").unlink()
+    (out / "trials" / "1" / "model.safetensors").unlink()
+    resume(out, toy.data(), **toy.QUIET)
+    assert toy.contents(out) == before
+    given = export(run, tmp_path / "given")
+    assert given.recipe.train.weights == "source"
+    assert "| fine-tuned from | source |" in (given.folder / "README.md").read_text()
+
+
+def test_what_does_not_fit_is_said_before_a_folder_is_made(source: Run, tmp_path: Path) -> None:
+    def refused(expected: type[Exception], match: str, **options: object) -> None:
+        given: dict[str, Any] = {"weights": source.folder, "out": tmp_path / "out", **options}
+        with pytest.raises(expected, match=match):
+            fit(toy.some_graphs(), y=[0.5 * k for k in range(30)], **given)
+        assert not (tmp_path / "out").exists()
+
+    refused(InputError, "knows nodes .* and edges .*, and the data have .*same features")
+    refused(ConfigError, "bring their model; leave out model gin", model="gin")
+    refused(InputError, "train.weights: .*gone: not a run", weights=tmp_path / "gone")
+    wide = toy.RECIPE.change(*begin_from(source.folder), "model.width=32")
+    with pytest.raises(ConfigError, match=r"has another shape .*leave model"):
+        toy.trial(wide)
