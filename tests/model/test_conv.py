@@ -69,6 +69,27 @@ def test_given_distances_are_used() -> None:
     assert not torch.allclose(layer(x, EDGES, VECTOR, near), layer(x, EDGES, VECTOR))
 
 
+def test_attention_weights_come_as_pyg_gives_them_and_change_nothing() -> None:
+    layer, x = make(GCNConv(8, 8), attention_dropout=0.5, decay={"start": 0.0}), torch.randn(7, 8)
+    torch.manual_seed(1)
+    plain = layer(x, EDGES, VECTOR)
+    torch.manual_seed(1)
+    out, (pairs, weights) = layer(x, EDGES, VECTOR, return_attention_weights=True)
+    assert torch.equal(out, plain), "also what dropout draws"
+    assert pairs.shape == (2, 9 + 1 + 9)
+    assert torch.equal(VECTOR[pairs[0]], VECTOR[pairs[1]])
+    queries = torch.zeros(7, 2).index_add(0, pairs[1], weights)
+    torch.testing.assert_close(queries, torch.ones(7, 2))
+    values = layer.attention.project(x)[2]  # [nodes, heads, d]
+    seen = torch.zeros_like(values).index_add(0, pairs[1], weights[..., None] * values[pairs[0]])
+    heard: list[Tensor] = []
+    layer.eval().attention.register_forward_hook(lambda *call: heard.append(call[-1]))
+    layer(x, EDGES, VECTOR)
+    torch.testing.assert_close(layer.attention.out(seen.flatten(1)), heard[0])
+    weights.square().sum().backward()
+    assert layer.decay.start.grad.abs().sum() > 0
+
+
 def test_distances_are_computed_once_for_all_layers(counted: list[Tensor]) -> None:
     decay = Decay(2)
     layers = [make(decay=decay), make(decay=decay)]
@@ -186,13 +207,19 @@ def test_bad_arguments_are_named(named: str, arguments: dict[str, Any]) -> None:
         make()(**(good | arguments))
 
 
-@pytest.mark.parametrize("conv", [GCNConv(8, 4), GATConv(8, 8)])
+class WithWeights(nn.Module):
+    """A convolution that returns its own weights too."""
+
+    def forward(self, x: Tensor, edge_index: Tensor) -> Any:
+        return GATConv(8, 8)(x, edge_index, return_attention_weights=True)
+
+
+@pytest.mark.parametrize("conv", [GCNConv(8, 4), WithWeights()])
 def test_a_convolution_that_returns_something_else_is_named(conv: nn.Module) -> None:
-    asked = {"return_attention_weights": True} if isinstance(conv, GATConv) else {}
     with pytest.raises(
         InputError, match=r"^conv: expected to return \[7, 8\], got (\[7, 4\]|tuple)"
     ):
-        make(conv)(torch.zeros(7, 8), EDGES, VECTOR, **asked)
+        make(conv)(torch.zeros(7, 8), EDGES, VECTOR)
 
 
 def test_norms_are_not_torchs() -> None:

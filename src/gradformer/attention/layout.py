@@ -170,6 +170,18 @@ class Layout:
         sizes = self.node_ptr.diff().long()
         return pointer_of(sizes * sizes)
 
+    def pairs(self) -> Tensor:
+        """Node rows of each pair in the batch's own packed order, [2, Σ n²]: key, then query.
+
+        >>> Layout.from_sizes([1, 2]).pairs().tolist()
+        [[0, 1, 2, 1, 2], [0, 1, 1, 2, 2]]
+        """
+        sizes = self.node_ptr.diff().long()
+        graph = torch.arange(self.num_graphs, device=self.device).repeat_interleave(sizes * sizes)
+        n, first = sizes[graph], self.node_ptr[graph]
+        place = torch.arange(len(graph), device=self.device) - self.packed_ptr[graph]
+        return torch.stack([first + place % n, first + place // n])
+
     def is_symmetric(self, distance: Tensor, chunk: int = 1 << 22) -> bool:
         """Whether byte(i, j) = byte(j, i) in every graph; reads back an answer for each chunk."""
         sizes, ends = self.node_ptr.diff().long(), self.packed_ptr[1:]

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradformer.attention import Decay
+from gradformer.attention import Decay, Tables, decay_attention
 from gradformer.attention.availability import exporting
 from gradformer.attention.compiling import never_compiled
 from gradformer.attention.draws import DrawsAlone, number_sites
@@ -136,9 +136,15 @@ class GradformerConv(DrawsAlone):
         edge_index: Tensor,
         batch: Tensor | None = None,
         distance: Tensor | None = None,
+        return_attention_weights: bool = False,
         **kwargs: Any,
-    ) -> Tensor:
-        """New node states [nodes, channels]; ``kwargs`` go to the convolution."""
+    ) -> Tensor | tuple[Tensor, tuple[Tensor, Tensor]]:
+        """New node states [nodes, channels]; ``kwargs`` go to the convolution.
+
+        With ``return_attention_weights`` also (pairs [2, Σ n²], weights [Σ n², heads]), as PyG has
+        them: node ``pairs[1]`` looks at node ``pairs[0]``, of the same graph, with a weight before
+        dropout; those of a node add up to 1.
+        """
         _check(self.channels, x, edge_index, batch)
         if kwargs and self.conv is None:
             raise InputError(f"{next(iter(kwargs))}: there is no convolution that would take it")
@@ -155,6 +161,7 @@ class GradformerConv(DrawsAlone):
             graphs = graphs.with_seed(seed, self.sites)
         nodes, seeds = graphs.nodes, graphs.seeds
         tables = self.decay()[0]
+        seen = self._weights(x, tables, graphs) if return_attention_weights else None
         y, x = self.attention.pass_on(x, tables, graphs)
         if self.conv is not None and self.norm1 is not None:
             z = self.conv(x, edge_index, **kwargs)
@@ -166,7 +173,17 @@ class GradformerConv(DrawsAlone):
         else:
             s = self.norm2(y, nodes, seeds, before=self.dropout2, add=x)
         change, dropout, s = self.mlp.pass_on(s, graphs)
-        return self.norm3(change, nodes, seeds, before=dropout, add=s)
+        x = self.norm3(change, nodes, seeds, before=dropout, add=s)
+        return x if seen is None else (x, seen)
+
+    def _weights(self, x: Tensor, tables: Tables, graphs: Batch) -> tuple[Tensor, Tensor]:
+        """Pairs (key, query) and the weight of each head for them."""
+        layout, distance = graphs.layout, graphs.pair_bytes()
+        q, k, v = self.attention.project(x)
+        _, weights = decay_attention(
+            q, k, v, layout, distance, tables.mul, tables.add, return_weights=True
+        )
+        return layout.pairs(), weights
 
     def __repr__(self) -> str:
         return f"GradformerConv({self.channels}, conv={self.conv}, heads={self.heads})"
