@@ -18,6 +18,7 @@ from gradformer.graphs.objects import (
     from_pyg,
     from_smiles_list,
 )
+from gradformer.graphs.user_splits import user_split, user_way
 
 EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
 
@@ -58,6 +59,24 @@ def test_targets_of_pyg_graphs_may_stand_apart() -> None:
     assert nodes.arrays.y.reshape(-1).tolist() == [0, 1, 0]
     with pytest.raises(InputError, match=r"^y has 2 entries for 3 graphs"):
         from_objects(graphs, y=[1, 2])
+
+
+def test_a_split_of_ones_own_is_a_list_of_words() -> None:
+    words = ["train", "Train", None, "val", "test"]
+    found = [
+        from_objects([path(y=torch.tensor([k / 2])) for k in range(5)], split=words),
+        from_objects([nx.path_graph(3)] * 5, y=[0.0, 0.5, 1.0, 1.5, 2.0], split=words),
+    ]
+    for data in found:
+        parts = user_split(user_way("auto", data.arrays), data, 0)(seed=3)
+        assert [part.tolist() for part in parts] == [[0, 1], [3], [4]]
+    graphs = [nx.path_graph(2)] * 3
+    with pytest.raises(InputError, match=r"^the list, position 1: split 'tset' is unknown; use tr"):
+        from_objects(graphs, y=[1, 2, 3], split=["train", "tset", "val"])
+    with pytest.raises(InputError, match=r"^split has 2 entries for 3 graphs"):
+        from_objects(graphs, y=[1, 2, 3], split=["train", "val"])
+    with pytest.raises(InputError, match=r"^split: got 'scaffold', .*settings=\['data.split=scaf"):
+        from_objects(graphs, y=[1, 2, 3], split="scaffold")
 
 
 def networkx_task(y: torch.Tensor) -> str:

@@ -3,7 +3,8 @@ the checks of each graph."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from gradformer.graphs.assemble import assemble
 from gradformer.graphs.labels import MISSING
 from gradformer.graphs.raw_graphs import RawGraph
 from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData
+from gradformer.graphs.user_splits import part_number
 
 Targets = Sequence[Any] | NDArray[Any] | pd.Series | pd.DataFrame
 
@@ -27,21 +29,46 @@ def collect(
     kind: Kind,
     skip_invalid: bool,
     *,
+    split: Sequence[str | None] | None,
     task: str | None,
     like: Reading | None,
     **options: Any,
 ) -> UserData:
     """Convert each object under the checks that all readers share; rows count from 0.
 
+    ``split`` names the part of each, None for no part.
+
     Where the task is not stated it is a regression if some target is a float other than 0 and 1.
     Integers, words and these two are what :func:`~gradformer.graphs.labels.find_labels` takes them
     for: Python's numbers have a type, which those of a table have not.
     """
     rows = RowChecks("the list", "position", skip_invalid)
-    graphs = list(rows.graphs(list(enumerate(objects)), convert))
+    words = None if split is None else _words(split, len(objects))
+
+    def with_part(row: int, item: Any) -> RawGraph:
+        graph = convert(row, item)
+        if words is None:
+            return graph
+        part = -1 if words[row] is None else part_number(str(words[row]))
+        return replace(graph, split=[part])
+
+    graphs = list(rows.graphs(list(enumerate(objects)), with_part))
     if task is None and like is None and any(has_quantities(targets[g.row]) for g in graphs):
         task = "regression"
     return assemble(graphs, rows, kind=kind, task=task, like=like, **options)
+
+
+def _words(split: Sequence[str | None], count: int) -> list[str | None]:
+    """The part of each object, in the user's words."""
+    if isinstance(split, str) or not isinstance(split, Iterable):
+        raise InputError(
+            f"split: got {split!r}, expected a list with train, val or test for each; how to split "
+            "is a setting: settings=['data.split=scaffold']"
+        )
+    words = list(split)
+    if len(words) != count:
+        raise InputError(f"split has {len(words)} entries for {count} graphs")
+    return words
 
 
 def target_rows(y: Targets, count: int, what: str) -> list[Any]:

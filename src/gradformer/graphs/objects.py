@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -65,6 +65,7 @@ def from_networkx(
     y: Targets | None = None,
     level: Level = "graph",
     task: str | None = None,
+    split: Sequence[str | None] | None = None,
     skip_invalid: bool = False,
     like: Reading | None = None,
     labelled: bool = True,
@@ -73,7 +74,8 @@ def from_networkx(
 
     The attribute ``x`` of nodes and ``edge_attr`` of edges (a number or a list) are the features.
     ``y`` has one value or list for each graph, or with level "node" one list with a value for each
-    node; if not given, the graph attribute ``y`` or the node attribute ``y`` is used.
+    node; if not given, the graph attribute ``y`` or the node attribute ``y`` is used. ``split``
+    says train, val or test of each graph, or None.
     """
     graphs = list(graphs)
     choice("level", level, ("graph", "node"))
@@ -98,7 +100,15 @@ def from_networkx(
         return RawGraph(row, nodes, index, x, edge_attr, y)
 
     data = collect(
-        graphs, targets, convert, "graphs", skip_invalid, level=level, task=task, like=like
+        graphs,
+        targets,
+        convert,
+        "graphs",
+        skip_invalid,
+        split=split,
+        level=level,
+        task=task,
+        like=like,
     )
     known = {"x of nodes", "edge_attr of edges"}
     known |= set() if y is not None else {f"y of {level}s"}
@@ -110,11 +120,13 @@ def from_smiles_list(
     smiles: Iterable[str],
     y: Targets | None = None,
     task: str | None = None,
+    split: Sequence[str | None] | None = None,
     skip_invalid: bool = False,
     like: Reading | None = None,
     labelled: bool = True,
 ) -> UserData:
-    """Take molecules as SMILES; ``y`` has one value, or a list of them, for each molecule."""
+    """Take molecules as SMILES; ``y`` has one value, or a list of them, for each molecule, and
+    ``split`` train, val or test, or None."""
     smiles = list(smiles)
     targets = [None] * len(smiles) if y is None else target_rows(y, len(smiles), "molecules")
     to_graph = from_smiles if like is None else smiles_reader(like.node, like.edge) or from_smiles
@@ -132,6 +144,7 @@ def from_smiles_list(
         convert,
         "smiles",
         skip_invalid,
+        split=split,
         task=task,
         vocabularies=(ATOM_VOCABULARY, BOND_VOCABULARY),
         like=like,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -26,6 +26,7 @@ def from_pyg(
     y: Targets | None = None,
     level: Level | None = None,
     task: str | None = None,
+    split: Sequence[str | None] | None = None,
     skip_invalid: bool = False,
     like: Reading | None = None,
     labelled: bool = True,
@@ -34,7 +35,7 @@ def from_pyg(
 
     Features that are integers are categories, floats are quantities. y has shape [] or [1] (one
     target), [1, targets], or with level "node" [nodes]; the level is seen from these shapes if not
-    stated. Targets may be given apart instead, as in :func:`from_networkx`.
+    stated. Targets may be given apart instead, and parts, as in :func:`from_networkx`.
     A single graph with labelled nodes may bring train_mask, val_mask and test_mask. A ``Batch`` is
     the graphs that it was made of.
     """
@@ -79,7 +80,15 @@ def from_pyg(
 
     targets = [getattr(data, "y", None) for data in graphs] if apart is None else apart
     data = collect(
-        graphs, targets, convert, "graphs", skip_invalid, level=level, task=task, like=like
+        graphs,
+        targets,
+        convert,
+        "graphs",
+        skip_invalid,
+        split=split,
+        level=level,
+        task=task,
+        like=like,
     )
     known = {"x", "edge_index", "edge_attr", "y", "num_nodes"}
     known |= {f"{part}_mask" for part in PARTS} if with_masks else set()
