@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import networkx as nx
@@ -12,6 +13,7 @@ import torch
 from torch_geometric.data import Batch, Data
 
 from gradformer.errors import InputError
+from gradformer.graphs.molecules import from_smiles
 from gradformer.graphs.objects import (
     from_networkx,
     from_objects,
@@ -123,6 +125,23 @@ def test_targets_of_nodes_may_be_tensors_and_are_found_again_in_new_graphs() -> 
     assert data.arrays.y.tolist() == [[0.5], [1.5], [2.5]]
     new = from_networkx([graph, graph], like=data.reading)
     assert new.arrays.y.tolist() == data.arrays.y.tolist() * 2
+
+
+def test_molecules_of_pyg_are_not_taken_for_those_of_a_model_that_numbers_atoms_otherwise() -> None:
+    """PyG's own ``from_smiles`` has as many columns, and carbon is 6 there, not 5."""
+    pytest.importorskip("rdkit")
+    from torch_geometric.utils import from_smiles as pyg_smiles
+
+    like = from_smiles_list(["CCO", "CN"], y=[0.5, 1.5]).reading
+    like = replace(like, kind="graphs")  # as that of a benchmark, which takes graphs too
+    other = pyg_smiles("CCO")
+    with pytest.raises(InputError, match=r"position 0: x numbers the atoms .*give the SMILES"):
+        from_pyg([other], like=like)
+    x, edge_index, edge_attr = map(torch.from_numpy, from_smiles("CCO"))
+    ours = Data(x=x, edge_index=edge_index.long(), edge_attr=edge_attr, smiles="CCO")
+    assert from_pyg([ours], like=like).arrays.num_graphs == 1
+    ours.smiles = "no molecule"  # it may be anything
+    assert from_pyg([ours], like=like).arrays.num_graphs == 1
 
 
 def test_attributes_that_are_not_used_are_named() -> None:

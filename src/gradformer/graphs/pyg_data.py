@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import Level
+from gradformer.graphs.molecules import smiles_reader
 from gradformer.graphs.object_targets import Targets, collect, dense, target_rows, target_texts
-from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
+from gradformer.graphs.raw_graphs import Features, RawGraph, edge_list, feature_matrix, node_count
 from gradformer.graphs.user_data import Reading, UserData
 from gradformer.graphs.user_splits import PARTS
 
@@ -67,6 +68,8 @@ def from_pyg(
         pairs = edge_index.T
         nodes = node_count(data.num_nodes)
         x = None if data.x is None else feature_matrix(dense(data.x, "x"), "x", nodes)
+        if like is not None and x is not None:
+            _check_atoms(x, getattr(data, "smiles", None), like)
         edge_attr = None
         if data.edge_attr is not None:
             values = dense(data.edge_attr, "edge_attr")
@@ -94,6 +97,23 @@ def from_pyg(
     known |= {f"{part}_mask" for part in PARTS} if with_masks else set()
     found = {name for row in data.rows.tolist() for name, _ in graphs[row]}
     return replace(data, unused=tuple(sorted(found - known)))
+
+
+def _check_atoms(x: Features, smiles: Any, like: Reading) -> None:
+    """Raise if a graph says which molecule it is, and its atoms are not those that the model knows:
+    PyG's ``from_smiles`` makes as many columns as OGB does, with other numbers."""
+    reader = smiles_reader(like.node, like.edge)
+    if reader is None or not isinstance(smiles, str):
+        return
+    try:
+        atoms = reader(smiles)[0]
+    except InputError:  # not a molecule, or no RDKit to tell
+        return
+    if sorted(x[:, 0].tolist()) != sorted(atoms[:, 0].tolist()):
+        raise InputError(
+            f"x numbers the atoms of {smiles} otherwise than the model's training data did, as "
+            "PyG's from_smiles does; give the SMILES themselves"
+        )
 
 
 def _level_of_pyg(graphs: list[Data]) -> Level:
