@@ -39,8 +39,6 @@ def random_split(size: int, seed: int, fractions: Fractions = EIGHT_ONE_ONE) -> 
     >>> [len(part) for part in random_split(188, seed=0)]
     [150, 18, 20]
     """
-    if len(fractions) != 3 or min(fractions) < 0 or abs(sum(fractions) - 1) > 1e-6:
-        raise ConfigError(f"split fractions: {fractions}, expected three shares that sum to 1")
     train, val = (int(fraction * size + 1e-9) for fraction in fractions[:2])
     parts = np.split(permutation(size, _SPLIT, seed), [train, train + val])
     return Split(*(np.sort(part) for part in parts))
@@ -78,9 +76,7 @@ def fold_of(seed: int, first_seed: int) -> int:
     return (seed - first_seed) % FOLDS
 
 
-def per_class_split(
-    classes: NDArray[Any], seed: int, per_class: int = 20, val: int = 500, test: int = 1000
-) -> Split:
+def per_class_split(classes: NDArray[Any], seed: int, per_class: int, val: int, test: int) -> Split:
     """``per_class`` training items of each class, then ``val`` and ``test`` of the others."""
     shuffled = permutation(len(classes), _SPLIT, seed)
     chosen = [shuffled[classes[shuffled] == label][:per_class] for label in np.unique(classes)]

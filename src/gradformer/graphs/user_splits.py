@@ -18,6 +18,8 @@ from gradformer.graphs.arrays import GraphArrays, split_over
 from gradformer.graphs.molecules import canonical, scaffold
 from gradformer.graphs.portable import permutation
 from gradformer.graphs.splits import (
+    EIGHT_ONE_ONE,
+    Fractions,
     Split,
     fixed_split,
     fold_of,
@@ -64,7 +66,7 @@ def user_split(way: str, user: UserData, first_seed: int) -> Callable[[int], Spl
         if user.smiles is None:
             raise ConfigError("data.split: scaffold needs molecules; use random")
         smiles = [user.smiles[graph] for graph in labelled]
-        return lambda seed: _numbered(fixed_split(scaffold_split(smiles, seed=seed)), labelled)
+        return lambda seed: _numbered(fixed_split(scaffold_split(smiles, seed)), labelled)
     classes = np.zeros(len(labelled), np.int64)
     if _has_classes(arrays):
         assert arrays.y is not None
@@ -128,7 +130,7 @@ def names_parts(words: Iterable[str]) -> bool:
 
 
 def scaffold_split(
-    smiles: Sequence[str], sizes: Sequence[float] = (0.8, 0.1, 0.1), seed: int = 0
+    smiles: Sequence[str], seed: int, sizes: Fractions = EIGHT_ONE_ONE
 ) -> NDArray[np.int8]:
     """Part of each molecule, [molecules]: molecules with one Bemis–Murcko scaffold stay together.
 
@@ -136,8 +138,6 @@ def scaffold_split(
     validation or test part first, each to the first part with room for it. So the parts have about
     the fractions ``sizes``, and validation and test hold scaffolds that training never saw.
     """
-    if len(sizes) != len(PARTS) or min(sizes) <= 0 or abs(sum(sizes) - 1) > 1e-6:
-        raise ConfigError(f"sizes must be three fractions above 0 that add up to 1, got {sizes}")
     groups = _groups(tuple(smiles))
     room = [round(size * len(smiles)) for size in sizes[:2]]
     large = min(sizes[1:]) * len(smiles) / 2

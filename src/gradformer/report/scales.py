@@ -92,13 +92,13 @@ def number(value: float | None, digits: int = 4) -> str:
     return text.replace("-", "−")
 
 
-def significant(value: float, digits: int = 3) -> str:
-    """A positive number with as many digits as it has meaning.
+def significant(value: float) -> str:
+    """A positive number with its first three digits.
 
     >>> [significant(v) for v in (267.49, 12.268, 0.45, 0.01412)]
     ['267', '12.3', '0.450', '0.0141']
     """
-    return f"{value:.{max(0, digits - 1 - math.floor(math.log10(value)))}f}"
+    return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}"
 
 
 def decimals(std: float | None, value: float | None) -> int:
