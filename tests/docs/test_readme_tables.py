@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import asdict
 from pathlib import Path
 from statistics import mean
 
@@ -46,7 +47,7 @@ def test_a_model_is_a_column_of_the_results(
     tables, plan = docs_script("tables"), Plan(("zinc",), ("gradformer", "gin", "gcn"))
     monkeypatch.setattr(tables, "look", seen)
     (tmp_path / "studies" / "table1").mkdir(parents=True)
-    (tmp_path / "studies" / "table1" / "plan.json").write_text(json.dumps(plan.to_dict()))
+    (tmp_path / "studies" / "table1" / "plan.json").write_text(json.dumps(asdict(plan)))
     head, _, row = tables.results_table(tmp_path).splitlines()
     assert re.sub("<.*?>", " ", head).split("|")[3:5] == ["  gradformer (paper)  ", "  gcn  "]
     plain = re.sub("(<.*?>)+|\N{NO-BREAK SPACE}", " ", row)

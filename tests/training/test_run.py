@@ -60,7 +60,7 @@ def test_predictions_are_those_of_the_selected_weights(whole: Path) -> None:
         ("multiclass", 3, Labels("multiclass", ("y",), (("0", "1", "2"),))),
         ("binary", 1, Labels("binary", ("y",), (("0", "1"),))),
         ("multilabel", 2, Labels("multilabel", ("y0", "y1"), (("0", "1"), ("0", "1")))),
-        ("regression", 2, Labels("regression", ("y0", "y1"))),
+        ("regression", 2, Labels("regression", ("y0", "y1"), ())),
     ],
 )
 def test_targets_of_a_benchmark_go_by_number(

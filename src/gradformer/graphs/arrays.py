@@ -39,11 +39,18 @@ class Schema:
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Schema:
         """The inverse of ``asdict``, also after a passage through JSON."""
-        plain: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in saved.items()
-        }
-        return cls(**plain)
+        return cls(**tupled(saved))
+
+
+def tupled(saved: Any) -> Any:
+    """``saved`` with tuples for its lists: JSON and YAML know no other sequence.
+
+    >>> tupled({"node": [28], "classes": [["no", "yes"]]})
+    {'node': (28,), 'classes': (('no', 'yes'),)}
+    """
+    if isinstance(saved, Mapping):
+        return {name: tupled(value) for name, value in saved.items()}
+    return tuple(map(tupled, saved)) if isinstance(saved, list) else saved
 
 
 def split_over(level: Level, graphs: int) -> Over:

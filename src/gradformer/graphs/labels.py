@@ -9,8 +9,8 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, get_args
+from dataclasses import dataclass
+from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -36,7 +36,7 @@ class Labels:
 
     task: Task
     targets: tuple[str, ...]
-    classes: tuple[tuple[str, ...], ...] = ()
+    classes: tuple[tuple[str, ...], ...]
 
     @property
     def outputs(self) -> int:
@@ -74,17 +74,6 @@ class Labels:
             return np.where(np.isnan(y[:, 0]), MISSING_CLASS, y[:, 0]).astype(np.int64)
         return y.astype(np.float32)
 
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, saved: Mapping[str, Any]) -> Labels:
-        return cls(
-            task=saved["task"],
-            targets=tuple(saved["targets"]),
-            classes=tuple(tuple(words) for words in saved["classes"]),
-        )
-
 
 def find_labels(columns: Mapping[str, Values], task: str | None, where: str) -> Labels:
     """The labels of target ``columns`` (name → values), for a stated task or the one they suggest.
@@ -103,7 +92,7 @@ def find_labels(columns: Mapping[str, Values], task: str | None, where: str) -> 
         task = _suggested_task(present, where)
     names = tuple(columns)
     if task == "regression":
-        return Labels("regression", names)
+        return Labels("regression", names, ())
     classes = tuple(_classes(values) for values in present.values())
     if task == "classification":
         alone = "binary" if len(classes[0]) == 2 else "multiclass"

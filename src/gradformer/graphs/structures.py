@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 from numpy.typing import NDArray
 
 from gradformer.errors import ConfigError, choice
-from gradformer.graphs.arrays import GraphArrays
+from gradformer.graphs.arrays import GraphArrays, tupled
 from gradformer.progress import bar
 from gradformer.structure.codebook import HOPS, Codebook
 from gradformer.structure.encodings import LAPLACIAN_VERSION, laplacian, random_walk
@@ -62,8 +62,7 @@ class Structure:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Structure:
         """From plain values, also those of :meth:`to_dict`."""
-        known = {name: value for name, value in values.items() if name != "versions"}
-        return cls(**{**known, "extras": tuple(known["extras"])})
+        return cls(**{k: value for k, value in tupled(values).items() if k != "versions"})
 
 
 @dataclass(frozen=True)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradformer.errors import InputError
+from gradformer.graphs.arrays import tupled
 
 
 def is_labelled(y: NDArray[Any]) -> NDArray[np.bool_]:
@@ -49,9 +50,9 @@ class TargetScale:
         """z → y, in the user's units and as precise as z."""
         return (z.astype(np.float64) * self.std + self.mean).astype(z.dtype)
 
-    def to_dict(self) -> dict[str, list[float]]:
-        return {"mean": list(self.mean), "std": list(self.std)}
+    def to_dict(self) -> dict[str, tuple[float, ...]]:
+        return asdict(self)
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> TargetScale:
-        return cls(tuple(saved["mean"]), tuple(saved["std"]))
+        return cls(**tupled(saved))

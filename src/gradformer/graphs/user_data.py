@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradformer.errors import ConfigError, InputError, suggest, warn
-from gradformer.graphs.arrays import GraphArrays, Level, Schema
+from gradformer.graphs.arrays import GraphArrays, Level, Schema, tupled
 from gradformer.graphs.labels import Labels
 from gradformer.graphs.raw_graphs import RawGraph
 from gradformer.progress import bar
@@ -65,17 +65,12 @@ class Reading:
     def from_dict(cls, saved: Mapping[str, Any]) -> Reading:
         """The inverse of :meth:`to_dict`, also after a passage through JSON or YAML."""
         try:
-            values = dict(saved)
-            for name in ("node", "edge"):
-                if not isinstance(values[name], int):
-                    values[name] = tuple(values[name])
-            values["labels"] = Labels.from_dict(values["labels"])
-            reading = cls(**values)
+            values = tupled(saved)
+            return cls(**{**values, "labels": Labels(**values["labels"])})
         except (KeyError, TypeError, ValueError) as error:
             raise InputError(
                 f"the saved description of the training data is damaged: {error!r}"
             ) from None
-        return reading
 
     def expect(self, kind: Kind, where: str) -> None:
         """Raise unless ``where`` holds the kind of data that this reading came from."""

@@ -15,7 +15,7 @@ import signal
 import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import lru_cache
 from pathlib import Path
 from shlex import quote
@@ -24,6 +24,7 @@ from typing import Any
 import torch
 
 from gradformer.errors import ConfigError, GradformerError, InputError
+from gradformer.graphs.arrays import tupled
 from gradformer.report.history import History
 from gradformer.studies.rivals import RIVALS
 from gradformer.studies.study import Cell, Measured, Plan, Study, place_of
@@ -41,20 +42,20 @@ from gradformer.training.trials import summary
 def begin(study: Study, plan: Plan, root: Path, goes_on: bool) -> Plan:
     """Keep the plan beside the cells; gives all that was ever asked for there."""
     path = root / study.name / "plan.json"
-    if os.path.isfile(path):
+    before = kept_plan(study, root)
+    if before is not None:
         if not goes_on:
             raise InputError(
                 f"{path.parent}: was begun before; continue it with --resume, or choose another "
                 "--out"
             )
-        before = _plan(path)
         if before.settings != plan.settings:
             raise InputError(
                 f"{path.parent}: was begun with other settings ({_said(before)}, not "
                 f"{_said(plan)}); choose another --out"
             )
         plan = before.with_more(plan)
-    replace_json(path, plan.to_dict())
+    replace_json(path, asdict(plan))
     return plan
 
 
@@ -65,12 +66,10 @@ def _said(plan: Plan) -> str:
 def kept_plan(study: Study, root: Path) -> Plan | None:
     """The plan of a study that was begun."""
     path = root / study.name / "plan.json"
-    return _plan(path) if os.path.isfile(path) else None
-
-
-def _plan(path: Path) -> Plan:
+    if not os.path.isfile(path):
+        return None
     with reading(path):
-        return Plan.from_dict(read_json(path))
+        return Plan(**tupled(read_json(path)))
 
 
 def carry_out(

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -178,17 +178,6 @@ class Plan:
             for name in names:
                 if name not in known:
                     raise ConfigError(f"{option} {name}: unknown; {suggest(name, known)}{hint}")
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, values: dict[str, Any]) -> Plan:
-        plain: dict[str, Any] = {
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in values.items()
-        }
-        return cls(**plain)
 
     def with_more(self, other: Plan) -> Plan:
         """Both together; settings, and seeds if it has them, are those of ``other``, the newer."""

@@ -110,7 +110,7 @@ class Run:
         count = 1 if task == "multiclass" else outputs
         targets = ("y",) if count == 1 else tuple(f"y{k}" for k in range(count))
         if task == "regression":
-            return Labels(task, targets)
+            return Labels(task, targets, ())
         words = tuple(str(k) for k in range(outputs if task == "multiclass" else 2))
         return Labels(task, targets, (words,) * count)
 

@@ -10,7 +10,7 @@ from importlib import resources
 from typing import Any, Literal
 
 from gradformer.errors import ConfigError, suggest, warn
-from gradformer.graphs.arrays import Level, Task
+from gradformer.graphs.arrays import Level, Task, tupled
 from gradformer.yaml_text import parse_yaml
 
 SplitKind = Literal["fixed", "random", "stratified", "kfold"]
@@ -125,6 +125,5 @@ def _cards() -> dict[str, Card]:
         values = parse_yaml(file.read_text(encoding="utf-8"))
         for key in values.keys() - known:
             raise ConfigError(f"{file.name}: unknown key {key!r}; {suggest(key, known)}")
-        lists = {key: tuple(item) for key, item in values.items() if isinstance(item, list)}
-        cards[stem] = Card(**{**values, **lists, "name": stem})
+        cards[stem] = Card(**{**tupled(values), "name": stem})
     return cards
