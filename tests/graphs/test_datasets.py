@@ -18,7 +18,7 @@ from gradformer.graphs.cards import Card, card_names, find_card, is_card
 from gradformer.graphs.datasets import check_card, load, open_card
 from gradformer.graphs.mirror import fetch, raw_files
 from gradformer.graphs.store import Structure, pack
-from gradformer.graphs.summary import comparison_row, estimate_memory, summarise
+from gradformer.graphs.summary import comparison_row, estimate_memory
 from gradformer.training.files import read_json
 from gradformer.training.metrics import check_metric
 from gradformer.training.recipe import load_recipe
@@ -259,7 +259,7 @@ def test_mirror_may_be_named_by_the_environment(
 
 def test_summary_stands_beside_card_and_paper(data_mirror: Path) -> None:
     card = find_card("actor")
-    row = comparison_row(card, summarise(card, open_card(card, data_mirror)))
+    row = comparison_row(card, open_card(card, data_mirror))
     assert row == (
         "Actor",
         "1",
@@ -269,9 +269,7 @@ def test_summary_stands_beside_card_and_paper(data_mirror: Path) -> None:
         "same",
         "1: 7,600, 30,019",
     )
-    other = comparison_row(
-        replace(card, mean_nodes=2.5), summarise(card, open_card(card, data_mirror))
-    )
+    other = comparison_row(replace(card, mean_nodes=2.5), open_card(card, data_mirror))
     assert other[-2] == "1: 2.50, 30,019"
 
 

@@ -43,14 +43,14 @@ def list_datasets(
 
     if measure:
         from gradformer.graphs.datasets import open_card
-        from gradformer.graphs.summary import COLUMNS, comparison_row, summarise
+        from gradformer.graphs.summary import COLUMNS, comparison_row
 
         table = plain_table(*COLUMNS, right=COLUMNS[1:4])
         for column in table.columns[:-1]:
             column.no_wrap = True
         for name in card_names():
             card = find_card(name)
-            table.add_row(*comparison_row(card, summarise(card, open_card(card, data))))
+            table.add_row(*comparison_row(card, open_card(card, data)))
         table.caption = "paper: graphs: mean nodes, mean edges"
     else:
         from gradformer.training.metrics import metric_name
@@ -80,9 +80,9 @@ def info(
     Example: [bold]gradformer data info mutag[/bold]
     """
     from gradformer.graphs.cards import find_card
-    from gradformer.graphs.datasets import open_card
+    from gradformer.graphs.datasets import open_card, split_of
     from gradformer.graphs.structures import Structure
-    from gradformer.graphs.summary import estimate_memory, summarise
+    from gradformer.graphs.summary import estimate_memory, mean_sizes
     from gradformer.model.base import create_model
     from gradformer.training.data import structure_for
     from gradformer.training.metrics import metric_label
@@ -93,16 +93,15 @@ def info(
     config = load_recipe(chosen) if chosen else None
     structure = structure_for(config.model.config.needs()) if config else Structure()
     store = open_card(card, data, structure)
-    found = summarise(card, store)
     table = fact_table(2)
     table.add_row("dataset", f"{card.title}: {card.about}")
     table.add_row("task", f"{card.level} {card.task}, scored by {metric_label(card.metric)}")
-    sizes = " / ".join(f"{n:,}" for n in found.sizes)
-    table.add_row("graphs", f"{found.graphs:,}, {card.split} split {sizes} ({card.protocol})")
-    table.add_row("mean", f"{found.nodes:,.2f} nodes, {found.edges:,.2f} edges")
-    table.add_row("largest", f"{found.largest:,} nodes")
-    table.add_row("pairs", f"{found.pairs:,}")
-    table.add_row("store", f"{_megabytes(found.nbytes)} in {store.folder}")
+    sizes = " / ".join(f"{len(part):,}" for part in split_of(card, store))
+    table.add_row("graphs", f"{store.num_graphs:,}, {card.split} split {sizes} ({card.protocol})")
+    table.add_row("mean", "{:,.2f} nodes, {:,.2f} edges".format(*mean_sizes(card, store)))
+    table.add_row("largest", f"{store.sizes.max():,} nodes")
+    table.add_row("pairs", f"{store.num_pairs:,}")
+    table.add_row("store", f"{_megabytes(store.nbytes)} in {store.folder}")
     if config is not None:
         model = create_model(config.model.name, store.schema, config=config.model.config)
         memory = estimate_memory(

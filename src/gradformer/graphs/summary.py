@@ -7,50 +7,26 @@ from dataclasses import dataclass
 import numpy as np
 
 from gradformer.graphs.cards import Card
-from gradformer.graphs.datasets import split_of
 from gradformer.graphs.store import Store
 
 COLUMNS = ("dataset", "graphs", "nodes", "edges", "classes", "card", "paper")
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Measured figures; nodes and edges are means over graphs, edges as the card counts them."""
-
-    graphs: int
-    nodes: float
-    edges: float
-    classes: int | None
-    sizes: tuple[int, int, int]
-    pairs: int
-    largest: int
-    nbytes: int
-
-
-def summarise(card: Card, store: Store) -> Summary:
-    """The figures of a store."""
+def mean_sizes(card: Card, store: Store) -> tuple[float, float]:
+    """Nodes and edges of a graph in the mean, edges as the card counts them."""
     edges = float(np.diff(store.arrays["edge_ptr"]).mean())
-    train, val, test = (len(part) for part in split_of(card, store))
-    return Summary(
-        graphs=store.num_graphs,
-        nodes=float(store.sizes.mean()),
-        edges=edges if card.directed else edges / 2,
-        classes=store.schema.outputs if card.task == "multiclass" else None,
-        sizes=(train, val, test),
-        pairs=store.num_pairs,
-        largest=int(store.sizes.max()),
-        nbytes=store.nbytes,
-    )
+    return float(store.sizes.mean()), edges if card.directed else edges / 2
 
 
-def comparison_row(card: Card, found: Summary) -> tuple[str, ...]:
+def comparison_row(card: Card, store: Store) -> tuple[str, ...]:
     """One line of the table ``COLUMNS``: measured, then what card and paper say of n and e."""
     paper = card.paper
     said = f"{paper['graphs']:,}: {paper['nodes']:,}, {paper['edges']:,}" if paper else "–"
-    measured = f"{found.graphs:,}", _mean(found.nodes), _mean(found.edges)
+    measured = f"{store.num_graphs:,}", *map(_mean, mean_sizes(card, store))
     stated = f"{card.graphs:,}", _mean(card.mean_nodes), _mean(card.mean_edges)
+    classes = str(store.schema.outputs) if card.task == "multiclass" else card.task
     same = "same" if stated == measured else "{}: {}, {}".format(*stated)
-    return card.title, *measured, str(found.classes or card.task), same, said
+    return card.title, *measured, classes, same, said
 
 
 def _mean(value: float) -> str:
