@@ -25,7 +25,7 @@ from gradformer.report.pairs import (
     splits_by_seed,
 )
 from gradformer.report.plots import strip_plot
-from gradformer.report.scales import decimals, duration, number, plus_minus, spread
+from gradformer.report.scales import decimals, duration, number, spread
 from gradformer.report.settings import protocols
 from gradformer.training.metrics import SCALED, metric_label, metric_name
 
@@ -36,11 +36,10 @@ def headline(history: History) -> Markup:
     done = len(outcome["test"]["values"])
     cards: list[tuple[str, str]] = []
     if done:
+        metric = metric_name(history.metric)
         better = "lower" if history.lower_is_better else "higher"
-        name = f"test {metric_name(history.metric)}, {better} is better"
-        cards.append((plus_minus(outcome["test"]["mean"], outcome["test"]["std"]), name))
-        value = plus_minus(outcome["val"]["mean"], outcome["val"]["std"])
-        cards.append((value, f"validation {metric_name(history.metric)}"))
+        cards.append((spread(outcome["test"]["values"]), f"test {metric}, {better} is better"))
+        cards.append((spread(outcome["val"]["values"]), f"validation {metric}"))
     cards.append((f"{done} of {history.run.recipe.trials}", "trials that ended well"))
     if history.results:
         cards.append((f"{history.results[0]['parameters']:,}", "parameters"))
@@ -103,8 +102,8 @@ def comparison(histories: Sequence[History]) -> tuple[list[str], list[list[str]]
             history.label,
             history.data,
             metric_label(history.metric),
-            plus_minus(outcome["test"]["mean"], outcome["test"]["std"]),
-            plus_minus(outcome["val"]["mean"], outcome["val"]["std"]),
+            spread(outcome["test"]["values"]),
+            spread(outcome["val"]["values"]),
             str(len(outcome["test"]["values"])),
             f"{history.results[0]['parameters']:,}" if history.results else "–",
             duration(history.seconds),

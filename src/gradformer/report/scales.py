@@ -101,34 +101,28 @@ def significant(value: float) -> str:
     return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}"
 
 
-def decimals(std: float | None, value: float | None) -> int:
+def decimals(std: float | None, value: float) -> int:
     """Decimals that two significant digits of the spread need, or four of the value alone."""
     if std:
         return max(0, 1 - math.floor(math.log10(std)))
     return max(0, 3 - math.floor(math.log10(abs(value)))) if value else 3
 
 
-def plus_minus(mean: float | None, std: float | None) -> str:
-    """Mean ± standard deviation, both to the digits that the spread deserves.
-
-    >>> plus_minus(0.06912, 0.00213), plus_minus(0.5, None)
-    ('0.0691 ± 0.0021', '0.5000')
-    """
-    if mean is None:
-        return "–"
-    places = min(decimals(std, mean), 6)
-    text = f"{mean:.{places}f}" if std is None else f"{mean:.{places}f} ± {std:.{places}f}"
-    return text.replace("-", "−")
-
-
 def spread(values: Sequence[float | None]) -> str:
-    """Mean ± standard deviation of the sample; None and NaN, where there is no value, do not count.
+    """Mean ± standard deviation of the sample, both to the digits that the latter deserves.
+
+    None and NaN, where there is no value, do not count.
 
     >>> spread([0.5, 0.7, None]), spread([0.5]), spread([math.nan])
     ('0.60 ± 0.14', '0.5000', '–')
     """
     known = [v for v in values if v is not None and math.isfinite(v)]
-    return plus_minus(fmean(known), stdev(known) if len(known) > 1 else None) if known else "–"
+    if not known:
+        return "–"
+    mean, std = fmean(known), stdev(known) if len(known) > 1 else None
+    places = min(decimals(std, mean), 6)
+    text = f"{mean:.{places}f}" if std is None else f"{mean:.{places}f} ± {std:.{places}f}"
+    return text.replace("-", "−")
 
 
 def evenly(length: int, most: int) -> list[int]:
