@@ -10,7 +10,6 @@ from __future__ import annotations
 import gzip
 import hashlib
 import os
-import shutil
 import sys
 import tempfile
 import zipfile
@@ -95,11 +94,9 @@ def fetch(card: Card, root: Path) -> None:
             with tempfile.TemporaryDirectory(dir=root) as waiting:
                 got = Path(download_url(address, waiting, log=False, filename="file"))
                 if whole_folder:
-                    _unpack(got, Path(waiting) / "unpacked")
-                    _move_files(Path(waiting) / "unpacked", root / path)
+                    _unpack(got, root / path)
                 else:
-                    (root / path).parent.mkdir(parents=True, exist_ok=True)
-                    os.replace(got, root / path)
+                    _move(got, root / path)
         except (OSError, ValueError, zipfile.BadZipFile) as error:
             raise InputError(
                 f"{card.name}: {address} could not be fetched ({error}); offline, put "
@@ -131,19 +128,17 @@ def _sum(path: Path) -> str:
 
 
 def _unpack(archive: Path, folder: Path) -> None:
-    """Unpack a zip without its top folder."""
+    """Unpack a zip beside it, and then move its files, without their top folder, to ``folder``."""
+    unpacked = archive.with_name("unpacked")
     with zipfile.ZipFile(archive) as zipped:
-        for name in zipped.namelist():
-            inner = name.partition("/")[2]
-            if inner and not name.endswith("/") and ".." not in Path(inner).parts:
-                (folder / inner).parent.mkdir(parents=True, exist_ok=True)
-                with zipped.open(name) as source, open(folder / inner, "wb") as target:
-                    shutil.copyfileobj(source, target)
+        inside = [name for name in zipped.namelist() if ".." not in Path(name).parts]
+        zipped.extractall(unpacked, inside)
+    for path in unpacked.rglob("*"):
+        _, *inner = path.relative_to(unpacked).parts
+        if inner and path.is_file():
+            _move(path, folder.joinpath(*inner))
 
 
-def _move_files(source: Path, target: Path) -> None:
-    for path in source.rglob("*"):
-        if path.is_file():
-            place = target / path.relative_to(source)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(path, place)
+def _move(file: Path, place: Path) -> None:
+    place.parent.mkdir(parents=True, exist_ok=True)
+    os.replace(file, place)
