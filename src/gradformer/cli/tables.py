@@ -17,19 +17,16 @@ if TYPE_CHECKING:
 
 def plain_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
     """A table without lines, for much text at 80 columns."""
-    table = fact_table(len(columns))
-    table.show_header = True
-    for column, title in zip(table.columns, columns):
-        column.header = title
-        column.justify = "right" if title in right else "left"
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for place, title in enumerate(columns):
+        table.add_column(title, justify="right" if title in right else "left", no_wrap=place == 0)
     return table
 
 
 def fact_table(columns: int) -> Table:
     """Names and what there is to say of them."""
-    table = Table(box=None, show_header=False, pad_edge=False, padding=(0, 2, 0, 0))
-    for place in range(columns):
-        table.add_column(no_wrap=place == 0)
+    table = plain_table(*[""] * columns)
+    table.show_header = False
     return table
 
 
