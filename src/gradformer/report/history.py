@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradformer.grouping import grouped
 from gradformer.report.scales import evenly
 from gradformer.training.metrics import LOWER_IS_BETTER
 from gradformer.training.records import header
@@ -45,11 +46,8 @@ class History:
     @cached_property
     def epochs(self) -> dict[int, list[dict[str, Any]]]:
         """The epochs of every trial that has begun."""
-        found: dict[int, list[dict[str, Any]]] = {}
-        for line in self.record:
-            if line["kind"] == "epoch":
-                found.setdefault(line["trial"], []).append(line)
-        return dict(sorted(found.items()))
+        lines = ((line["trial"], line) for line in self.record if line["kind"] == "epoch")
+        return dict(sorted(grouped(lines).items()))
 
     @property
     def data(self) -> str:

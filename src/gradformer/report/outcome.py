@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations, compress
 
+from gradformer.grouping import grouped
 from gradformer.report.history import History
 from gradformer.report.markup import (
     Content,
@@ -142,12 +143,9 @@ def unequal(histories: Sequence[History]) -> str:
 
 def _strips(histories: Sequence[History]) -> Markup:
     """The test values of all trials, runs on the same data above each other."""
-    groups: dict[tuple[str, str], list[History]] = {}
-    for history in histories:
-        if history.outcome["test"]["values"]:
-            groups.setdefault((history.data, history.metric), []).append(history)
+    scored = [history for history in histories if history.outcome["test"]["values"]]
     figures = []
-    for (data, metric), members in groups.items():
+    for (data, metric), members in grouped(((h.data, h.metric), h) for h in scored).items():
         label = f"test {metric_label(metric)} on {data}"
         rows = [(h.label, h.outcome["test"]["values"]) for h in members]
         figures.append(figure(strip_plot(f"Every trial: {label}", label, rows)))

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from gradformer.graphs.cards import find_card
+from gradformer.grouping import grouped
 from gradformer.report.history import History
 from gradformer.report.markup import Content, Markup, facts, fold, join, table, tag
 from gradformer.training.metrics import metric_name
@@ -95,9 +96,7 @@ def protocols(histories: Sequence[History]) -> Markup:
     own = [(history.label, dict(protocol(history))) for history in histories]
     rows: list[tuple[str, Content]] = []
     for name in dict.fromkeys(name for _, found in own for name in found):
-        whose: dict[str, list[str]] = {}
-        for label, found in own:
-            whose.setdefault(found.get(name, "–"), []).append(label)
+        whose = grouped((found.get(name, "–"), label) for label, found in own)
         named = [f"{', '.join(labels)}: {text}" for text, labels in whose.items()]
         rows.append((name, "; ".join(whose if len(whose) == 1 else named)))
     return facts("Protocol", rows)

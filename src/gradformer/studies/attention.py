@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gradformer.grouping import grouped
 from gradformer.report.attention import SEES, Sketch, side_by_side
 from gradformer.report.history import History
 from gradformer.report.markup import Markup
@@ -35,12 +36,12 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
 
 def draw(measured: Sequence[Measured]) -> Markup | None:
     """A row for each graph: the models side by side, on one scale."""
-    rows: dict[str, list[tuple[str, Sketch, Array]]] = {}
     begun = [one.history for one in measured if one.history is not None]
-    for history in begun:
-        for graph in kept_patterns(history):
-            name = f"{history.run.recipe.dataset}, graph {graph['name']}"
-            rows.setdefault(name, []).append((history.label, *_read(graph)))
+    rows = grouped(
+        (f"{history.run.recipe.dataset}, graph {graph['name']}", (history.label, *_read(graph)))
+        for history in begun
+        for graph in kept_patterns(history)
+    )
     panels = [
         [
             Panel(label, pictures, [name, *seen.split(", ")])

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from gradformer.errors import InputError, warn
-from gradformer.report.history import History
+from gradformer.grouping import grouped
 from gradformer.report.markup import Content, Markup, join, note, table, tag
 from gradformer.report.page import page, report_page
 from gradformer.studies import summary, tables
@@ -50,8 +50,9 @@ def write_pages(
     """Write the pages of a study; gives that of the whole, in HTML."""
     picture = write_markdown(study, plan, measured, root, failed)
     folder = root / study.name
+    begun = ((one.cell.column, one.history) for one in measured if one.history is not None)
     links = []
-    for column, histories in _columns(measured).items():
+    for column, histories in grouped(begun).items():
         with _damage_is_said(f"the page of {column}"):
             name = f"{slug(column)}.html"
             replace_file(folder / name, report_page(histories))
@@ -175,15 +176,6 @@ def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, M
     if (rows := tables.conditions(everything))[1]:
         parts.append(f"{CONDITIONS}\n\n{tables.markdown_table(rows)}\n")
     return "\n".join(part for part in (*head, *parts) if part), figures
-
-
-def _columns(measured: Sequence[Measured]) -> dict[str, list[History]]:
-    """Runs that stand beside each other, by column."""
-    found: dict[str, list[History]] = {}
-    for one in measured:
-        if one.history is not None:
-            found.setdefault(one.cell.column, []).append(one.history)
-    return found
 
 
 def _lists(plan: Plan, measured: Sequence[Measured], failed: dict[Cell, str]) -> Lists:

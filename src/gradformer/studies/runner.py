@@ -27,7 +27,7 @@ from gradformer.errors import ConfigError, GradformerError, InputError
 from gradformer.graphs.arrays import tupled
 from gradformer.report.history import History
 from gradformer.studies.rivals import RIVALS
-from gradformer.studies.study import Cell, Measured, Plan, Study, place_of
+from gradformer.studies.study import Cell, Measured, Plan, Study
 from gradformer.training.distributed import find_device
 from gradformer.training.files import REMADE, read_json, reading, replace_json, writing
 from gradformer.training.fit import fit, resume
@@ -100,7 +100,7 @@ def carry_out(
             continue
         try:
             recipe = cell.recipe(seeds or plan.trials, plan.settings)
-            own = place_of(root, study.name, cell)
+            own = root / study.name / cell.name
             found = find(root, own, cell, recipe, seeds)
             if found is not None:
                 recipe = replace(recipe, trials=_wanted(found, cell, seeds))
@@ -197,7 +197,7 @@ def _look(study: Study, cell: Cell, plan: Plan, root: Path) -> Measured:
     if reason := cell.misfit(plan):
         return Measured(cell, missing=reason)
     recipe = cell.recipe(plan.trials, plan.settings)
-    found = find(root, place_of(root, study.name, cell), cell, recipe)
+    found = find(root, root / study.name / cell.name, cell, recipe)
     if found is None:
         return Measured(cell, missing="not begun")
     if cell.model in RIVALS:

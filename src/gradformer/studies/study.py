@@ -10,10 +10,10 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 from gradformer.errors import ConfigError, suggest
+from gradformer.grouping import grouped
 from gradformer.model.base import all_models
 from gradformer.model.own import HINT
 from gradformer.recipes import recipe_names
@@ -122,11 +122,7 @@ class Measured:
 
 def by_column(measured: Sequence[Measured]) -> dict[str, list[Measured]]:
     """What has a result, column by column."""
-    found: dict[str, list[Measured]] = {}
-    for one in measured:
-        if one.outcome is not None:
-            found.setdefault(one.cell.column, []).append(one)
-    return found
+    return grouped((one.cell.column, one) for one in measured if one.outcome is not None)
 
 
 Rows = tuple[list[str], list[list[str]]]
@@ -220,8 +216,3 @@ def chosen_cells(
         first = chosen[0]
         raise ConfigError(f"{first.row} on {first.column}: {first.misfit(plan)}")
     return chosen
-
-
-def place_of(root: Path, study: str, cell: Cell) -> Path:
-    """Where a cell is trained."""
-    return root / study / cell.name

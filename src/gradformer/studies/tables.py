@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from gradformer.grouping import grouped
 from gradformer.report.settings import machine, protocol
 from gradformer.studies.differences import difference
 from gradformer.studies.paper import printed
@@ -84,19 +85,14 @@ def apart(first: Measured, other: Measured) -> str:
 
 def missing(measured: Sequence[Measured], failed: dict[Cell, str]) -> list[str]:
     """A line for each reason, with the cells it holds for: rows on the columns they share."""
-    reasons: dict[str, dict[str, list[str]]] = {}
-    for one in measured:
-        reason = failed.get(one.cell) or one.missing
-        if reason:
-            reasons.setdefault(reason, {}).setdefault(one.cell.row, []).append(one.cell.column)
+    reasons = grouped((failed.get(one.cell) or one.missing, one.cell) for one in measured)
+    reasons.pop("", None)
     found = []
-    for reason, columns in reasons.items():
-        rows: dict[str, list[str]] = {}
-        for row, names in columns.items():
-            rows.setdefault(" / ".join(names), []).append(row)
-        cells = "; ".join(f"{' / '.join(group)} on {names}" for names, group in rows.items())
-        count = sum(map(len, columns.values()))
-        found.append(f"{reason} ({count} of {len(measured)}): {cells}")
+    for reason, cells in reasons.items():
+        columns = grouped((cell.row, cell.column) for cell in cells)
+        rows = grouped((" / ".join(names), row) for row, names in columns.items())
+        text = "; ".join(f"{' / '.join(group)} on {names}" for names, group in rows.items())
+        found.append(f"{reason} ({len(cells)} of {len(measured)}): {text}")
     return found
 
 
@@ -119,15 +115,13 @@ def protocols(measured: Sequence[Measured]) -> list[str]:
 def conditions(measured: Sequence[Measured]) -> Rows:
     """A row for each dataset: its task, split, and selection; where cells differ, all of them."""
     head = ["data", "task", "split", "selected by", "data exactness"]
-    ways: dict[str, list[dict[str, str]]] = {}
-    for one in measured:
-        if one.history is not None and one.history.header:
-            facts = dict(protocol(one.history))
-            facts["selected by"] = facts["selection"].removeprefix("first epoch with the best ")
-            ways.setdefault(facts["data"], []).append(facts)
+    begun = (one.history for one in measured if one.history is not None)
+    known = [dict(protocol(history)) for history in begun if history.header]
+    for facts in known:
+        facts["selected by"] = facts["selection"].removeprefix("first epoch with the best ")
     return head, [
         [" / ".join(dict.fromkeys(own.get(name, "–") for own in some)) for name in head]
-        for some in ways.values()
+        for some in grouped((facts["data"], facts) for facts in known).values()
     ]
 
 
@@ -151,9 +145,7 @@ def machines(measured: Sequence[Measured]) -> list[str]:
 
 def _shared(said: Iterable[tuple[Cell, str]]) -> list[str]:
     """Each text once, after the cells it holds for; of cells without one nothing is said."""
-    by_text: dict[str, list[Cell]] = {}
-    for cell, text in said:
-        by_text.setdefault(text, []).append(cell)
+    by_text = grouped((text, cell) for cell, text in said)
     if len(by_text) == 1:
         return list(by_text)
     found = []
