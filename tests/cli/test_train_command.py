@@ -95,6 +95,7 @@ def test_overwrite_replaces_a_run(program: Program, files: Path, tmp_path: Path)
     assert yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text())["train"]["epochs"] == 2
 
 
+@pytest.mark.filterwarnings("default::gradformer.errors.GradformerWarning")
 def test_a_run_without_a_good_trial_is_a_failure(
     program: Program, files: Path, tmp_path: Path
 ) -> None:
@@ -161,6 +162,7 @@ def test_resume_takes_no_other_options(
     assert "molecule-run has 2: seeds can only be added" in refused.stderr
 
 
+@pytest.mark.filterwarnings("default::gradformer.errors.GradformerWarning")
 def test_a_model_that_cannot_be_scored_is_told_of_and_exported(
     program: Program, tmp_path: Path
 ) -> None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
+
+from gradformer.errors import warn
 
 if TYPE_CHECKING:
     from gradformer.training.run import Run
@@ -104,13 +105,12 @@ def print_results(run: Run) -> None:
         console.print(
             f"over {targets} targets together{unit}; each: {how}", style="dim", soft_wrap=True
         )
-    warn = partial(Console(stderr=True).print, soft_wrap=True, highlight=False)
     for trial in results["diverged"]:
-        warn(f"[yellow]warning:[/] trial {trial} diverged: it counts nowhere")
+        warn(f"trial {trial} diverged: it counts nowhere")
     for trial in good:
         if trial["test"][results["metric"]] is None:
             warn(
-                f"[yellow]warning:[/] trial {trial['trial']} has no test score and counts nowhere: "
+                f"trial {trial['trial']} has no test score and counts nowhere: "
                 "answers on the test part are not finite, or its labels do not allow the metric; "
                 "look there for features that are far too large, or for a single class"
             )
