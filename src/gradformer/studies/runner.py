@@ -232,23 +232,16 @@ def _train(
         torch.cuda.reset_peak_memory_stats(where)
     else:
         _forget_peak()
-    if _can_go_on(place, recipe):
-        seeds = max(recipe.trials, _known(place / "recipe.yaml").trials)
-        resume(place, trials=seeds, until=until, **options)
-    else:
-        fit(cell.dataset, recipe=recipe, out=place, until=until, **options)
-    peak = torch.cuda.max_memory_allocated(where) if on_gpu else _process_peak()
-    replace_json(place / "memory.json", {"of": "GPU" if on_gpu else "process", "peak_bytes": peak})
-
-
-def _can_go_on(place: Path, recipe: Recipe) -> bool:
-    """Whether there is a run to continue."""
     kept = place / "recipe.yaml"
     if not kept.is_file():
-        return False
-    if not _fits(kept, recipe):
+        fit(cell.dataset, recipe=recipe, out=place, until=until, **options)
+    elif _fits(kept, recipe):
+        seeds = max(recipe.trials, _known(kept).trials)
+        resume(place, trials=seeds, until=until, **options)
+    else:
         raise InputError(f"{place}: holds a run of another recipe; choose another --out")
-    return True
+    peak = torch.cuda.max_memory_allocated(where) if on_gpu else _process_peak()
+    replace_json(place / "memory.json", {"of": "GPU" if on_gpu else "process", "peak_bytes": peak})
 
 
 def _compute(cell: Cell, recipe: Recipe, place: Path, until: float | None) -> None:
