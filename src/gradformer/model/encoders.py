@@ -17,6 +17,7 @@ from gradformer.model.parts import BatchNorm, Draw, Dropout
 from gradformer.model.segments import in_degree
 
 DEGREES = ("onehot", "normalised")
+ENCODINGS = ("rwse", "lap", "none")
 MOST_FUSED_WIDTH = 512
 MOST_FUSED_NUMBERS = 1 << 17
 """Numbers in tables up to which kernels embed: their gradient is made in up to 64 such pieces."""
@@ -246,6 +247,18 @@ class PositionEncoder(nn.Module):
 
     def forward(self, raw: Tensor) -> Tensor:
         return linear(raw, self.linear)
+
+
+def make_position(
+    name: str, steps: int, width: int, *, norm: bool = True, flip: bool = True
+) -> PositionEncoder | None:
+    """The encoder of one of :data:`ENCODINGS`; None for ``none`` or without steps.
+
+    ``flip`` is for eigenvectors: what is not ``lap`` has no signs.
+    """
+    if choice("pe", name, ENCODINGS) == "none" or not steps:
+        return None
+    return PositionEncoder(name, steps, width, norm, flip and name == "lap")
 
 
 def encode_nodes(

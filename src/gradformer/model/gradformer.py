@@ -18,17 +18,16 @@ from gradformer.graphs.batch import Batch, check_features
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import (
     DEGREES,
+    ENCODINGS,
     EdgeEncoder,
     FeatureEncoder,
-    PositionEncoder,
     encode_nodes,
+    make_position,
 )
 from gradformer.model.heads import Head
 from gradformer.model.layer import Attention, GradformerLayer
 from gradformer.model.local import make_local
 from gradformer.structure.codebook import FIXED, Codebook
-
-ENCODINGS = ("rwse", "lap", "none")
 
 
 @dataclass(frozen=True)
@@ -144,10 +143,8 @@ class Gradformer(GraphModel):
         self.node = FeatureEncoder(
             schema.node, c.width, c.degree, dropout=c.input_dropout, beside=beside
         )
-        flip = c.pe == "lap" and c.flip_signs
-        self.position = (
-            PositionEncoder(c.pe, c.pe_steps, pe_width, c.pe_norm, flip) if pe_width else None
-        )
+        encoding = c.pe, c.pe_steps, pe_width
+        self.position = make_position(*encoding, norm=c.pe_norm, flip=c.flip_signs)
         if c.position_gate and (self.position is None or c.local != "gatedgcn"):
             raise ConfigError("position_gate: needs local=gatedgcn and a positional encoding")
         self.decay = c.make_decay(FIXED[c.index] if codebook is None else codebook)

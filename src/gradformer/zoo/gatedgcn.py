@@ -17,7 +17,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model import gated
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
-from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, encode_nodes, make_position
 from gradformer.model.heads import Head
 from gradformer.model.parts import Dropout
 
@@ -69,9 +69,7 @@ class GatedGCN(GraphModel):
         c = self.config
         out = c.last_width or c.width
         self.node = FeatureEncoder(schema.node, c.width)
-        self.position = None
-        if c.lap:
-            self.position = PositionEncoder("lap", c.lap, c.width, norm=False, flip=c.flip_signs)
+        self.position = make_position("lap", c.lap, c.width, norm=False, flip=c.flip_signs)
         self.edge = EdgeEncoder(schema.edge, c.width)
         self.layers = nn.ModuleList(
             GatedLayer(c.width, c.width, c.dropout, last=False) for _ in range(c.layers - 1)

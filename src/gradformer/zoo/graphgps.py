@@ -25,6 +25,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.encoders import (
+    ENCODINGS,
     EdgeEncoder,
     FeatureEncoder,
     PositionEncoder,
@@ -39,7 +40,6 @@ from gradformer.zoo import eigenpairs
 from gradformer.zoo.postnorm import PLAIN, attend_over
 
 LOCALS = ("gine", "gin", "gatedgcn", "gcn", "none")
-ENCODINGS = ("rwse", "lap", "none")
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.base import GraphModel, ModelConfig, Needs, option, register
 from gradformer.model.edge_attention import head_products, sum_heads
-from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, encode_nodes, make_position
 from gradformer.model.heads import Head
 from gradformer.model.maps import linear_and_input
 from gradformer.model.segments import from_source, from_target
@@ -105,9 +105,7 @@ class GT(GraphModel):
         c = self.config
         check_heads(c.width, c.heads)
         self.node = FeatureEncoder(schema.node, c.width)
-        self.position = None
-        if c.lap:
-            self.position = PositionEncoder("lap", c.lap, c.width, norm=False, flip=c.flip_signs)
+        self.position = make_position("lap", c.lap, c.width, norm=False, flip=c.flip_signs)
         self.edge = None
         if c.edge_features:
             self.edge = EdgeEncoder(() if c.full_graph else schema.edge, c.width)

@@ -13,7 +13,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.base import ModelConfig, Needs, option, register
 from gradformer.model.edge_attention import softmax_to_target, sum_heads
-from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, encode_nodes, make_position
 from gradformer.model.local import GINE, Local
 from gradformer.model.maps import MLP
 from gradformer.model.parts import BatchNorm, Dropout
@@ -198,12 +198,9 @@ class LGIGT(RowReader):
         self.reads = c.pool
         if self.reads == "cls" and schema.level == "node":
             raise ConfigError("pool: cls gives one row for each graph, but targets are on nodes")
-        self.position = None
-        pe_width = 0
-        if choice("pe", c.pe, ("rwse", "lap", "none")) != "none":
-            pe_width = c.pe_width
-            self.position = PositionEncoder(c.pe, c.pe_steps, pe_width, flip=c.pe == "lap")
-        self.node = FeatureEncoder(schema.node, c.width, beside=pe_width)
+        self.position = make_position(c.pe, c.pe_steps, c.pe_width)
+        beside = 0 if self.position is None else c.pe_width
+        self.node = FeatureEncoder(schema.node, c.width, beside=beside)
         self.edge = EdgeEncoder(schema.edge, c.width)
         self.token = nn.Parameter(torch.randn(1, c.width)) if c.pool == "cls" else None
         self.blocks = nn.ModuleList(Block(c) for _ in range(c.layers))

@@ -12,7 +12,7 @@ from gradformer.errors import ConfigError, choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import ModelConfig, Needs, option, register
-from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, PositionEncoder, encode_nodes
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, encode_nodes, make_position
 from gradformer.model.layer import Attention, FeedForward
 from gradformer.model.local import GCN, GIN, GINE
 from gradformer.model.maps import MLP, linear, linear_and_input
@@ -212,11 +212,7 @@ class SAT(RowReader):
         if self.reads == "cls" and schema.level == "node":
             raise ConfigError("pool: cls gives one row for each graph, but targets are on nodes")
         self.node = FeatureEncoder(schema.node, c.width, bias=False)
-        self.position = None
-        if choice("pe", c.pe, ("rwse", "lap", "none")) != "none":
-            self.position = PositionEncoder(
-                c.pe, c.pe_steps, c.width, norm=False, flip=c.pe == "lap"
-            )
+        self.position = make_position(c.pe, c.pe_steps, c.width, norm=False)
         edges = c.edge_width > 0 and schema.edge != ()
         layers = [SATLayer(c, edges) for _ in range(c.layers)]
         self.layers = nn.ModuleList(layers)
