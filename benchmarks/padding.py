@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import statistics
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import torch
 from common import forget, gpu_ms, write_record
 
 from gradformer.graphs.collate import Capacity
-from gradformer.training.capture import EDGES, NODES, CapturedTrial, Recorded, round_up
+from gradformer.training.capture import CapturedTrial, recorded
 from gradformer.training.data import benchmark
 from gradformer.training.recipe import load_recipe
 from gradformer.training.trial import Trial
@@ -33,9 +34,9 @@ def step_ms(captured: CapturedTrial, ids: torch.Tensor, capacity: Capacity) -> f
     def body() -> None:
         step(ids, capacity)
 
-    recorded = Recorded(captured.stream, body, list(step.state))
+    graph = recorded(captured.stream, body, list(step.state))
     with torch.cuda.stream(captured.stream):
-        return statistics.median(gpu_ms(recorded.replay) for _ in range(REPLAYS))
+        return statistics.median(gpu_ms(graph.replay) for _ in range(REPLAYS))
 
 
 def compare(name: str) -> dict[str, Any]:
@@ -53,12 +54,7 @@ def compare(name: str) -> dict[str, Any]:
     ours = own = 0.0
     for number in (order[int(q * len(order))] for q in QUANTILES):
         ids = captured.ids[number].clone()
-        tight = Capacity(
-            common.graphs,
-            round_up(int(nodes[number]), NODES),
-            round_up(int(edges[number]), EDGES),
-            common.largest,
-        )
+        tight = replace(captured.room_for([ids.cpu().numpy()]), largest=common.largest, pairs=None)
         ours += step_ms(captured, ids, common) / len(QUANTILES)
         own += step_ms(captured, ids, tight) / len(QUANTILES)
     return {

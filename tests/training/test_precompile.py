@@ -93,7 +93,7 @@ def test_compiling_is_undone_before_the_run_that_warms_up(monkeypatch: pytest.Mo
         seen.append(int(ids.index_select(0, cursor)))
         cursor.add_(1)
 
-    capture.Recorded(STREAM, body, [cursor], first=True)
+    capture.recorded(STREAM, body, [cursor], first=True)
     assert seen == [7, 7, 7]  # compiled, warmed up, recorded
 
 

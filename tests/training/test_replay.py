@@ -56,7 +56,7 @@ class Stream:
 
 @pytest.fixture(autouse=True)
 def without_streams(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(capture, "Recorded", CalledAgain)
+    monkeypatch.setattr(capture, "recorded", CalledAgain)
     monkeypatch.setattr(capture, "_on", lambda stream: nullcontext())
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(CapturedTrial, "stream", Stream())

@@ -13,6 +13,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import astuple
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ from torch import Tensor
 
 from gradformer.graphs.collate import Capacity
 from gradformer.model.parallel import is_shared
+from gradformer.structure.pointers import pointer
 from gradformer.training.precompile import compile_kernels
 from gradformer.training.step import autocast
 
@@ -35,34 +37,25 @@ AHEAD = 50
 PREDICT_NODES = 1 << 15  # node rows of a batch when predicting
 
 
-class Recorded:
-    """A function without arguments on one stream, recorded as a CUDA graph."""
+def recorded(
+    stream: torch.cuda.Stream, body: Callable[[], None], state: list[Tensor], *, first: bool = False
+) -> torch.cuda.CUDAGraph:
+    """``body`` on one stream as a CUDA graph.
 
-    def __init__(
-        self,
-        stream: torch.cuda.Stream,
-        body: Callable[[], None],
-        state: list[Tensor],
-        *,
-        first: bool = False,
-    ) -> None:
-        """``state``: what ``body`` changes; runs before it is recorded are undone.
-
-        The ``first`` of its kind has kernels to compile.
-        """
-        with _on(stream):
-            if first:
-                with _undone(state):
-                    compile_kernels(body, stream)
+    ``state``: what ``body`` changes; runs before it is recorded are undone. The ``first`` of its
+    kind has kernels to compile.
+    """
+    with _on(stream):
+        if first:
             with _undone(state):
-                body()  # makes what is made once
-        stream.synchronize()
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph, stream=stream, capture_error_mode="thread_local"):
-            body()
-
-    def replay(self) -> None:
-        self.graph.replay()
+                compile_kernels(body, stream)
+        with _undone(state):
+            body()  # makes what is made once
+    stream.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+        body()
+    return graph
 
 
 @contextmanager
@@ -130,7 +123,7 @@ class CapturedTrial:
         arrays = trial.data.store.arrays
         self._nodes, self._edges = np.diff(arrays["node_ptr"]), np.diff(arrays["edge_ptr"])
         self._capacities: list[Capacity] = []
-        self._recorded: tuple[Capacity, Recorded] | None = None
+        self._recorded: tuple[Capacity, torch.cuda.CUDAGraph] | None = None
         self._predictions: dict[bytes, _Prediction] = {}
 
     @cached_property
@@ -140,29 +133,25 @@ class CapturedTrial:
 
     def capacity(self, epoch: int) -> Capacity:
         """Of the batches of ``epoch``, of those before it, and of the next ones."""
-        graphs = self.trial.data.graphs(self.trial.parts.train)
         while len(self._capacities) <= epoch // AHEAD:
             first = AHEAD * len(self._capacities)
-            last = min(first + AHEAD, self.trial.recipe.train.epochs)
-            orders = [self.trial.permuted(number) for number in range(first, last)]
-            sizes = self._nodes, self._edges, self._nodes**2
-            nodes, edges, pairs = (self._largest(size, orders) for size in sizes)
-            before = self._capacities[-1] if self._capacities else Capacity(0, 0, 0, 0, 0)
-            self._capacities.append(
-                Capacity(
-                    self.ids.shape[1],
-                    max(before.nodes, round_up(nodes, NODES)),
-                    max(before.edges, round_up(edges, EDGES)),
-                    int(self._nodes[graphs].max()),
-                    max(before.pairs or 0, round_up(pairs, PAIRS)),
-                )
-            )
+            epochs = range(first, min(first + AHEAD, self.trial.recipe.train.epochs))
+            needed = (self.room_for(self.trial.order(number)) for number in epochs)
+            sizes = map(astuple, [*self._capacities[-1:], *needed])
+            self._capacities.append(Capacity(*map(max, zip(*sizes))))
         return self._capacities[epoch // AHEAD]
 
-    def _largest(self, sizes: NDArray[np.int64], orders: list[NDArray[np.int64]]) -> int:
-        """Rows of the largest batch when graphs of these ``sizes`` are taken in these orders."""
-        first = np.arange(0, len(orders[0]), self.ids.shape[1])
-        return max(int(np.add.reduceat(sizes[order], first).max()) for order in orders)
+    def room_for(self, batches: list[NDArray[np.int64]]) -> Capacity:
+        """What holds each of the ``batches`` of graph numbers, rounded up."""
+        counts, graphs = [len(batch) for batch in batches], np.concatenate(batches)
+        nodes, edges = self._nodes[graphs], self._edges[graphs]
+
+        def most(sizes: NDArray[np.int64], unit: int) -> int:
+            sums = np.diff(pointer(sizes)[pointer(counts)])
+            return max(-(-int(sums.max()) // unit), 1) * unit
+
+        rows = most(nodes, NODES), most(edges, EDGES)
+        return Capacity(max(counts), *rows, int(nodes.max()), most(nodes**2, PAIRS))
 
     def prepare(self) -> None:
         """Record what comes next: a step, or the test of a trial that ended without it."""
@@ -183,7 +172,7 @@ class CapturedTrial:
             self._recorded = None  # frees its memory first
             state = [*trial.step.state, self.losses, self.cursor]
             body = self.step(capacity)
-            self._recorded = capacity, Recorded(self.stream, body, state, first=self.first)
+            self._recorded = capacity, recorded(self.stream, body, state, first=self.first)
         with _on(self.stream):
             if done:
                 self.losses[:done] = torch.stack(trial.losses)
@@ -224,21 +213,14 @@ class _Prediction:
     """Predictions for a fixed list of graphs, batch after batch of one capacity."""
 
     def __init__(self, captured: CapturedTrial, graphs: NDArray[np.int64]) -> None:
-        trial, device = captured.trial, captured.ids.device
-        nodes, edges = captured._nodes, captured._edges
+        trial, device, nodes = captured.trial, captured.ids.device, captured._nodes
         mean = max(nodes[graphs].mean(), 1.0)
         batches = math.ceil(len(graphs) * mean / PREDICT_NODES)
         parts = np.array_split(graphs, batches)
-        self.ids = torch.full((len(parts), max(map(len, parts))), -1, device=device)
+        self.capacity = captured.room_for(parts)
+        self.ids = torch.full((len(parts), self.capacity.graphs), -1, device=device)
         for row, ids in zip(self.ids, parts):
             row[: len(ids)] = torch.from_numpy(ids)
-        self.capacity = Capacity(
-            self.ids.shape[1],
-            round_up(max(int(nodes[ids].sum()) for ids in parts), NODES),
-            round_up(max(int(edges[ids].sum()) for ids in parts), EDGES),
-            int(nodes[graphs].max()),
-            round_up(max(int((nodes[ids] ** 2).sum()) for ids in parts), PAIRS),
-        )
         self.by_node = trial.data.schema.level == "node"
         self.rows = [int(nodes[ids].sum()) if self.by_node else len(ids) for ids in parts]
         width = self.capacity.nodes if self.by_node else self.capacity.graphs
@@ -256,16 +238,12 @@ class _Prediction:
             self.out.index_copy_(0, self.cursor, prediction.float()[None])
             self.cursor.add_(1).remainder_(len(self.ids))
 
-        self.recorded = Recorded(self.stream, body, [self.out, self.cursor], first=captured.first)
+        self.graph = recorded(self.stream, body, [self.out, self.cursor], first=captured.first)
 
     def __call__(self) -> NDArray[np.float32]:
         with _on(self.stream):
             for _ in self.rows:
-                self.recorded.replay()
+                self.graph.replay()
         self.stream.synchronize()
         out = self.out.cpu().numpy()
         return np.concatenate([part[:count] for part, count in zip(out, self.rows)])
-
-
-def round_up(number: int, unit: int) -> int:
-    return max(-(-number // unit), 1) * unit
