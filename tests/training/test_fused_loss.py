@@ -42,7 +42,7 @@ def test_regression(loss: str, scaled: bool, masked: bool, device: str) -> None:
     y[2, 1] = y[7, 0] = math.nan
     scale = torch.tensor([[0.3, 9.0, -2.0], [2.5, 0.7, 4.0]], device=device) if scaled else None
     real = torch.arange(11, device=device) % 4 != 1 if masked else None
-    both(Objective(loss, "regression", 3, scale=scale), rows(device, 11, 3), y, real)
+    both(Objective(loss, scale=scale), rows(device, 11, 3), y, real)
 
 
 @pytest.mark.parametrize("balanced", [False, True])
@@ -52,7 +52,7 @@ def test_binary(balanced: bool, device: str) -> None:
     y = (rows(device, 9, 2).flip(0) > 0).float()
     y[5, 1] = math.nan
     balance = torch.tensor([0.2, 4.0], device=device) if balanced else None
-    both(Objective("cross_entropy", "multilabel", 2, balance=balance), prediction, y, None)
+    both(Objective("binary", balance=balance), prediction, y, None)
 
 
 @pytest.mark.parametrize("weights", ["none", "batch", "balanced"])
@@ -60,13 +60,7 @@ def test_binary(balanced: bool, device: str) -> None:
 def test_classes(weights: str, labels: tuple[int, ...], device: str) -> None:
     real = torch.tensor([True] * 6 + [False], device=device)
     balance = torch.tensor([1.0, 2.0, 0.5, 3.0, 1.0], device=device)
-    objective = Objective(
-        "cross_entropy",
-        "multiclass",
-        5,
-        weights == "batch",
-        balance if weights == "balanced" else None,
-    )
+    objective = Objective("classes", weights == "batch", balance if weights == "balanced" else None)
     prediction = rows(device, 7, 5)
     prediction[6] = 1e4  # whatever a padded row holds
     both(objective, prediction, torch.tensor(labels, device=device), real)
@@ -76,7 +70,7 @@ def test_a_bad_prediction_is_a_bad_loss(device: str) -> None:
     prediction = rows(device, 3, 2)
     prediction[1, 1] = math.nan
     with use_engine("fused"):
-        loss, _ = Objective("cross_entropy", "multiclass", 2).with_slope(
+        loss, _ = Objective("classes").with_slope(
             prediction, torch.tensor([0, 1, 1], device=device)
         )
     assert loss.isnan()

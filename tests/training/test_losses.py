@@ -14,7 +14,7 @@ from gradformer.training.losses import (
     Objective,
     balanced_weights,
     check_class_weights,
-    loss_name,
+    loss_kind,
 )
 
 
@@ -26,7 +26,7 @@ def test_cross_entropy_leaves_out_missing_and_padded_rows() -> None:
     prediction = rows(6, 3)
     y = torch.tensor([0, 2, -1, 1, 1, 2])
     real = torch.tensor([True, True, True, True, True, False])
-    got = Objective("cross_entropy", "multiclass", 3)(prediction, y, real)
+    got = Objective("classes")(prediction, y, real)
     torch.testing.assert_close(got, F.cross_entropy(prediction[[0, 1, 3, 4]], y[[0, 1, 3, 4]]))
 
 
@@ -35,13 +35,13 @@ def test_batch_weights_are_those_of_the_benchmark() -> None:
     count = torch.bincount(y, minlength=4).float()
     weight = (8 - count) / 8 * (count > 0)
     expected = F.cross_entropy(prediction, y, weight=weight)
-    got = Objective("cross_entropy", "multiclass", 4, batch_weights=True)(prediction, y)
+    got = Objective("classes", batch_weights=True)(prediction, y)
     torch.testing.assert_close(got, expected)
 
 
 def test_a_batch_of_one_class_or_without_labels_has_no_nan() -> None:
     prediction = rows(3, 2).requires_grad_()
-    weighted = Objective("cross_entropy", "multiclass", 2, batch_weights=True)
+    weighted = Objective("classes", batch_weights=True)
     for y in (torch.zeros(3, dtype=torch.long), torch.full((3,), -1), torch.tensor([1, -1, -1])):
         loss = weighted(prediction, y)
         (grad,) = torch.autograd.grad(loss, prediction)
@@ -52,18 +52,18 @@ def test_a_batch_of_one_class_or_without_labels_has_no_nan() -> None:
 def test_binary_and_regression_mask_missing_labels() -> None:
     prediction = rows(5, 2).requires_grad_()
     y = torch.tensor([[1.0, 0.0], [math.nan, 1.0], [0.0, math.nan], [1.0, 1.0], [0.0, 0.0]])
-    for loss, task, theirs in (
-        ("cross_entropy", "multilabel", F.binary_cross_entropy_with_logits),
-        ("l1", "regression", F.l1_loss),
-        ("mse", "regression", F.mse_loss),
+    for kind, theirs in (
+        ("binary", F.binary_cross_entropy_with_logits),
+        ("l1", F.l1_loss),
+        ("mse", F.mse_loss),
     ):
         for rows_of in (slice(0, 5), slice(1, 2)):  # the second has one label
             p, t = prediction[rows_of], y[rows_of]
-            got = Objective(loss, task, 2)(p, t)
+            got = Objective(kind)(p, t)
             torch.testing.assert_close(got, theirs(p[~t.isnan()], t[~t.isnan()]))
             (grad,) = torch.autograd.grad(got, prediction)
             assert grad.isfinite().all()
-        assert Objective(loss, task, 2)(prediction, y * math.nan) == 0
+        assert Objective(kind)(prediction, y * math.nan) == 0
 
 
 def test_balanced_weights() -> None:
@@ -74,7 +74,7 @@ def test_balanced_weights() -> None:
     got = balanced_weights(torch.tensor(columns).T, "multilabel", 3)
     torch.testing.assert_close(got, torch.tensor([3 / 2, 1.0, 5.0]))  # without a positive: as it is
     alone, light = rows(1, 2), torch.tensor([0.5, 0.0])  # the mean over one label is its loss
-    got = Objective("cross_entropy", "multiclass", 2, balance=light)(alone, torch.tensor([0]))
+    got = Objective("classes", balance=light)(alone, torch.tensor([0]))
     torch.testing.assert_close(got, F.cross_entropy(alone, torch.tensor([0])))
 
 
@@ -91,15 +91,16 @@ def test_class_weights_without_effect_are_refused(name: str, task: Task) -> None
 def test_targets_are_learned_on_their_scale() -> None:
     mean, std = scale = torch.tensor([[3.0, -1.0], [4.0, 0.5]])  # of each target
     prediction, z = rows(5, 2), rows(5, 2).flip(0)
-    got = Objective("l1", "regression", 2, scale=scale)(prediction, mean + std * z)
+    got = Objective("l1", scale=scale)(prediction, mean + std * z)
     torch.testing.assert_close(got, F.l1_loss(prediction, z))
 
 
 def test_auto_follows_the_metric() -> None:
-    assert loss_name("auto", "regression", "mae") == "l1"
-    assert loss_name("auto", "regression", "rmse") == "mse"
-    assert loss_name("auto", "binary", "auroc") == "cross_entropy"
-    assert loss_name("l1", "regression", "rmse") == "l1"
-    assert loss_name("mse", "regression", "mae") == "mse"
+    assert loss_kind("auto", "regression", "mae") == "l1"
+    assert loss_kind("auto", "regression", "rmse") == "mse"
+    assert loss_kind("auto", "binary", "auroc") == "binary"
+    assert loss_kind("cross_entropy", "multiclass", "accuracy") == "classes"
+    assert loss_kind("l1", "regression", "rmse") == "l1"
+    assert loss_kind("mse", "regression", "mae") == "mse"
     with pytest.raises(ConfigError, match="does not fit"):
-        loss_name("l1", "multiclass", "accuracy")
+        loss_kind("l1", "multiclass", "accuracy")

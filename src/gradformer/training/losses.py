@@ -22,16 +22,16 @@ CLASS_WEIGHTS = ("none", "batch", "balanced")
 MOST_FUSED_OUTPUTS = 1024
 
 
-def loss_name(loss: str, task: Task, metric: str) -> str:
-    """The loss that ``auto`` stands for: cross-entropy, L1 where MAE is the score, else squares."""
+def loss_kind(loss: str, task: Task, metric: str) -> str:
+    """The kind of :class:`Objective`; ``auto`` is L1 where MAE is the score, else squares."""
     fitting = ("l1", "mse") if task == "regression" else ("cross_entropy",)
     if loss == "auto":
-        return fitting[0] if metric in ("mae", "scaled_mae") else fitting[-1]
+        loss = fitting[0] if metric in ("mae", "scaled_mae") else fitting[-1]
     if loss not in fitting:
         raise ConfigError(
             f"train.loss: {loss!r} does not fit a {task} task; use {' or '.join(fitting)}"
         )
-    return loss
+    return {"regression": loss, "multiclass": "classes"}.get(task, "binary")
 
 
 def check_class_weights(name: str, task: Task) -> str:
@@ -48,17 +48,15 @@ def check_class_weights(name: str, task: Task) -> str:
 
 @dataclass(frozen=True)
 class Objective:
-    r"""A loss with its class weights.
+    r"""A loss with its class weights; its ``kind`` is ``classes``, ``binary``, ``l1`` or ``mse``.
 
-    ``batch`` weights are those of *Benchmarking GNNs*: class c weighs :math:`(V - n_c)/V`, with
+    ``batch_weights`` are those of *Benchmarking GNNs*: class c weighs :math:`(V - n_c)/V`, with
     :math:`n_c` of the batch's V labels. ``balance`` are fixed weights from the training split: one
     for each class, or for binary targets the weight of a positive. ``scale`` are mean and standard
     deviation of each target of a regression, [2, outputs], which learns them in that unit.
     """
 
-    loss: str
-    task: Task
-    outputs: int
+    kind: str
     batch_weights: bool = False
     balance: Tensor | None = None
     scale: Tensor | None = None
@@ -68,7 +66,7 @@ class Objective:
 
         Shapes: prediction [rows, outputs]; y [rows] or [rows, targets]; real [rows] bool.
         """
-        if self.task == "multiclass":
+        if self.kind == "classes":
             return self._classes(prediction, y, real)
         if self.scale is not None:
             y = (y - self.scale[0]) / self.scale[1]
@@ -76,13 +74,13 @@ class Objective:
         if real is not None:
             known = known & real[:, None]
         target = torch.where(known, y, 0.0).to(prediction.dtype)
-        if self.loss == "cross_entropy":
+        if self.kind == "binary":
             value = F.binary_cross_entropy_with_logits(
                 prediction, target, pos_weight=self.balance, reduction="none"
             )
         else:
             value = prediction - target
-            value = value.abs() if self.loss == "l1" else value.square()
+            value = value.abs() if self.kind == "l1" else value.square()
         return torch.where(known, value, 0.0).sum() / total(known.sum()).clamp(min=1)
 
     def with_slope(
@@ -93,10 +91,8 @@ class Objective:
         if small and runs_kernels(prediction) and not is_shared():
             from gradformer.training.fused_loss import fused_loss
 
-            kind = {"multiclass": "classes", "regression": self.loss}.get(self.task, "binary")
-            return fused_loss(
-                prediction.detach(), y, real, kind, self.scale, self.balance, self.batch_weights
-            )
+            weights = self.scale, self.balance, self.batch_weights
+            return fused_loss(prediction.detach(), y, real, self.kind, *weights)
         leaf = prediction.detach().requires_grad_()
         share = self(leaf.float(), y, real)
         (slope,) = torch.autograd.grad(share, leaf)
@@ -104,7 +100,7 @@ class Objective:
 
     def _classes(self, prediction: Tensor, y: Tensor, real: Tensor | None) -> Tensor:
         known = y >= 0 if real is None else (y >= 0) & real
-        classes = torch.arange(self.outputs, device=y.device)
+        classes = torch.arange(prediction.shape[1], device=y.device)
         # A product with one-hot rows, because the derivative of a gather adds in any order.
         member = ((y[:, None] == classes) & known[:, None]).to(prediction.dtype)
         count = total(member.sum(0))  # n_c

@@ -23,7 +23,7 @@ from gradformer.training.losses import (
     Objective,
     balanced_weights,
     check_class_weights,
-    loss_name,
+    loss_kind,
 )
 from gradformer.training.metrics import better, check_metric, scores
 from gradformer.training.optimizer import Schedule
@@ -210,14 +210,8 @@ class Trial:
         scale = None
         if self.scale is not None:
             scale = torch.tensor([self.scale.mean, self.scale.std], device=device)
-        return Objective(
-            loss_name(options.loss, schema.task, self.data.metric),
-            schema.task,
-            schema.outputs,
-            options.class_weights == "batch",
-            balance,
-            scale,
-        )
+        kind = loss_kind(options.loss, schema.task, self.data.metric)
+        return Objective(kind, options.class_weights == "batch", balance, scale)
 
     def _labelled_nodes(self) -> Tensor | None:
         if self.data.over == "graphs":
