@@ -1,4 +1,4 @@
-"""Dropout and stochastic depth as one loop for a CPU; the draws are made again on the way back.
+"""Dropout and stochastic depth as one loop for a CPU.
 
 The plain versions are :func:`~gradformer.attention.draws.drop` and
 :func:`~gradformer.attention.draws.drop_rows`: the results are the same, bit for bit. They make each
@@ -10,7 +10,7 @@ takes is most of what dropout costs.
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -43,22 +43,11 @@ def drop_kernel(first, last, seed, graph_id, row, whole_graphs, least, kept_shar
             y[i, j] = x[i, j] * keep / kept_share
 
 
-class _Drop(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, draw: Draw) -> Tensor:
-        ctx.draw = draw
-        y = torch.empty_like(x, memory_format=torch.contiguous_format)
-        least, kept_share = np.int32(threshold(draw.p)), np.float32(1.0 - draw.p)
-        drawn = draw.seed, draw.rows.graph_id, draw.rows.index, draw.whole_graphs
-        cost = np.full(len(x), x.shape[1])
-        in_slices(drop_kernel, cost, LEAST_WORK, *drawn, least, kept_share, x, y)
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        return ctx.draw(grad), None
-
-
 def looped_drop(x: Tensor, draw: Draw) -> Tensor:
-    """``draw(x)``, float32 [rows, c]."""
-    return _Drop.apply(x, draw)
+    """``draw(x)`` of x float32 [rows, c], without its derivative."""
+    y = torch.empty_like(x, memory_format=torch.contiguous_format)
+    least, kept_share = np.int32(threshold(draw.p)), np.float32(1.0 - draw.p)
+    drawn = draw.seed, draw.rows.graph_id, draw.rows.index, draw.whole_graphs
+    cost = np.full(len(x), x.shape[1])
+    in_slices(drop_kernel, cost, LEAST_WORK, *drawn, least, kept_share, x, y)
+    return y

@@ -1,4 +1,4 @@
-"""Dropout and stochastic depth in one Triton kernel; the draws are made again on the way back.
+"""Dropout and stochastic depth in one Triton kernel.
 
 The plain versions are :func:`~gradformer.attention.draws.drop` and
 :func:`~gradformer.attention.draws.drop_rows`: what is kept is the same, bit for bit.
@@ -8,7 +8,7 @@ The plain versions are :func:`~gradformer.attention.draws.drop` and
 # mypy: disable-error-code="no-untyped-def"
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 import triton
@@ -48,26 +48,15 @@ def drop_kernel(
     tl.store(y + place, out.to(y.dtype.element_ty), inside)
 
 
-class _Drop(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, draw: Draw) -> Tensor:
-        ctx.draw = draw
-        x, rows = x.contiguous(), draw.rows
-        size, channels = x.shape
-        y = torch.empty_like(x)
-        block_c = min(64, block_of(channels, 4))
-        block_r = 1024 // block_c
-        drop_kernel[(-(-size // block_r), -(-channels // block_c))](
-            x, y, rows.graph_id, rows.index, draw.seed, size, channels, draw.scale,
-            threshold(draw.p), BLOCK_R=block_r, BLOCK_C=block_c, WHOLE_GRAPHS=draw.whole_graphs,
-        )  # fmt: skip
-        return y
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:  # type: ignore[override]
-        return _Drop.apply(grad, ctx.draw), None
-
-
 def fused_drop(x: Tensor, draw: Draw) -> Tensor:
-    """``draw(x)``, [rows, c]."""
-    return _Drop.apply(x, draw)
+    """``draw(x)`` of x [rows, c], without its derivative."""
+    x, rows = x.contiguous(), draw.rows
+    size, channels = x.shape
+    y = torch.empty_like(x)
+    block_c = min(64, block_of(channels, 4))
+    block_r = 1024 // block_c
+    drop_kernel[(-(-size // block_r), -(-channels // block_c))](
+        x, y, rows.graph_id, rows.index, draw.seed, size, channels, draw.scale,
+        threshold(draw.p), BLOCK_R=block_r, BLOCK_C=block_c, WHOLE_GRAPHS=draw.whole_graphs,
+    )  # fmt: skip
+    return y

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -149,12 +150,25 @@ class Draw:
         if runs_kernels(x):
             from gradformer.model.fused_drop import fused_drop
 
-            return fused_drop(x, self)
+            return _Drawn.apply(x, self, fused_drop)
         if x.dtype == torch.float32 and runs_loops(x):
             from gradformer.model.drop_loops import looped_drop
 
-            return looped_drop(x, self)
+            return _Drawn.apply(x, self, looped_drop)
         return (drop_rows if self.whole_graphs else drop)(x, self.p, self.rows, self.seed)
+
+
+class _Drawn(torch.autograd.Function):
+    """``drop(x, draw)``; on the way back the same draws are made again, for the gradient."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, draw: Draw, drop: Callable[[Tensor, Draw], Tensor]) -> Tensor:
+        ctx.draw = draw
+        return drop(x, draw)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None]:  # type: ignore[override]
+        return ctx.draw(grad), None, None
 
 
 class Dropout(Site):
