@@ -13,6 +13,7 @@ from gradformer.attention.availability import exporting, runs_kernels
 from gradformer.attention.draws import Site, drop, drop_rows, share
 from gradformer.attention.layout import Rows
 from gradformer.attention.loops import runs_loops
+from gradformer.model.fused_norm import Norms, fused_norms
 from gradformer.model.parallel import is_shared, total
 
 LEAST_LOOPED = 1_000_000  # numbers, below which they stay in the cache and loops save no time
@@ -47,8 +48,6 @@ class BatchNorm(nn.BatchNorm1d):
         """
         late = None if after is None else after.draw(rows, seeds)
         if self.runs_kernels(x):
-            from gradformer.model.fused_norm import Norms, fused_norms
-
             x, early = _inside(x, before, rows, seeds)
             return fused_norms((x,), add, plus, Norms((self,), (early,), rows, relu, late))
         x = x if before is None else before(x, rows, seeds)
@@ -228,8 +227,6 @@ def norm_pair(
     norms = first.norm, second.norm
     alike = len({(norm.training, norm.momentum, norm.eps) for norm in norms}) == 1
     if alike and all(branch.norm.runs_kernels(branch.x) for branch in (first, second)):
-        from gradformer.model.fused_norm import Norms, fused_norms
-
         xs, draws = zip(*(_inside(b.x, b.before, rows, seeds) for b in (first, second)))
         own = add if first.residual else None
         return fused_norms(xs, own, None, Norms(norms, draws, rows, both=second.residual))
