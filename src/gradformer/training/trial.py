@@ -126,12 +126,6 @@ class Trial:
         bits = draw(stream(_DRAWS, self.seed, process), numbers)
         return [int(seed) for seed in bits >> np.uint64(32)]
 
-    @contextmanager
-    def selected(self) -> Iterator[GraphModel]:
-        """The model with the weights of the best epoch."""
-        with self._using(self.best):
-            yield self.model
-
     def predict(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
         """Predictions of the present model for items of a split."""
         options = self.recipe.train
@@ -149,7 +143,7 @@ class Trial:
         """All metrics of the present weights, in the user's units; None where an answer is not
         finite."""
         items = self.parts.val
-        with self._using(self._present):
+        with self.using(self._present):
             prediction = self.predict(items)
         if not np.isfinite(prediction).all():
             return None
@@ -221,8 +215,8 @@ class Trial:
         return mask.to(self.collator.device)
 
     @contextmanager
-    def _using(self, vector: Tensor) -> Iterator[None]:
-        """Other weights in the model's place for a while."""
+    def using(self, vector: Tensor) -> Iterator[None]:
+        """Inside, the model has other weights, such as :attr:`best`, those of the best epoch."""
         kept = self.weights.vector.clone()
         self.weights.vector.copy_(vector)
         try:

@@ -167,8 +167,9 @@ class Trials:
         if self._recorder is None:
             return
         folder = self._of(trial)
-        with trial.selected() as model:
-            tensors = {name: t.detach().cpu().clone() for name, t in model.state_dict().items()}
+        with trial.using(trial.best):
+            state = trial.model.state_dict()
+            tensors = {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
         replace_file(folder / WEIGHTS, write_tensors(tensors), RESUMABLE)
         if answers is not None:
             save_answers(folder, answers)
@@ -217,7 +218,7 @@ def answers_of(trial: Trial) -> Answers | None:
     if trial.progress.status != "finished" or not trial.progress.best_epoch:
         return None
     items = trial.parts.test
-    with trial.selected():
+    with trial.using(trial.best):
         return Answers(trial.predict(items), trial.data.labels(items))
 
 
