@@ -60,11 +60,11 @@ class Pieces:
         return [room for room in self._rooms.values() if room.written]
 
     @contextmanager
-    def collecting(self) -> Iterator[None]:
+    def collecting(self) -> Iterator[Pieces]:
         """Operations called inside leave their pieces here, whenever they run backward."""
         token = _collecting.set(self)
         try:
-            yield
+            yield self
         finally:
             _collecting.reset(token)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 
 import torch
 from torch import Tensor, nn
@@ -11,15 +11,13 @@ from torch import Tensor, nn
 from gradformer.errors import InputError
 from gradformer.model.pieces import UNIT, Pieces
 
-ALIGNMENT = UNIT  # numbers: every tensor begins at a multiple of 128 bytes
-
 
 class Weights:
     """Parameters and float buffers of ``model`` as views of one vector.
 
     The vector holds the parameters that are weight-decayed, the other parameters, then the buffers
-    (running statistics of norms); each tensor is aligned and the gaps stay zero. Move the model to
-    its device first. With ``decay_all`` every parameter is weight-decayed.
+    (running statistics of norms); each begins at a multiple of 128 bytes, and the gaps stay zero.
+    Move the model to its device first. With ``decay_all`` every parameter is weight-decayed.
 
     Attributes:
         vector: [size] all of them.
@@ -44,7 +42,7 @@ class Weights:
         for group in (first, second, buffers):
             for name, tensor in group:
                 self._places[name] = (place, tensor.shape)
-                place += -(-tensor.numel() // ALIGNMENT) * ALIGNMENT
+                place += -(-tensor.numel() // UNIT) * UNIT
             ends.append(place)
         self.decayed, self.num_parameters = ends[0], ends[1]
         kinds = {(t.dtype, t.device) for _, t in (*named, *buffers)}
@@ -70,12 +68,9 @@ class Weights:
             if place < len(vector)
         }
 
-    @contextmanager
-    def collecting(self) -> Iterator[Pieces]:
+    def collecting(self) -> AbstractContextManager[Pieces]:
         """For a forward pass: its kernels may leave gradients in pieces, for :meth:`set_grad`."""
-        pieces = Pieces(self._piece_places, self._piece_tables)
-        with pieces.collecting():
-            yield pieces
+        return Pieces(self._piece_places, self._piece_tables).collecting()
 
     def set_grad(self, grads: Sequence[Tensor | None], pieces: Pieces | None = None) -> None:
         """Gather the gradients of :attr:`parameters`: ``grads`` of autograd, and ``pieces``.
