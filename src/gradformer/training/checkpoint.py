@@ -59,6 +59,11 @@ def save_checkpoint(folder: Path, trial: Trial) -> None:
     _tidy(place, target)
 
 
+def has_checkpoint(folder: Path) -> bool:
+    """Whether a trial was ever saved under ``folder``."""
+    return (folder / "checkpoints" / "latest").exists()
+
+
 def load_checkpoint(folder: Path, trial: Trial) -> bool:
     """Bring ``trial`` to the state under ``folder``; False if there is no checkpoint."""
     place = folder / "checkpoints"

@@ -55,10 +55,18 @@ class Trial:
     """One seed of a recipe on one device.
 
     The split, the initial weights, the order of the data and all random draws are functions of
-    ``seed`` alone: what other trials do beside it changes no bit.
+    ``seed`` alone: what other trials do beside it changes no bit. One that was ``begun`` before
+    goes on from its own files: the run that ``train.weights`` names may be gone.
     """
 
-    def __init__(self, number: int, recipe: Recipe, data: TrainingData, collator: Collator) -> None:
+    def __init__(
+        self,
+        number: int,
+        recipe: Recipe,
+        data: TrainingData,
+        collator: Collator,
+        begun: bool = False,
+    ) -> None:
         self.number, self.recipe, self.data, self.collator = number, recipe, data, collator
         self.seed = recipe.seed + number
         self.parts = data.split(self.seed)
@@ -72,7 +80,7 @@ class Trial:
                 data.schema.outputs if data.scaled else 1,
             )
         self.model = initial_model(recipe.model, data, self.seed)
-        if recipe.train.weights != "none":
+        if recipe.train.weights != "none" and not begun:
             take_weights(self.model, recipe.train.weights, number)
         self.model.to(collator.device)
         self.weights = Weights(self.model, recipe.train.decay_all)

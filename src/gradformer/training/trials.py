@@ -16,7 +16,7 @@ import torch
 from safetensors.torch import save as write_tensors
 
 from gradformer.training.capture import capture
-from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
+from gradformer.training.checkpoint import has_checkpoint, load_checkpoint, save_checkpoint
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import from_first, is_first
 from gradformer.training.files import RESUMABLE, replace_file, replace_json
@@ -67,7 +67,10 @@ class Trials:
         self.folder, self.recipe, self.device = folder, recipe, device
         self.save_every, self.tensorboard = save_every, tensorboard
         collator = data.collator(device)
-        self.trials = [Trial(number, recipe, data, collator) for number in range(recipe.trials)]
+        self.trials = [
+            Trial(number, recipe, data, collator, begun=self._was_begun(number))
+            for number in range(recipe.trials)
+        ]
         self.waiting: list[Trial] = []
         self.changes = ""  # of what may change bits, since the run began
         self._recorder: Recorder | None = None
@@ -147,6 +150,10 @@ class Trials:
             if trial not in self.waiting:
                 recorder.write("result", **read_result(self._result_path(trial)))
         return recorder
+
+    def _was_begun(self, number: int) -> bool:
+        folder = self.folder / "trials" / str(number)
+        return has_checkpoint(folder) or (folder / "result.json").exists()
 
     def _has_ended(self, trial: Trial, restored: bool) -> bool:
         """Whether nothing is left to do: a checkpoint gives lost weights back."""
