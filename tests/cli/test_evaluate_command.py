@@ -84,8 +84,8 @@ def test_every_target_is_scored_by_itself(program: Program, files: Path, tmp_pat
     (whole,) = json.loads(program(*words, "--json").stdout)
     assert whole.pop("scaled_mae") == pytest.approx(whole["mae"] / scale.std[0])
     found = json.loads(program(*words, "--by-target", "--json").stdout)
-    assert found == {"y": [whole], "z": [{"mae": None, "rmse": None}]}
-    assert re.search(r"z +│ +– │ +– │", program(*words, "--by-target").stdout)
+    assert found == {"y": [whole], "z": [{"mae": None, "rmse": None, "r2": None}]}
+    assert re.search(r"z +│ +– │ +– │ +– │", program(*words, "--by-target").stdout)
 
 
 def test_a_file_without_targets_cannot_be_scored(

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
 import pytest
 import yaml
 
+from gradformer.cli.tables import print_results
 from gradformer.training.run import Run
 from tests.cli.conftest import BRIEF, QUIET, Program
 
@@ -64,6 +66,22 @@ def test_fine_tuning_takes_the_model_of_a_run_and_learns_another_target(
             "train.epochs=1", "--out", tmp_path / "search")  # fmt: skip
     best = yaml.safe_load((tmp_path / "search" / "best.yaml").read_text())
     assert best["train"]["weights"] == str(molecule_run)
+
+
+def test_trials_that_ended_before_a_metric_was_known_stand_beside_those_that_have_it(
+    program: Program, molecule_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(molecule_run, run)
+    for path in (run / "results.json", run / "trials" / "1" / "result.json"):
+        result = json.loads(path.read_text())
+        last = result["trials"][1] if "trials" in result else result
+        for part in ("val", "test"):
+            del last[part]["r2"]
+        path.write_text(json.dumps(result))
+    print_results(Run.load(run))
+    assert re.search(r"R² ↑ +│ +[−\d.]+ │ +[−\d.]+ │", capsys.readouterr().out)
+    program("report", run)
 
 
 def test_a_recipe_file_takes_the_place_of_the_packages(

@@ -54,10 +54,13 @@ def test_regression_equals_scikit_learn_and_leaves_out_missing_labels() -> None:
     rng = np.random.default_rng(0)
     prediction, y = rng.normal(size=(30, 1)), rng.normal(size=(30, 1))
     got = scores(prediction, y, "regression")
-    assert tuple(got) == metrics_of("regression") == ("mae", "rmse"), "one target needs no scale"
-    assert tuple(scores(prediction, y, "regression", TargetScale.fit(y))) == ("mae", "rmse")
+    names = ("mae", "rmse", "r2")
+    assert tuple(got) == metrics_of("regression") == names, "one target needs no scale"
+    assert tuple(scores(prediction, y, "regression", TargetScale.fit(y))) == names
     assert got["mae"] == pytest.approx(sk.mean_absolute_error(y, prediction))
     assert got["rmse"] == pytest.approx(sk.root_mean_squared_error(y, prediction))
+    assert got["r2"] == pytest.approx(sk.r2_score(y, prediction))
+    assert math.isnan(scores(prediction[:1], y[:1], "regression")["r2"]), "nothing varies"
     more = np.concatenate([y, [[math.nan]]])
     assert scores(np.concatenate([prediction, [[1e9]]]), more, "regression") == got
 
@@ -71,6 +74,9 @@ def test_several_regression_targets_count_the_same_whatever_their_unit() -> None
     assert first == metrics_of("regression", 2)[0] == "scaled_mae"
     each = [np.nanmean(np.abs(prediction - y)[:, k]) / np.nanstd(y[:, k]) for k in range(3)]
     assert got[first] == pytest.approx(np.mean(each))
+    known = [~np.isnan(t) for t in y.T]
+    explained = [sk.r2_score(y[k, j], prediction[k, j]) for j, k in enumerate(known)]
+    assert got["r2"] == pytest.approx(np.mean(explained))
     other = scores(prediction * unit, y * unit, "regression", TargetScale.fit(y * unit))
     assert other[first] == pytest.approx(got[first])
     assert other["mae"] > 100 * got["mae"]

@@ -84,7 +84,7 @@ def print_results(run: Run) -> None:
     good = [trial for trial in results["trials"] if trial["test"] is not None]
     table = ruled_table("metric", "validation", "test")
     for name in good[0]["test"] if good else ():
-        parts = (spread([trial[part][name] for trial in good]) for part in ("val", "test"))
+        parts = (spread([trial[part].get(name) for trial in good]) for part in ("val", "test"))
         table.add_row(metric_label(name), *parts, style="bold" if name == results["metric"] else "")
     seconds = sum(line["seconds"] for line in run.record if line["kind"] == "epoch")
     console = Console()

@@ -84,7 +84,7 @@ def _metrics_table(history: History) -> Markup:
     for name in good[0]["test"]:
         cells: list[Content] = [metric_label(name) + (" ★" if name == history.metric else "")]
         for part in ("val", "test"):
-            cells.append(spread([r[part][name] for r in good]))
+            cells.append(spread([r[part].get(name) for r in good]))
         rows.append(cells)
     over = f"Mean ± standard deviation over {len(good)} trials." if len(good) > 1 else "One trial."
     targets = len(history.run.labels.targets)

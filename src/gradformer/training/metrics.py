@@ -2,8 +2,8 @@ r"""What a benchmark scores: exact, in float64, on the host, over a whole split 
 
 All functions take predictions [rows, outputs] and targets ([rows] classes with −1 for missing, or
 [rows, targets] with NaN for missing). With several targets a score is the mean over those that have
-what it needs (both classes, or a label at all); MAE and RMSE, which have the unit of a target, are
-over all labels instead, and beside them stands the mean over targets of MAE / std.
+what it needs (labels that differ, or a label at all); MAE and RMSE, which have the unit of a
+target, are over all labels instead, and beside them stands the mean over targets of MAE / std.
 """
 
 from __future__ import annotations
@@ -51,6 +51,12 @@ def rmse(prediction: Array, y: Array) -> float:
     return math.sqrt(np.square(prediction.astype(np.float64)[known] - y[known]).mean())
 
 
+def r2(prediction: Array, y: Array) -> float:
+    r"""Share of the variance that is explained, :math:`1 - \sum (y - p)^2 / \sum (y - \bar y)^2`:
+    0 for the mean of the labels, below it for worse answers."""
+    return _mean_over_targets(_r2, prediction, y, differing=True)
+
+
 def scaled_mae(prediction: Array, y: Array) -> float:
     """Mean over targets of the mean absolute error; :func:`scores` gives it all in units of the
     targets' standard deviations."""
@@ -59,12 +65,12 @@ def scaled_mae(prediction: Array, y: Array) -> float:
 
 def auroc(prediction: Array, y: Array) -> float:
     """Chance that a positive stands above a negative, ties counted half."""
-    return _mean_over_targets(_auroc, prediction, y, both_classes=True)
+    return _mean_over_targets(_auroc, prediction, y, differing=True)
 
 
 def average_precision(prediction: Array, y: Array) -> float:
     r"""Precision averaged over the positives: :math:`\sum_k (R_k - R_{k-1}) P_k`, ties as one k."""
-    return _mean_over_targets(_average_precision, prediction, y, both_classes=True)
+    return _mean_over_targets(_average_precision, prediction, y, differing=True)
 
 
 SCALED = "scaled_mae"
@@ -74,6 +80,7 @@ METRICS: dict[str, Callable[[Array, Array], float]] = {
     "mean_recall": mean_recall,
     "mae": mae,
     "rmse": rmse,
+    "r2": r2,
     SCALED: scaled_mae,
     "auroc": auroc,
     "average_precision": average_precision,
@@ -83,6 +90,7 @@ _NAMES = {
     "mean_recall": "weighted accuracy",
     "mae": "MAE",
     "rmse": "RMSE",
+    "r2": "R²",
     SCALED: "MAE/std",
     "auroc": "AUROC",
     "average_precision": "average precision",
@@ -91,7 +99,7 @@ _OF_TASK: dict[Task, tuple[str, ...]] = {
     "multiclass": ("accuracy", "mean_recall"),
     "binary": ("auroc", "average_precision", "accuracy"),
     "multilabel": ("average_precision", "auroc", "accuracy"),
-    "regression": ("mae", "rmse"),
+    "regression": ("mae", "rmse", "r2"),
 }
 
 
@@ -160,15 +168,19 @@ def better(metric: str, value: float, than: float | None) -> bool:
 
 
 def _mean_over_targets(
-    score: Callable[[Array, Array], float], prediction: Array, y: Array, both_classes: bool = False
+    score: Callable[[Array, Array], float], prediction: Array, y: Array, differing: bool = False
 ) -> float:
     values = []
     for p, t in zip(prediction.astype(np.float64).T, y.reshape(len(y), -1).T):
         known = is_labelled(t)
         p, t = p[known], t[known]
-        if len(t) and not (both_classes and (t.max() < 0.5 or t.min() > 0.5)):
+        if len(t) and not (differing and t.min() == t.max()):
             values.append(score(p, t))
     return float(np.mean(values)) if values else math.nan
+
+
+def _r2(p: Array, t: Array) -> float:
+    return float(1 - np.square(t - p).sum() / np.square(t - t.mean()).sum())
 
 
 def _auroc(p: Array, t: Array) -> float:
