@@ -32,10 +32,8 @@ def _batch(device: str) -> Batch:
 def test_kernels_follow_the_plain_layer(name: str, p: float, device: str) -> None:
     pytest.importorskip("triton")
     torch.manual_seed(0)
-    options = {"dropout": p} if name == "gatedgcn" else {}
-    layer = GradformerLayer(
-        WIDTH, 2, make_local(name, WIDTH, **options), dropout=p, attention_dropout=p, drop_path=p
-    )
+    local = make_local(name, WIDTH, dropout=p)
+    layer = GradformerLayer(WIDTH, 2, local, dropout=p, attention_dropout=p, drop_path=p)
     number_sites(layer)
     batch = _batch(device)
     nodes, edges = batch.num_nodes, len(batch.edges.source)

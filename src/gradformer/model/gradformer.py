@@ -170,10 +170,8 @@ class Gradformer(GraphModel):
 
     def _local(self, number: int) -> nn.Module | None:
         c = self.config
-        if c.local != "gatedgcn":
-            return make_local(c.local, c.width)
         return make_local(
-            "gatedgcn",
+            c.local,
             c.width,
             carry_edges=c.carry_edges,
             update_edges=number < c.layers - 1,

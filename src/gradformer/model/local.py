@@ -176,12 +176,15 @@ LOCALS: dict[str, type[nn.Module]] = {
 }
 
 
-def make_local(name: str, width: int, **options: Any) -> nn.Module | None:
-    """A local module by name: one of ours, ``none``, or a convolution of PyG (``SAGEConv``)."""
+def make_local(name: str, width: int, **gated: Any) -> nn.Module | None:
+    """A local module by name: one of ours, ``none``, or a convolution of PyG (``SAGEConv``).
+
+    ``gated`` are options of the gated convolution; the others have none.
+    """
     if name == "none":
         return None
     if name in LOCALS:
-        return LOCALS[name](width, **options)
+        return LOCALS[name](width, **(gated if name == "gatedgcn" else {}))
     import torch_geometric.nn
 
     conv = getattr(torch_geometric.nn, name, None) if name.endswith("Conv") else None

@@ -69,9 +69,9 @@ def maps_by_kernels(x: Tensor, layer: nn.Linear) -> bool:
 class MLP(nn.Module):
     """Linear layers of the given widths with ReLU between them: widths [d0, d1, …, dn]."""
 
-    def __init__(self, *widths: int, bias: bool = True) -> None:
+    def __init__(self, *widths: int) -> None:
         super().__init__()
-        self.layers = nn.ModuleList(nn.Linear(a, b, bias=bias) for a, b in pairwise(widths))
+        self.layers = nn.ModuleList(nn.Linear(a, b) for a, b in pairwise(widths))
 
     def forward(self, x: Tensor) -> Tensor:
         for number, layer in enumerate(self.layers, start=1):

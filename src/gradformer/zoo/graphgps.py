@@ -103,23 +103,17 @@ class NodeHead(nn.Module):
 
 def gps_layers(config: GraphGPSConfig) -> nn.ModuleList:
     """The layers; the last one updates no edges, for nothing would read them."""
-    name = choice("local", config.local, LOCALS)
-    layers = nn.ModuleList()
-    for number in range(config.layers):
-        options: dict[str, Any] = {}
-        if name == "gatedgcn":
-            last = number == config.layers - 1
-            options = {"update_edges": not last, "dropout": config.dropout}
-        layers.append(
-            GradformerLayer(
-                config.width,
-                config.heads,
-                make_local(name, config.width, **options),
-                dropout=config.dropout,
-                attention_dropout=config.attention_dropout,
-            )
+    c, name = config, choice("local", config.local, LOCALS)
+    return nn.ModuleList(
+        GradformerLayer(
+            c.width,
+            c.heads,
+            make_local(name, c.width, update_edges=number < c.layers - 1, dropout=c.dropout),
+            dropout=c.dropout,
+            attention_dropout=c.attention_dropout,
         )
-    return layers
+        for number in range(c.layers)
+    )
 
 
 @register("graphgps")
