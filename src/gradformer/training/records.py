@@ -46,7 +46,7 @@ class Recorder:
         self.path = path
         with writing(path, RESUMABLE):
             self._file = open(path, "ab", buffering=0)  # noqa: SIM115
-        self._tensorboard = tensorboard
+        self._board = path.parent / "tensorboard" if tensorboard else None
         self._curves: dict[int, Curves] = {}
 
     def write(self, kind: str, **values: Any) -> None:
@@ -57,15 +57,18 @@ class Recorder:
     def epoch(self, trial: int, record: Mapping[str, Any]) -> None:
         """The values of one epoch of a trial."""
         self.write("epoch", trial=trial, **plain(dict(record), _DIGITS))
-        if self._tensorboard:
-            try:
-                self._curves_of(trial, int(record["epoch"])).add(record)
-            except OSError as error:
-                self._tensorboard = False
-                warn(
-                    f"{self._board}: cannot be written ({error.strerror or error}); the run goes "
-                    "on without curves for TensorBoard"
-                )
+        if self._board is None:
+            return
+        try:
+            if trial not in self._curves:
+                self._curves[trial] = Curves(self._board / f"trial-{trial}", record["epoch"])
+            self._curves[trial].add(record)
+        except OSError as error:
+            board, self._board = self._board, None
+            warn(
+                f"{board}: cannot be written ({error.strerror or error}); the run goes on without "
+                "curves for TensorBoard"
+            )
 
     def sync(self) -> None:
         """Bring everything written to the disk: called before a checkpoint refers to it."""
@@ -77,15 +80,6 @@ class Recorder:
         self._file.close()
         for curves in self._curves.values():
             curves.close()
-
-    @property
-    def _board(self) -> Path:
-        return self.path.parent / "tensorboard"
-
-    def _curves_of(self, trial: int, epoch: int) -> Curves:
-        if trial not in self._curves:
-            self._curves[trial] = Curves(self._board / f"trial-{trial}", epoch)
-        return self._curves[trial]
 
 
 class Curves:
