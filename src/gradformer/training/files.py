@@ -100,20 +100,22 @@ def read_json(path: Path, needed: Collection[str] = (), remedy: str = DAMAGED) -
         return value
 
 
-def plain(value: Any, digits: int | None = None) -> Any:
-    """``value`` with None in the place of every number that is not finite.
+def plain(value: Any, digits: int | None = None, words: bool = False) -> Any:
+    """``value`` with None, or the word for it, in the place of every number that is not finite.
 
     Others keep all their digits, or so many:
 
     >>> plain({"loss": 1.382678254699707, "starts": [float("nan"), -math.inf, math.inf]}, digits=9)
     {'loss': 1.38267825, 'starts': [None, None, None]}
+    >>> plain({"clip": math.inf}, words=True)
+    {'clip': 'inf'}
     """
     if isinstance(value, dict):
-        return {key: plain(item, digits) for key, item in value.items()}
+        return {key: plain(item, digits, words) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(item, digits) for item in value]
+        return [plain(item, digits, words) for item in value]
     if not isinstance(value, float):
         return value
     if not math.isfinite(value):
-        return None
+        return str(value) if words else None
     return value if digits is None else float(f"{value:.{digits}g}")

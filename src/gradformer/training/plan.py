@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gradformer.errors import ConfigError, InputError, choice
-from gradformer.training.files import read_json, reading
+from gradformer.training.files import plain, read_json, reading
 from gradformer.training.recipe import Recipe
 from gradformer.training.sections import at_least
 
@@ -100,10 +100,10 @@ class Plan:
         ]
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON can keep it."""
+        """As JSON can keep it: options are read from words as well as from numbers."""
         return vars(self) | {
-            "recipe": _written(self.recipe.to_dict()),
-            "space": {name: _written(list(values)) for name, values in self.space.items()},
+            "recipe": plain(self.recipe.to_dict(), words=True),
+            "space": {name: plain(list(values), words=True) for name, values in self.space.items()},
             "reading": dict(self.reading or {}),
         }
 
@@ -111,19 +111,6 @@ class Plan:
     def from_dict(cls, values: Mapping[str, Any]) -> Plan:
         first = {"against_recipe": False}  # as of before there was the option
         return cls(**{**first, **values, "recipe": Recipe.from_dict(values["recipe"])})
-
-
-def _written(value: Any) -> Any:
-    """``value`` with words, which options are read from as well, for numbers that JSON has not.
-
-    >>> _written({"clip": math.inf, "lr": 1e-3})
-    {'clip': 'inf', 'lr': 0.001}
-    """
-    if isinstance(value, dict):
-        return {name: _written(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_written(item) for item in value]
-    return str(value) if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def load_plan(folder: str | Path) -> Plan:
