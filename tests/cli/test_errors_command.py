@@ -40,6 +40,7 @@ from tests.cli.conftest import Program
         (("train", "--device", "gpu"), "use auto, cpu, cuda"),
         (("predict", "nowhere", "x.csv"), "not a run"),
         (("report", "nowhere"), "not a run"),
+        (("report", "two  spaces"), "two  spaces: not a run"),
         (("search", "peptides-func"), "--range"),
         (("search", "--resume", "nowhere"), "not a search"),
         (("models", "gni"), "did you mean 'gin'?"),

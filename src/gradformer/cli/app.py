@@ -187,7 +187,8 @@ def _bare(option: str) -> str:
 
 def _say(text: str, before: str = "") -> None:
     """One line on standard error, however wide the terminal is."""
-    line = f"{before}{escape(' '.join(text.split()))}"
+    lines = filter(None, map(str.strip, text.splitlines()))  # a path may hold two spaces in a row
+    line = f"{before}{escape(' '.join(lines))}"
     with suppress(OSError):  # the exit code still tells
         Console(stderr=True).print(line, highlight=False, soft_wrap=True)
 
