@@ -131,6 +131,22 @@ def test_regression_targets_are_learned_on_their_scale(tmp_path: Path) -> None:
     assert error < 0.8 * np.abs(y[test] - y.mean()).mean()
 
 
+def test_weights_that_may_not_be_read_are_named(
+    whole: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of another user; it was called a bug, and the file not to be there."""
+
+    def refused(path: Path) -> bytes:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "read_bytes", refused)
+    words = (
+        r"trials/1/model.safetensors: cannot be read \(Permission denied\); mend the permissions"
+    )
+    with pytest.raises(InputError, match=words):
+        Run.load(whole).model(1)
+
+
 def test_a_record_is_truncated_to_the_checkpoints(tmp_path: Path) -> None:
     path = tmp_path / "record.jsonl"
     entries = [{"kind": "run"}]

@@ -10,7 +10,7 @@ from shlex import quote
 from typing import Any
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load as read_tensors
 
 from gradformer.errors import InputError, warn
 from gradformer.graphs.arrays import Schema
@@ -187,8 +187,10 @@ class Run:
                 f"well: {', '.join(map(str, usable))}"
             )
         model = self.recipe.model.make(self.schema, self.codebook)
+        with reading(path, "mend the permissions"):
+            content = path.read_bytes()
         try:
-            model.load_state_dict(load_file(path))
+            model.load_state_dict(read_tensors(content))
         except (RuntimeError, SafetensorError) as error:
             reason = str(error).split("\n")[0].rstrip(":")
             raise InputError(
