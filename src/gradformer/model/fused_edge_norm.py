@@ -82,12 +82,8 @@ class Unmade:
     """Edge states e' that are not there yet.
 
     The next gated convolution makes them while it has what they are made of; whoever else wants
-    them asks for :meth:`made`.
-
-    Attributes:
-        states: [edges, c], a node of the autograd graph; nothing is written into it yet.
-        origin: what it is made of.
-        edges: whose states they are.
+    them asks for :meth:`made`. ``states`` [edges, c] is a node of the autograd graph into which
+    nothing is written yet.
     """
 
     states: Tensor

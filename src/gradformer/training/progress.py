@@ -40,12 +40,8 @@ def telling() -> Iterator[None]:
 class Display:
     """One row for each trial: epoch, time, time left, loss, validation, graphs a second.
 
-    In a narrow terminal the bar goes, then the end of the values; never epochs and times.
-
-    Args:
-        trials: what is going to run.
-        quiet: show nothing.
-        console: standard error by default, so that results can be piped.
+    In a narrow terminal the bar goes, then the end of the values; never epochs and times. Without a
+    ``console`` it is standard error, so that results can be piped.
     """
 
     def __init__(

@@ -28,14 +28,8 @@ class Step:
     averaged weights and ``count``, the number of steps done. With a :class:`Capacity` nothing is
     read back, so the call can be captured as a CUDA graph and replayed.
 
-    Args:
-        model, weights: the model, and its numbers in one vector.
-        collator: the data.
-        objective: the loss.
-        options: of the recipe.
-        schedule: the rate of each step.
-        seed: of the trial; keys all random draws.
-        labelled: [nodes] bool, the nodes to learn from where the data are a single graph.
+    ``weights`` are the numbers of ``model``; ``seed`` keys all random draws; ``labelled`` [nodes]
+    bool are the nodes to learn from where the data are a single graph.
     """
 
     def __init__(

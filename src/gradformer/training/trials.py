@@ -44,15 +44,8 @@ The last epoch and a signal are always saved."""
 
 
 class Trials:
-    """The trials of a recipe and their folders.
-
-    Args:
-        folder: of the run; nothing is done there before :meth:`open`.
-        recipe, data: what is trained on what.
-        device: where.
-        save_every: seconds between checkpoints.
-        tensorboard: write curves for TensorBoard too.
-    """
+    """The trials of a recipe and their folders in that of the run, where nothing is done before
+    :meth:`open`; ``save_every`` so many seconds there are checkpoints."""
 
     def __init__(
         self,

@@ -46,7 +46,6 @@ class DistanceBias(nn.Module):
     """S: a learned summand for each distance, for pairs with a token, and for unreachable pairs.
 
     Args:
-        heads: attention heads.
         rows: distances 0 … rows − 1 have one; from there on pairs do not attend to each other.
         unreachable: whether unreachable pairs have one too, or do not attend to each other.
     """
@@ -84,7 +83,6 @@ class PathBias(nn.Module):
 
     Args:
         edge: edge features, as the schema has them.
-        heads: attention heads.
         hops: K, the hops of a path that are looked at.
         term: ``paths``, or ``adjacent``: E at the edge i → j alone, without W and divisor.
         padding: do as the references do, where an empty place of a path, up to the longest path

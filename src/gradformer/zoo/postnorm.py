@@ -51,10 +51,7 @@ def attend_over(batch: Batch, layout: Layout) -> Batch:
 class PostNormLayer(nn.Module):
     r"""u = Norm(x + Drop(MHA(x))), x' = Norm(u + Drop(W₂ Drop(ReLU(W₁ u)))).
 
-    Args:
-        width, heads: channels and attention heads.
-        inner: width inside the feed-forward block.
-        norm: ``batch`` (over all rows of the batch, tokens included) or ``layer``.
+    A batch norm is over all rows of the batch, tokens included.
     """
 
     def __init__(
