@@ -1,7 +1,7 @@
 """The fourteen baselines, one file each. All files of this folder are imported, so that a model is
 known once its file lies here; but for kernels, which need Triton and are imported where they run.
 
-Message passing: ``mpnn`` (GCN, GAT and GIN, which are one stack), ``gatedgcn``. Transformers along
+Message passing: ``gcn``, ``gat`` and ``gin`` (over ``mpnn``), ``gatedgcn``. Transformers along
 edges: ``gt``, ``san`` (``clamped``, ``complete_graph``, ``eigenpairs``). Over all nodes:
 ``graphgps``, ``sat`` (``subgraphs``), ``lgi_gt``, ``graphtrans`` (``postnorm``, ``convs``),
 ``graphormer`` (``path_bias``, ``path_kernels``), ``deepgraph`` (``substructures``, ``shapes``),

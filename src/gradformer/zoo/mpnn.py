@@ -1,4 +1,4 @@
-r"""One stack: GCN (Kipf and Welling, 2017), GAT (Veličković et al., 2018), GIN (Xu et al., 2019).
+r"""The stack of GCN, GAT and GIN: four lines of message passing, repeated.
 
 .. math::
     h' = [h +]\; \operatorname{act}(\operatorname{BN}(\operatorname{conv}(h)))
@@ -20,18 +20,17 @@ from torch import Tensor, nn
 
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
-from gradformer.model import local
-from gradformer.model.base import GraphModel, ModelConfig, option, register
+from gradformer.model.base import GraphModel, ModelConfig, option
 from gradformer.model.encoders import FeatureEncoder
 from gradformer.model.heads import Head
+from gradformer.model.local import passed_on
 from gradformer.model.maps import hooked
 from gradformer.model.parts import BatchNorm, Dropout
 
 
 @dataclass(frozen=True)
 class StackConfig(ModelConfig):
-    """What the three have in common; the defaults of all are those of Benchmarking GNNs for ZINC
-    (half a million parameters)."""
+    """What the three have in common."""
 
     layers: int = option(16, "number of layers")
     last_width: int = option(0, "channels after the last layer; 0: width")
@@ -56,7 +55,7 @@ class StackLayer(nn.Module):
         self.residual = config.residual and width == out
 
     def forward(self, h: Tensor, batch: Batch) -> Tensor:
-        y, _, h = local.passed_on(self.conv, h, None, batch)
+        y, _, h = passed_on(self.conv, h, None, batch)
         plus = h if self.residual else None
         relu = isinstance(self.activation, nn.ReLU) and not hooked(self.activation)
         if self.norm is not None and relu:  # in one kernel
@@ -99,57 +98,3 @@ class ConvolutionStack(GraphModel):
         for layer in self.layers:
             h = layer(h, batch)
         return h
-
-
-@dataclass(frozen=True)
-class GCNConfig(StackConfig):
-    width: int = option(172, "channels of a node")
-
-
-@register("gcn")
-class GCN(ConvolutionStack):
-    """Symmetrically normalised sums over neighbours and the node itself, ReLU."""
-
-    Config = GCNConfig
-    reference = "torch_geometric 2.8.1 GCNConv in the layout of benchmarking-gnns b6c4077"
-
-    def convolution(self, width: int, out: int, last: bool) -> nn.Module:
-        return local.GCN(width, out)
-
-
-@dataclass(frozen=True)
-class GATConfig(StackConfig):
-    width: int = option(176, "channels of a node, all heads together")
-    heads: int = option(8, "attention heads, but one in the last layer")
-
-
-@register("gat")
-class GAT(ConvolutionStack):
-    """Additive attention over neighbours and the node itself, ELU; one head in the last layer."""
-
-    Config = GATConfig
-    reference = "torch_geometric 2.8.1 GATConv in the layout of benchmarking-gnns b6c4077"
-    config: GATConfig
-    activation = nn.ELU
-
-    def convolution(self, width: int, out: int, last: bool) -> nn.Module:
-        return local.GAT(width, 1 if last else self.config.heads, out)
-
-
-@dataclass(frozen=True)
-class GINConfig(StackConfig):
-    width: int = option(124, "channels of a node")
-
-
-@register("gin")
-class GIN(ConvolutionStack):
-    """Sums over neighbours through an MLP with batch norm, ε learned.
-
-    The readout is that of the other two; Benchmarking GNNs sums linear predictions of all layers.
-    """
-
-    Config = GINConfig
-    reference = "torch_geometric 2.8.1 GINConv in the layout of benchmarking-gnns b6c4077"
-
-    def convolution(self, width: int, out: int, last: bool) -> nn.Module:
-        return local.GIN(width, learn_eps=True, norm=True, out=out)
