@@ -45,7 +45,7 @@ The last epoch and a signal are always saved."""
 
 class Trials:
     """The trials of a recipe and their folders in that of the run, where nothing is done before
-    :meth:`open`; ``save_every`` so many seconds there are checkpoints."""
+    :meth:`open`. Checkpoints are ``save_every`` seconds apart."""
 
     def __init__(
         self,
