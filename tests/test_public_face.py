@@ -6,8 +6,10 @@ import ast
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
+import pandas as pd
 import pytest
 import torch
 from torch_geometric.data import Data
@@ -73,13 +75,16 @@ def _pyg(graph: nx.Graph, y: float) -> Data:
     return Data(edge_index=data.edge_index, num_nodes=len(graph), y=torch.tensor([y]))
 
 
-@pytest.mark.parametrize("kind", ["networkx", "pyg", "smiles"])
+@pytest.mark.parametrize("kind", ["networkx", "pyg", "smiles", "frame"])
 def test_fit_and_predict_take_what_a_user_has(kind: str, tmp_path: Path) -> None:
     graphs = [nx.path_graph(n) for n in range(3, 23)]
     y = [0.5 * len(graph) for graph in graphs]
-    data: list[object]
+    data: Any
     if kind == "pyg":
         data, options = [_pyg(graph, value) for graph, value in zip(graphs, y)], {}
+    elif kind == "frame":
+        data = pd.DataFrame({"smiles": ["C" * len(g) for g in graphs], "y": y, "id": y})
+        options = {"target": "y"}
     else:
         data = ["C" * len(g) for g in graphs] if kind == "smiles" else list(graphs)
         options = {"y": y}

@@ -117,6 +117,24 @@ def test_targets_may_be_columns_of_pandas() -> None:
     np.testing.assert_array_equal(two.arrays.y, np.float32([[1.5, 0.5], [2.5, np.nan]]))
 
 
+def test_a_table_of_pandas_is_read_as_one_in_a_file_is() -> None:
+    pytest.importorskip("rdkit")
+    frame = pd.DataFrame(
+        {"SMILES": ["CCO", "CN", "CC"], "a": [1.5, np.nan, 2.5], "b": [3, 4, 5], "use": "train"},
+        index=[7, 3, 5],
+    )
+    data = from_objects(frame, target=["a", "b"], task="regression", split_column="use")
+    assert (data.reading.smiles, data.reading.labels.targets) == ("SMILES", ("a", "b"))
+    np.testing.assert_array_equal(data.arrays.y, np.float32([[1.5, 3], [np.nan, 4], [2.5, 5]]))
+    assert data.place(2) == "the DataFrame, position 2"
+    new = from_objects(pd.DataFrame({"smiles": ["CCC"]}), like=data.reading, labelled=False)
+    assert new.smiles == ("CCC",)
+    with pytest.raises(InputError, match=r"^the DataFrame, position 1: column 'SMILES': SMI"):
+        from_objects(frame.assign(SMILES=["C", "C(", "C"]), target="b")
+    with pytest.raises(InputError, match=r"^the DataFrame has no column 'c'; the columns are: SMI"):
+        from_objects(frame, target="c")
+
+
 def test_targets_of_nodes_may_be_tensors_and_are_found_again_in_new_graphs() -> None:
     graph = nx.path_graph(3)
     nx.set_node_attributes(graph, {k: torch.tensor(k + 0.5) for k in range(3)}, "y")

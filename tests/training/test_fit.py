@@ -178,8 +178,10 @@ def test_wrong_names_and_options_are_named(tmp_path: Path) -> None:
         fit([3.0], out=tmp_path / "run")
     with pytest.raises(InputError, match="data: got NoneType, expected a path"):
         fit(None, out=tmp_path / "run")
-    with pytest.raises(InputError, match="data: got DataFrame, expected a path"):
+    with pytest.raises(InputError, match="the DataFrame: say which column is to be learned"):
         fit(pd.DataFrame({"smiles": ["CCO"]}), out=tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"y: no option for a DataFrame; known: .*target"):
+        fit(pd.DataFrame({"smiles": ["CCO"]}), y=[1], out=tmp_path / "run")
     with pytest.raises(InputError, match=r"nothing\.csv does not exist"):
         fit(Path("nothing.csv"), out=tmp_path / "run")
     with pytest.raises(ConfigError, match="modle: no option for these graphs"):

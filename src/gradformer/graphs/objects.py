@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import networkx as nx
@@ -21,19 +22,25 @@ from gradformer.graphs.molecules import (
 from gradformer.graphs.object_targets import Targets, collect, target_rows, target_texts
 from gradformer.graphs.pyg_data import from_pyg
 from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
-from gradformer.graphs.user_data import Reading, UserData, check_options
+from gradformer.graphs.tables import frame_table, read_table
+from gradformer.graphs.user_data import Kind, Reading, UserData, check_options
 
 
 def from_objects(
     objects: Any, like: Reading | None = None, labelled: bool = True, **options: Any
 ) -> UserData:
-    """Take what the first of ``objects`` is: PyG ``Data``, NetworkX graphs or SMILES.
+    """Take what the first of ``objects`` is: PyG ``Data``, NetworkX graphs or SMILES; or a
+    ``DataFrame`` with a column of SMILES.
 
-    ``options`` are those of the function below that takes them.
+    ``options`` are those of the function below that takes them, or of :func:`read_table`.
     """
     from torch_geometric.data import Data  # importing PyG takes seconds
 
-    items = as_list(objects)
+    _, items = as_items(objects)
+    if isinstance(items, pd.DataFrame):
+        check_options(read_table, options, "a DataFrame")
+        table = frame_table(items, Path("the DataFrame"), "position", first=0)
+        return read_table(table, like=like, labelled=labelled, **options)
     if not items:
         raise InputError("data: the list of graphs is empty")
     for kind, convert in ((Data, from_pyg), (nx.Graph, from_networkx), (str, from_smiles_list)):
@@ -46,18 +53,21 @@ def from_objects(
     )
 
 
-def as_list(objects: Any) -> list[Any]:
-    """Graphs or SMILES as a list; a single graph is a list of one."""
+def as_items(objects: Any) -> tuple[Kind, Any]:
+    """What ``objects`` are, and all of them: a list, of one for a single graph, or a DataFrame."""
     from torch_geometric.data import Data
 
+    if isinstance(objects, pd.DataFrame):
+        return "smiles", objects
     if isinstance(objects, Data | nx.Graph):
-        return [objects]
-    if isinstance(objects, pd.DataFrame) or not isinstance(objects, Iterable):
+        return "graphs", [objects]
+    if not isinstance(objects, Iterable):
         raise InputError(
-            f"data: got {type(objects).__name__}, expected a path, or a list of PyG Data, NetworkX "
-            "graphs or SMILES"
+            f"data: got {type(objects).__name__}, expected a path, a DataFrame, or a list of PyG "
+            "Data, NetworkX graphs or SMILES"
         )
-    return list(objects)
+    items = list(objects)
+    return "smiles" if items and isinstance(items[0], str) else "graphs", items
 
 
 def from_networkx(

@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gradformer.errors import InputError, warn
 from gradformer.graphs.assemble import assemble
@@ -25,13 +26,16 @@ from gradformer.graphs.raw_graphs import RawGraph
 from gradformer.graphs.user_data import Reading, RowChecks, UserData, read_text
 from gradformer.graphs.user_splits import names_parts, part_number
 
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
 TABLE_SUFFIXES = (".csv", ".tsv", ".csv.gz", ".tsv.gz", ".parquet")
 _QUOTED = re.compile(r'(?<![^,;\t\n])"[^"]*(?:""[^"]*)*"')  # a cell, from its beginning
 _WITH_POINT = re.compile(r"\s*[+-]?\d+\.\d+([eE][+-]?\d+)?\s*")
 
 
 def read_table(
-    path: str | Path,
+    path: str | Path | Table,
     smiles: str | None = None,
     target: str | Sequence[str] | None = None,
     task: str | None = None,
@@ -52,8 +56,8 @@ def read_table(
     Rows are counted as an editor does: the header of a text file is line 1, the first record of a
     parquet file is row 1.
     """
-    path = Path(path)
-    table = open_table(path)
+    table = path if isinstance(path, Table) else open_table(Path(path))
+    path = table.path
     if like is not None:
         like.expect("smiles", str(path))
         if smiles is None and like.smiles is not None:
@@ -278,7 +282,12 @@ def _parquet(path: Path) -> Table:
             f"{path} cannot be read as parquet ({str(error).rstrip('.')}); write it again, or let "
             "its name end in .csv or .tsv if it is text"
         ) from None
+    return frame_table(frame, path, "row", first=1)
+
+
+def frame_table(frame: DataFrame, path: Path, unit: str, first: int) -> Table:
+    """A table of pandas, which is called ``path``; ``first`` is the number of its first row."""
     text = frame.astype(object).map(str).mask(frame.isna(), "")
-    records = enumerate(text.itertuples(index=False, name=None), start=1)
+    records = enumerate(text.itertuples(index=False, name=None), start=first)
     rows = [(row, list(record)) for row, record in records]
-    return Table(path, "row", [str(name) for name in frame.columns], rows)
+    return Table(path, unit, [str(name) for name in frame.columns], rows)

@@ -51,7 +51,8 @@ def fit(
 
     Args:
         data: a benchmark or recipe by name; the path of a table, a JSON-lines file or a TU folder;
-            a list of PyG ``Data``, NetworkX graphs or SMILES; or :class:`TrainingData`.
+            a list of PyG ``Data``, NetworkX graphs or SMILES; a ``DataFrame`` with a column of
+            SMILES; or :class:`TrainingData`.
         recipe: a complete recipe, or a YAML file with one in place of the package's for this data.
         model: another model for the recipe that is read, see :func:`load_recipe`.
         preset: one of its presets.

@@ -209,10 +209,9 @@ class Run:
         if isinstance(data, str | Path):
             like = self.like(kind_of(Path(data)), str(data))
             return read(data, like, labelled, **reading)
-        from gradformer.graphs.objects import as_list, from_objects  # loads NetworkX and pandas
+        from gradformer.graphs.objects import as_items, from_objects  # loads NetworkX and pandas
 
-        items = as_list(data)
-        kind: Kind = "smiles" if items and isinstance(items[0], str) else "graphs"
+        kind, items = as_items(data)
         return from_objects(items, self.like(kind, "the list"), labelled, **reading)
 
     def pack(
