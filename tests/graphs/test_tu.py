@@ -61,10 +61,10 @@ def test_tu_names_the_bad_line(changes: dict[str, str | None], message: str) -> 
 def test_tables_of_numbers() -> None:
     assert integers(b"1, -2\r\n\n 3\t4", 2, "f").tolist() == [[1, -2], [3, 4]]
     assert integers(b"", 3, "f").shape == (0, 3)
-    assert floats(b"1,2.5\n-3e2,4\n", None, "f").tolist() == [[1, 2.5], [-300, 4]]
+    assert floats(b"1,2.5\n-3e2,4\n", "f").tolist() == [[1, 2.5], [-300, 4]]
     for text in (b"1 2 3", b"--1 2", b"1-1 2", b"1 2\n- 3", b"1" * 19 + b" 2", b"1.0 2", b"\xff 1"):
         with pytest.raises(InputError, match="f, line"):
             integers(text, 2, "f")
     for text in (b"1,2\n3", b"1,a", b"1,\n"):
         with pytest.raises(InputError, match="f, line"):
-            floats(text, None, "f")
+            floats(text, "f")

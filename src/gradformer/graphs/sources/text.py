@@ -61,8 +61,8 @@ def _parse(
     return count, 0, 0
 
 
-def floats(text: bytes, columns: int | None, where: str) -> NDArray[np.float32]:
-    """Rows of decimal numbers separated by commas, as [rows, columns]; columns may be found."""
+def floats(text: bytes, where: str) -> NDArray[np.float32]:
+    """Rows of decimal numbers separated by commas, as [rows, columns]."""
     rows: list[list[float]] = []
     for line, row in enumerate(text.decode("utf-8", "replace").splitlines(), 1):
         if not row.strip():
@@ -73,7 +73,6 @@ def floats(text: bytes, columns: int | None, where: str) -> NDArray[np.float32]:
             raise InputError(
                 f"{where}, line {line}: holds something that is not a number"
             ) from None
-        columns = columns or len(rows[-1])
-        if len(rows[-1]) != columns:
-            raise InputError(f"{where}, line {line}: does not have {columns} columns")
-    return np.array(rows, dtype=np.float32).reshape(len(rows), columns or 0)
+        if len(rows[-1]) != len(rows[0]):
+            raise InputError(f"{where}, line {line}: does not have {len(rows[0])} columns")
+    return np.array(rows, dtype=np.float32).reshape(len(rows), -1 if rows else 0)

@@ -116,7 +116,7 @@ def _features(name: str, read: Read, kind: str, rows: int) -> Column:
     if kind.endswith("labels"):
         value = integers(content, content.split(b"\n", 1)[0].count(b",") + 1, file)
     else:
-        value = floats(content, None, file)
+        value = floats(content, file)
     if len(value) != rows:
         raise InputError(f"{file} has {len(value)} lines, expected {rows}")
     return value
