@@ -84,8 +84,7 @@ def test_those_that_train_side_by_side_share_the_time(monkeypatch: pytest.Monkey
             captured="as a CUDA graph",
             losses=[0.5] * steps_done,
             recipe=SimpleNamespace(train=SimpleNamespace(batch_size=4)),
-            parts=SimpleNamespace(train=range(10)),
-            data=SimpleNamespace(graphs=list),
+            graphs=range(10),
             close_epoch=lambda: vars(progress).update(status="finished") or {"epoch": 1},
         )
 

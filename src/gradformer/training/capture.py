@@ -115,8 +115,8 @@ class CapturedTrial:
         self.trial: Trial = weakref.proxy(trial)  # which holds this
         self.first = first
         device = trial.collator.device
-        steps, size = trial.steps_per_epoch, trial.recipe.train.batch_size
-        size = min(size, len(trial.data.graphs(trial.parts.train)))
+        steps = trial.steps_per_epoch
+        size = min(trial.recipe.train.batch_size, len(trial.graphs))
         self.ids = torch.full((steps, size), -1, dtype=torch.int64, device=device)
         self.losses = torch.zeros(steps, device=device)
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)

@@ -118,7 +118,7 @@ def side_by_side(trials: list[Trial]) -> list[list[Trial]]:
 def graphs_left(trial: Trial) -> int:
     """Graphs of the present epoch that the trial has not seen."""
     seen = len(trial.losses) * trial.recipe.train.batch_size
-    return max(len(trial.data.graphs(trial.parts.train)) - seen, 0)
+    return max(len(trial.graphs) - seen, 0)
 
 
 def train_epoch(trials: list[Trial], stop: Stop) -> bool:

@@ -70,6 +70,7 @@ class Trial:
         self.number, self.recipe, self.data, self.collator = number, recipe, data, collator
         self.seed = recipe.seed + number
         self.parts = data.split(self.seed)
+        self.graphs = data.graphs(self.parts.train)  # that it trains on
         self.scale = data.scale(self.parts.train)
         self.metric = data.metric
         if recipe.train.select != "auto":
@@ -109,12 +110,11 @@ class Trial:
 
     @property
     def steps_per_epoch(self) -> int:
-        return -(-len(self.data.graphs(self.parts.train)) // self.recipe.train.batch_size)
+        return -(-len(self.graphs) // self.recipe.train.batch_size)
 
     def permuted(self, epoch: int) -> NDArray[np.int64]:
         """Graph numbers of the training part in the order of an epoch."""
-        graphs = self.data.graphs(self.parts.train)
-        return graphs[permutation(len(graphs), _ORDER, self.seed, epoch)]
+        return self.graphs[permutation(len(self.graphs), _ORDER, self.seed, epoch)]
 
     def order(self, epoch: int) -> list[NDArray[np.int64]]:
         """Graph numbers of each step of an epoch; the last batch may be short."""
@@ -136,13 +136,12 @@ class Trial:
 
     def predict(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
         """Predictions of the present model for items of a split."""
-        options = self.recipe.train
-        graphs = self.data.graphs(items)
+        options, graphs = self.recipe.train, self.data.graphs(items)
         if self.captured is not None:
             rows = self.captured.predict(graphs)
         else:
-            size, precision = options.batch_size, options.precision
-            rows = model_outputs(self.model, self.collator, graphs, size, precision)
+            how = options.batch_size, options.precision
+            rows = model_outputs(self.model, self.collator, graphs, *how)
         if self.data.over == "nodes":
             rows = rows[items]
         return rows if self.scale is None else self.scale.invert(rows)
@@ -191,8 +190,8 @@ class Trial:
 
     def _mean_loss(self, losses: NDArray[np.float64]) -> float:
         """Mean over the graphs of the epoch."""
-        size, graphs = self.recipe.train.batch_size, len(self.data.graphs(self.parts.train))
-        sizes = np.minimum(size, graphs - size * np.arange(len(losses)))
+        size = self.recipe.train.batch_size
+        sizes = np.minimum(size, len(self.graphs) - size * np.arange(len(losses)))
         return float((losses * sizes).sum() / sizes.sum())
 
     def _starts(self) -> dict[str, Any]:
