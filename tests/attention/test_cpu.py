@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gradformer.attention import Decay, cpu, decay_attention, joint_attention, use_engine
+from gradformer.attention import Decay, cpu, decay_attention, joint_attention, loops, use_engine
 from gradformer.attention.arguments import Call
 from tests.attention.problems import KINDS, Problem, decay_of, moved, padded, random_problem, solve
 
@@ -82,7 +82,7 @@ def test_what_is_not_a_number_stays_so() -> None:
 
 
 def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(cpu, "LEAST_WORK", 1)
+    monkeypatch.setattr(loops, "LEAST_WORK", 1)
     problem, decay = random_problem(SIZES, heads=3), decay_of({"profile": True}, 3, "cpu")
     threads, found = torch.get_num_threads(), []
     for count in (1, 2):

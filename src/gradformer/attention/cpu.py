@@ -17,7 +17,7 @@ from gradformer.attention.loops import in_slices, plain_gradients
 from gradformer.attention.reference import reference_attention
 from gradformer.attention.tables import Table
 
-LEAST_WORK = 30_000  # pairs of nodes, below which a second thread is not worth its start
+PAIR = 10  # numbers that take as long as a pair of nodes
 
 
 def _numbers(x: Tensor | None, *shape: int) -> NDArray[Any]:
@@ -109,8 +109,8 @@ def _problem(
 
 def _over_tasks(kernel: Any, layout: Layout, heads: int, *arguments: Any) -> None:
     """Every graph and head."""
-    cost = np.repeat(layout.node_ptr.diff().numpy().astype(np.int64) ** 2, heads)
-    in_slices(kernel, cost, LEAST_WORK, *arguments)
+    cost = PAIR * np.repeat(layout.node_ptr.diff().numpy().astype(np.int64) ** 2, heads)
+    in_slices(kernel, cost, *arguments)
 
 
 def cpu_attention(call: Call) -> Tensor:

@@ -18,6 +18,8 @@ from torch.autograd.forward_ad import unpack_dual
 from gradformer.attention.availability import current_engine
 from gradformer.structure.parallel import HAVE_NUMBA, over_slices
 
+LEAST_WORK = 300_000  # numbers, below which a second thread is not worth its start
+
 
 def has_tangent(*tensors: Tensor | None) -> bool:
     """Whether a forward-mode derivative is asked for."""
@@ -37,18 +39,16 @@ def runs_loops(x: Tensor, *more: Tensor | None) -> bool:
     return not has_tangent(x, *more)
 
 
-def in_slices(
-    kernel: Callable[..., None], cost: NDArray[np.int64], least: int, *given: Any
-) -> None:
+def in_slices(kernel: Callable[..., None], cost: NDArray[np.int64], *given: Any) -> None:
     """``kernel(first, last, *given)`` on slices of the items, on as many threads as torch has.
 
-    Tensors are given to it as arrays; work of a summed ``cost`` below ``least`` is not split.
+    Tensors are given to it as arrays; ``cost`` are the numbers that each item makes.
     """
     arrays = [x.detach().contiguous().numpy() if isinstance(x, Tensor) else x for x in given]
     over_slices(
         lambda first, last: kernel(first, last, *arrays),
         cost,
-        smallest=least,
+        smallest=LEAST_WORK,
         threads=torch.get_num_threads(),
     )
 

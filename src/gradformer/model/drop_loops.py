@@ -24,7 +24,6 @@ from gradformer.structure.parallel import vectorised
 if TYPE_CHECKING:
     from gradformer.model.parts import Draw
 
-LEAST_WORK = 300_000  # numbers, below which a second thread is not worth its start
 _STRIDE = np.uint32(STRIDE % (1 << 32))
 _0, _1, _2 = (np.uintp(n) for n in range(3))
 _ONE, _ZERO = np.float32(1.0), np.float32(0.0)
@@ -49,5 +48,5 @@ def looped_drop(x: Tensor, draw: Draw) -> Tensor:
     least, kept_share = np.int32(threshold(draw.p)), np.float32(1.0 - draw.p)
     drawn = draw.seed, draw.rows.graph_id, draw.rows.index, draw.whole_graphs
     cost = np.full(len(x), x.shape[1])
-    in_slices(drop_kernel, cost, LEAST_WORK, *drawn, least, kept_share, x, y)
+    in_slices(drop_kernel, cost, *drawn, least, kept_share, x, y)
     return y

@@ -33,7 +33,6 @@ from gradformer.graphs.batch import Edges
 from gradformer.model.gated import plain_gates
 from gradformer.structure.parallel import inlined, vectorised
 
-LEAST_WORK = 300_000  # numbers of edge states, below which a second thread is not worth its start
 _0, _1, _2, _3 = (np.uintp(n) for n in range(4))
 _ONE, _ZERO, _TINY = np.float32(1.0), np.float32(0.0), np.float32(1e-6)
 
@@ -116,7 +115,7 @@ class _Gates(torch.autograd.Function):
         h, mean, total = (u.new_empty(len(terms), u.shape[1]) for _ in range(3))
         gates = u.new_empty(0) if r is None else r.flatten()
         shown = (terms, bias, u, gates, edges.source, edges.target_ptr, h, mean, total)
-        in_slices(forward_kernel, _cost(edges.target_ptr, u.shape[1]), LEAST_WORK, *shown)
+        in_slices(forward_kernel, _cost(edges.target_ptr, u.shape[1]), *shown)
         ctx.save_for_backward(terms, e, weight, bias, r, u, mean, total)
         return u, h
 
@@ -143,7 +142,7 @@ class _Gates(torch.autograd.Function):
         given = u.new_empty(0, channels) if given is None else given
         shown = (terms, u, gates, edges.source, edges.target_ptr, mean, slope, given, du, dr)
         cost = _cost(edges.target_ptr[ctx.node_ptr.long()], channels)
-        in_slices(backward_kernel, cost, LEAST_WORK, ctx.node_ptr, *shown, dterms)
+        in_slices(backward_kernel, cost, ctx.node_ptr, *shown, dterms)
         dbias = dterms[:, channels : 2 * channels].sum(0)  # every edge has one target
         return (
             dterms,

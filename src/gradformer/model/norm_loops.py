@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from gradformer.model.parts import BatchNorm
 
 ROWS = 128
-LEAST_WORK = 300_000  # numbers, below which a second thread is not worth its start
 _0, _1, _ROWS = np.uintp(0), np.uintp(1), np.uintp(ROWS)
 _ZERO = np.float32(0.0)
 
@@ -198,7 +197,7 @@ def _around(
 
 def _over_pieces(kernel: Any, x: Tensor, *given: Any) -> None:
     cost = np.full(_pieces(x), ROWS * x.shape[1])
-    in_slices(kernel, cost, LEAST_WORK, x, *given)
+    in_slices(kernel, cost, x, *given)
 
 
 def looped_norm(
