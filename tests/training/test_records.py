@@ -42,6 +42,26 @@ def test_a_full_disk_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> Non
     assert [*tmp_path.iterdir()] == [path]
 
 
+def test_processes_that_write_one_file_take_turns(tmp_path: Path) -> None:
+    """As those of one study do its page: one renamed what the other was about to write, which then
+    failed, or went on writing in the finished file."""
+    path = tmp_path / "page.html"
+
+    def write(letter: str) -> None:
+        for _ in range(50):
+            replace_file(path, letter * 100_000)
+            assert len({*path.read_text()}) == 1
+
+    writers = [toy.FORK.Process(target=write, args=(letter,)) for letter in "abc"]
+    for process in writers:
+        process.start()
+    for process in writers:
+        process.join()
+    assert [process.exitcode for process in writers] == [0, 0, 0]
+    assert path.stat().st_size == 100_000
+    assert [*tmp_path.iterdir()] == [path]
+
+
 def test_files_and_folders_are_on_the_disk_before_they_have_their_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import math
 import os
 from collections.abc import Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from io import FileIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from gradformer.errors import InputError
 from gradformer.graphs.atomic import flush
@@ -37,8 +38,8 @@ def replace_file(path: Path, content: str | bytes, then: str = ELSEWHERE) -> Non
     """Write ``path`` so that, whenever the process ends, it holds the old or the new content.
 
     Folders on the way to it are made. What a link leads to is replaced and the link stays; a pipe,
-    a device and /dev/stdout, whatever it leads to, are written to. ``then`` is what to do once the
-    disk is mended.
+    a device and /dev/stdout, whatever it leads to, are written to. Processes that write the same
+    file take turns. ``then`` is what to do once the disk is mended.
     """
     if os.path.isdir(path):
         raise InputError(f"{path}: is a folder; name a file to write")
@@ -53,16 +54,40 @@ def replace_file(path: Path, content: str | bytes, then: str = ELSEWHERE) -> Non
     unfinished = target.with_name(f".{target.name}.unfinished")
     with writing(path, then):
         target.parent.mkdir(parents=True, exist_ok=True)
-        try:
-            with open(unfinished, "wb") as file:
+        with _taken(unfinished) as file:
+            try:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
-            unfinished.replace(target)
-            flush(target.parent)
-        except OSError:
-            unfinished.unlink(missing_ok=True)
-            raise
+                unfinished.replace(target)
+            except OSError:
+                unfinished.unlink(missing_ok=True)
+                raise
+        flush(target.parent)
+
+
+@contextmanager
+def _taken(path: Path) -> Iterator[IO[bytes]]:
+    """``path`` opened to be written anew and then renamed, while no other process has it open so.
+
+    Who has waited for the lock may hold what has got its name meanwhile, and must not touch it.
+    """
+    while True:
+        with open(path, "ab") as file:
+            with suppress(OSError):  # a disk without locks
+                fcntl.flock(file, fcntl.LOCK_EX)
+            if _names(path, file):
+                file.truncate(0)
+                yield file
+                return
+
+
+def _names(path: Path, file: IO[bytes]) -> bool:
+    """Whether ``path`` is still a name of the open ``file``."""
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(file.fileno()))
+    except FileNotFoundError:
+        return False
 
 
 def replace_json(path: Path, value: Any, then: str = ELSEWHERE) -> None:
