@@ -8,10 +8,12 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gradformer import Run
+from gradformer.training import export
 from tests.cli.conftest import BRIEF, Program
 from tests.training.toy import no_file_above
 
@@ -104,6 +106,28 @@ def test_an_export_that_was_killed_does_not_stand_in_the_way_of_the_next(
     assert Run.load(out).trials == [0]
     assert not any(path.name.startswith(".") for path in out.iterdir())
     assert "gradformer predict given graphs.jsonl" in (out / "README.md").read_text()
+
+
+def test_of_two_exports_to_one_folder_the_second_is_refused(
+    program: Program, graph_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It removed what the first had written, which then said that all was well."""
+    out, card, said = tmp_path / "given", export.model_card, []
+
+    def meanwhile(*arguments: Any) -> str:
+        monkeypatch.setattr(export, "model_card", card)
+        said.append(program("export", graph_run, "-o", out, code=1).stderr)
+        return card(*arguments)
+
+    monkeypatch.setattr(export, "model_card", meanwhile)
+    program("export", graph_run, "-o", out)
+    assert said == [
+        f"error: {out / '.export.unfinished'}: another process is at work there; wait for it, or "
+        "choose another folder\n"
+    ]
+    assert Run.load(out).trials == [0]
+    assert Run.load(out).model() is not None
+    assert not any(path.name.startswith(".") for path in out.iterdir())
 
 
 def test_a_model_of_a_folder_called_as_a_benchmark_is_not_one_of_the_benchmark(

@@ -35,7 +35,7 @@ def old(finished: Path, tmp_path: Path) -> Path:
 
 def test_a_run_in_training_is_not_overwritten(old: Path) -> None:
     before = toy.contents(old)
-    with held(old), pytest.raises(InputError, match="another process is training there"):
+    with held(old), pytest.raises(InputError, match="another process is at work there"):
         fit(toy.data(SMALL), recipe=SMALL, out=old, overwrite=True, **toy.QUIET)
     assert toy.contents(old) == before
 

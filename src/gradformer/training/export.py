@@ -10,7 +10,7 @@ from pathlib import Path
 from gradformer.errors import InputError
 from gradformer.training.card import model_card
 from gradformer.training.files import read_json, replace_file, replace_json, writing
-from gradformer.training.folder import RECIPE, WEIGHTS, move
+from gradformer.training.folder import RECIPE, WEIGHTS, clear, held, move
 from gradformer.training.origins import dataset_name
 from gradformer.training.program import export_program
 from gradformer.training.run import Run
@@ -32,24 +32,30 @@ def export(run: Run, out: str | Path, trial: int = 0, program: bool = False) -> 
     out = Path(out)
     unfinished = out / _UNFINISHED
     run.model(trial)  # raises where there is none
-    with writing(out):
-        is_new = not out.exists()
-        if not is_new and any(path != unfinished for path in out.iterdir()):
-            raise InputError(f"{out}: exists already; choose another folder")
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir(parents=True)
-    try:
-        with writing(out):
-            _write(run, unfinished, trial, program, out.absolute().name)
-            move(unfinished, out, recipe_last=True)
-            unfinished.rmdir()
-    except BaseException:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        if is_new:
-            with suppress(OSError):  # not empty: another process has exported there
-                out.rmdir()
-        raise
+    is_new = _check_empty(out)
+    with held(unfinished):
+        try:
+            _check_empty(out)  # now that no other process exports there
+            with writing(out):
+                clear(unfinished)
+                _write(run, unfinished, trial, program, out.absolute().name)
+                move(unfinished, out, recipe_last=True)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)
+            if is_new:
+                with suppress(OSError):  # not empty: the model is there
+                    out.rmdir()
     return Run.load(out)
+
+
+def _check_empty(out: Path) -> bool:
+    """Raise unless there is nothing in ``out``; gives whether it is not there at all."""
+    with writing(out):
+        if not out.exists():
+            return True
+        if any(path.name != _UNFINISHED for path in out.iterdir()):
+            raise InputError(f"{out}: exists already; choose another folder")
+    return False
 
 
 def _write(run: Run, out: Path, trial: int, program: bool, called: str) -> None:

@@ -23,7 +23,7 @@ _BEFORE = {_LOCK, "data.json", "examples"}  # what is there before the recipe
 
 
 class BusyError(InputError):
-    """Another process trains in the folder."""
+    """Another process is at work in the folder."""
 
 
 def check_free(folder: Path, overwrite: bool) -> None:
@@ -42,7 +42,7 @@ def check_free(folder: Path, overwrite: bool) -> None:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Keep other processes from training in ``folder``; freed however this one ends.
+    """Keep other processes from working in ``folder``; freed however this one ends.
 
     Of processes that share a batch the first holds it for all.
     """
@@ -61,12 +61,12 @@ def replacing(folder: Path) -> Iterator[None]:
             tidy(folder)
             move(folder, old, recipe_last=False)
         else:
-            _clear(folder)
+            clear(folder)
     try:
         yield
     except BaseException:
         with suppress(OSError):  # of a disk that takes nothing back: the first error is said
-            _clear(folder)
+            clear(folder)
             if old.exists():
                 move(old, folder, recipe_last=True)
                 old.rmdir()
@@ -89,8 +89,7 @@ def _locked(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise BusyError(
-                f"{folder}: another process is training there; wait for it, or choose another "
-                "folder"
+                f"{folder}: another process is at work there; wait for it, or choose another folder"
             ) from None
         yield
 
@@ -103,7 +102,7 @@ def _is_free(folder: Path) -> bool:
     return _LOCK in names and all(n in _BEFORE or n.endswith(".unfinished") for n in names)
 
 
-def _clear(folder: Path) -> None:
+def clear(folder: Path) -> None:
     """Remove all that is in a folder, but what holds it or is put aside in it."""
     for path in _content(folder):
         if path.is_dir() and not path.is_symlink():
