@@ -70,6 +70,24 @@ for model in ("gradformer", "graphormer"):
     assert ended.returncode == 0, ended.stderr
 
 
+def test_on_windows_the_layer_works_and_the_rest_says_what_to_do() -> None:
+    """Which has no ``fcntl``."""
+    code = """if True:
+    import sys
+    sys.modules["fcntl"] = None
+    import torch
+    from gradformer import GradformerConv
+    GradformerConv(8, None, heads=2)(torch.randn(2, 8), torch.tensor([[0, 1], [1, 0]]))
+    sys.argv = ["gradformer", "predict", "molhiv", "new.csv"]
+    from gradformer.cli import main
+    main()
+    """
+    ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert ended.returncode == 1
+    (line,) = ended.stderr.splitlines()
+    assert line.startswith("error: Windows: data and runs need Linux or a system like it")
+
+
 def _pyg(graph: nx.Graph, y: float) -> Data:
     data = from_networkx(graph)
     return Data(edge_index=data.edge_index, num_nodes=len(graph), y=torch.tensor([y]))

@@ -2,20 +2,38 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
+
+from gradformer.errors import GradformerError
+
+try:
+    import fcntl
+except ImportError:
+    raise GradformerError(
+        "Windows: data and runs need Linux or a system like it, which can lock their folders; use "
+        "WSL (the layer GradformerConv and decay_attention work here too)"
+    ) from None
+
+
+def lock(file: TextIO, wait: bool = True) -> None:
+    """Hold the exclusive lock of an open file; the system frees it when the process ends.
+
+    Unless it shall ``wait``, a lock that another process holds is a :class:`BlockingIOError`.
+    """
+    fcntl.flock(file, fcntl.LOCK_EX if wait else fcntl.LOCK_EX | fcntl.LOCK_NB)
 
 
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the exclusive lock of ``folder``; the system frees it when the process ends."""
+    """Hold the exclusive lock of ``folder``."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with open(folder.with_name(f".{folder.name}.lock"), "a") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
+        lock(file)
         yield
 
 

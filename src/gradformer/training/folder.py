@@ -5,13 +5,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from gradformer.errors import InputError
+from gradformer.graphs.atomic import lock
 from gradformer.training.distributed import by_first
 from gradformer.training.files import writing
 
@@ -86,7 +86,7 @@ def _locked(folder: Path) -> Iterator[None]:
         file = open(folder / _LOCK, "a")  # noqa: SIM115
     with file:
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock(file, wait=False)
         except BlockingIOError:
             raise BusyError(
                 f"{folder}: another process is at work there; wait for it, or choose another folder"
