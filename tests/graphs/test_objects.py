@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from torch.utils.data import Subset
 from torch_geometric.data import Batch, Data
 
 from gradformer.errors import InputError
@@ -61,6 +62,12 @@ def test_targets_of_pyg_graphs_may_stand_apart() -> None:
     assert nodes.arrays.y.reshape(-1).tolist() == [0, 1, 0]
     with pytest.raises(InputError, match=r"^y has 2 entries for 3 graphs"):
         from_objects(graphs, y=[1, 2])
+
+
+def test_a_part_of_a_dataset_is_taken_as_a_list_is() -> None:
+    graphs = [path(y=torch.tensor([k / 2])) for k in range(6)]
+    data = from_objects(Subset(graphs, [4, 1]))
+    assert data.arrays.y.tolist() == [[2.0], [0.5]]
 
 
 def test_a_split_of_ones_own_is_a_list_of_words() -> None:
