@@ -7,12 +7,13 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 
 from gradformer.cli.tables import print_results
 from gradformer.training.run import Run
-from tests.cli.conftest import BRIEF, QUIET, Program
+from tests.cli.conftest import BRIEF, QUIET, Program, csv_rows
 
 
 def test_a_run_of_molecules_has_its_files_and_a_result_of_each_trial(molecule_run: Path) -> None:
@@ -21,6 +22,10 @@ def test_a_run_of_molecules_has_its_files_and_a_result_of_each_trial(molecule_ru
     results = json.loads((molecule_run / "results.json").read_text())
     assert results["metric"] == "mae"
     assert len(results["test"]["values"]) == 2
+    rows = csv_rows((molecule_run / "trials" / "1" / "rows.csv").read_text())
+    assert [int(row["row"]) for row in rows] == list(range(2, 62)), "lines of the file"
+    errors = [abs(float(r["y"]) - float(r["y_predicted"])) for r in rows if r["part"] == "test"]
+    assert np.mean(errors) == pytest.approx(results["test"]["values"][1], rel=1e-4)
 
 
 def test_without_arguments_the_sample_is_trained(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,7 +18,6 @@ from gradformer.graphs.labels import Labels
 from gradformer.graphs.objects import from_objects
 from gradformer.training.export import best_trial
 from gradformer.training.fit import fit
-from gradformer.training.inference import _in_units
 from gradformer.training.records import _RESULT, read_record, truncate
 from gradformer.training.run import Run
 from gradformer.training.trials import summary
@@ -80,20 +78,6 @@ def test_what_a_run_cannot_take_is_named(whole: Path) -> None:
         run.predict([])
     with pytest.raises(InputError, match=r"the graphs: node and edge features are .* trained with"):
         run.predict(from_objects([nx.path_graph(3), nx.path_graph(4)], y=[0.5, 1.5]))
-
-
-@pytest.mark.parametrize(
-    ("task", "rows", "chances"),
-    [
-        ("multiclass", [[1000, 0], [0, math.log(3)]], [[1, 0], [0.25, 0.75]]),
-        ("binary", [[-1000], [math.log(3)]], [[0], [0.75]]),
-        ("multilabel", [[-math.log(3), 1000]], [[0.25, 1]]),
-    ],
-)
-def test_logits_become_chances(task: str, rows: list[Any], chances: list[Any]) -> None:
-    run = SimpleNamespace(schema=SimpleNamespace(task=task))
-    found = _in_units(run, 0, np.array(rows, np.float32))  # type: ignore[arg-type]
-    np.testing.assert_allclose(found, chances, rtol=1e-6, atol=1e-12)
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:

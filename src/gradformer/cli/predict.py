@@ -40,8 +40,9 @@ def predict(
     from gradformer.graphs.cards import is_card
     from gradformer.graphs.tables import Table, open_table
     from gradformer.training.files import replace_file
-    from gradformer.training.inference import columns, open_data
+    from gradformer.training.inference import open_data
     from gradformer.training.run import Run
+    from gradformer.training.wording import cell, columns
 
     run = Run.load(folder)
     source: Any = data
@@ -50,7 +51,7 @@ def predict(
         source, reading = run.read(data, skip_invalid=True, **reading), {}
     store, user = open_data(run, source, use.mirror, **reading)
     predictions = run.predict(store, device=use.device, batch_size=use.batch_size)
-    by_column = columns(run, predictions)
+    by_column = columns(run.labels, predictions.trials)
     rows = user.rows.tolist() if user is not None else list(range(store.num_graphs))
     keys = rows
     if run.schema.level == "node":
@@ -65,7 +66,7 @@ def predict(
         numbered = [(row, [str(row)]) for row in sorted([*rows, *skipped])]
         table = Table(Path(data), "row", ["row"], numbered)
     head, mark = table.header, "," if table.has_commas() else "."
-    answers = list(zip(*([_text(v, mark) for v in values] for values in by_column.values())))
+    answers = list(zip(*([cell(v, mark) for v in values] for values in by_column.values())))
     answer_of = dict(zip(keys, answers))
     empty = ("",) * len(by_column)
     text = io.StringIO(newline="")
@@ -92,10 +93,6 @@ def _unused(name: str, head: list[str]) -> str:
     """``name``, with a number where the table has it already, as from another run."""
     names = (name if k == 1 else f"{name}_{k}" for k in itertools.count(1))
     return next(name for name in names if name not in head)
-
-
-def _text(value: Any, mark: str) -> str:
-    return f"{value:.6g}".replace(".", mark) if isinstance(value, float) else str(value)
 
 
 def _tell(user: UserData | None, out: Path | None, answers: int) -> None:

@@ -8,6 +8,7 @@ trials side by side.
 
 A run is a ``folder`` that ``fit`` begins and ``trials`` fills, all or nothing (``files``): each
 ``checkpoint``, ``records``, ``keepsakes``; ``progress`` is shown, ``distributed`` processes share
-it. ``run`` opens it: ``inference`` over ``outputs``, ``metrics``; ``export`` with a ``card`` and a
-``program``. A ``search`` carries out a ``plan`` and writes down ``attempts``.
+it. ``run`` opens it: ``inference`` over ``outputs``, ``metrics``, in the user's ``wording``;
+``export`` with a ``card`` and a ``program``. A ``search`` carries out a ``plan`` and writes down
+``attempts``.
 """

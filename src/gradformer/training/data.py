@@ -41,6 +41,7 @@ class TrainingData:
         over: whether the split numbers graphs or the nodes of a single graph.
         scaled: whether regression targets are standardised on the training part.
         about: what a record says of the data; ``reading`` tells how to read more of the kind.
+        rows: of a user's own data the row of each graph, as its reader counts them.
     """
 
     store: Store
@@ -49,6 +50,7 @@ class TrainingData:
     over: Over = "graphs"
     scaled: bool = False
     about: dict[str, Any] = field(default_factory=dict)
+    rows: NDArray[np.int64] | None = None
 
     @property
     def schema(self) -> Schema:
@@ -137,6 +139,7 @@ def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingDat
         split_over(arrays.schema.level, arrays.num_graphs),
         scaled=task == "regression",
         about={"name": recipe.dataset, "split": way, "reading": user.reading.to_dict()},
+        rows=user.rows,
     )
     seeds = range(recipe.seed, recipe.seed + recipe.trials)
     for seed in seeds:

@@ -26,6 +26,7 @@ from gradformer.training.origins import again
 from gradformer.training.outputs import model_outputs
 from gradformer.training.sections import at_least
 from gradformer.training.step import autocast
+from gradformer.training.wording import chances
 
 if TYPE_CHECKING:
     from gradformer.training.run import Run
@@ -100,47 +101,9 @@ def predict(
     return Predictions(np.stack(found), user)
 
 
-def columns(run: Run, predictions: Predictions) -> dict[str, list[Any]]:
-    """Predictions in the user's words: column name → a value for each predicted row.
-
-    ``<target>_predicted`` is the value or the class; ``<target>_p_<class>`` the probability of a
-    class (of two, the second); with several trials ``<target>_spread`` is the standard deviation
-    between them, of the value or of the probability of the predicted class.
-    """
-    labels = run.labels
-    value, spread = predictions.value, predictions.spread
-    several = len(predictions.trials) > 1
-    found: dict[str, list[Any]] = {}
-    if labels.task == "multiclass":
-        (target,), (words,) = labels.targets, labels.classes
-        best = value.argmax(axis=1)
-        found[f"{target}_predicted"] = [words[k] for k in best]
-        for k, word in enumerate(words):
-            found[f"{target}_p_{word}"] = value[:, k].tolist()
-        if several:
-            found[f"{target}_spread"] = spread[np.arange(len(best)), best].tolist()
-        return found
-    for k, target in enumerate(labels.targets):
-        if labels.task == "regression":
-            found[f"{target}_predicted"] = value[:, k].tolist()
-        else:
-            negative, positive = labels.classes[k]
-            found[f"{target}_predicted"] = [positive if p > 0.5 else negative for p in value[:, k]]
-            found[f"{target}_p_{positive}"] = value[:, k].tolist()
-        if several:
-            found[f"{target}_spread"] = spread[:, k].tolist()
-    return found
-
-
 def _in_units(run: Run, trial: int, rows: NDArray[np.float32]) -> NDArray[np.float64]:
     """Logits to probabilities, regressions to the user's units."""
-    values = rows.astype(np.float64)
-    if run.schema.task == "multiclass":
-        powers = np.exp(values - values.max(axis=1, keepdims=True))
-        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
-    if run.schema.task in ("binary", "multilabel"):
-        return np.asarray(0.5 * (1 + np.tanh(values / 2)))
-    scale = run.scale(trial)
+    scale, values = run.scale(trial), chances(rows, run.schema.task)
     return values if scale is None else scale.invert(values)
 
 

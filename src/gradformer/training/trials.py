@@ -35,6 +35,7 @@ from gradformer.training.records import (
     truncate,
 )
 from gradformer.training.trial import Trial
+from gradformer.training.wording import rows_table
 
 _DECISIVE = ("versions", "device_name", "threads", "processes")
 SAVE_EVERY = 60.0
@@ -173,6 +174,9 @@ class Trials:
         replace_file(folder / WEIGHTS, write_tensors(tensors), RESUMABLE)
         if answers is not None:
             save_answers(folder, answers)
+        rows = rows_table(trial.data, trial.parts, answers)
+        if rows is not None:
+            replace_file(folder / "rows.csv", rows, RESUMABLE)
         replace_json(self._result_path(trial), result, RESUMABLE)
         self._recorder.write("result", **result)
 

@@ -1,0 +1,103 @@
+"""Answers of a model in the user's words, and which rows were in which part."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gradformer.graphs.arrays import Task
+from gradformer.graphs.labels import Labels
+from gradformer.graphs.splits import Split
+from gradformer.graphs.targets import is_labelled
+from gradformer.graphs.user_data import Reading
+from gradformer.training.data import TrainingData
+from gradformer.training.keepsakes import Answers
+
+
+def chances(rows: NDArray[np.float32], task: Task) -> NDArray[np.float64]:
+    """Logits [rows, outputs] as probabilities; values of a regression as they are."""
+    values = rows.astype(np.float64)
+    if task == "multiclass":
+        powers = np.exp(values - values.max(axis=1, keepdims=True))
+        return np.asarray(powers / powers.sum(axis=1, keepdims=True))
+    if task in ("binary", "multilabel"):
+        return np.asarray(0.5 * (1 + np.tanh(values / 2)))
+    return values
+
+
+def columns(labels: Labels, trials: NDArray[np.float64]) -> dict[str, list[Any]]:
+    """Predictions [trials, rows, outputs] in words: column name → a value for each row.
+
+    ``<target>_predicted`` is the value or the class; ``<target>_p_<class>`` the probability of a
+    class (of two, the second); with several trials ``<target>_spread`` is the standard deviation
+    between them, of the value or of the probability of the predicted class.
+    """
+    value, spread = trials.mean(axis=0), trials.std(axis=0)
+    several = len(trials) > 1
+    found: dict[str, list[Any]] = {}
+    if labels.task == "multiclass":
+        (target,), (words,) = labels.targets, labels.classes
+        best = value.argmax(axis=1)
+        found[f"{target}_predicted"] = [words[k] for k in best]
+        for k, word in enumerate(words):
+            found[f"{target}_p_{word}"] = value[:, k].tolist()
+        if several:
+            found[f"{target}_spread"] = spread[np.arange(len(best)), best].tolist()
+        return found
+    for k, target in enumerate(labels.targets):
+        if labels.task == "regression":
+            found[f"{target}_predicted"] = value[:, k].tolist()
+        else:
+            negative, positive = labels.classes[k]
+            found[f"{target}_predicted"] = [positive if p > 0.5 else negative for p in value[:, k]]
+            found[f"{target}_p_{positive}"] = value[:, k].tolist()
+        if several:
+            found[f"{target}_spread"] = spread[:, k].tolist()
+    return found
+
+
+def cell(value: Any, mark: str = ".") -> str:
+    """A value as the cell of a table, with a decimal ``mark``."""
+    return f"{value:.6g}".replace(".", mark) if isinstance(value, float) else str(value)
+
+
+def rows_table(data: TrainingData, split: Split, answers: Answers | None) -> str | None:
+    """The part of each row of a user's data as CSV, and for the test part what is right beside what
+    was answered; None for a benchmark.
+
+    Rows are graphs as their reader counts them, or nodes where there is one graph. One that takes
+    no part has none. Answers of graphs whose nodes are predicted are left out.
+    """
+    if data.rows is None:
+        return None
+    labels = Reading.from_dict(data.about["reading"]).labels
+    nodes = data.over == "nodes"
+    rows = np.arange(data.store.sizes[0]) if nodes else data.rows
+    part = {item: name for name, items in split._asdict().items() for item in items.tolist()}
+    said: dict[str, list[Any]] = {}
+    if answers is not None and len(answers.prediction) == len(split.test):
+        predicted = chances(answers.prediction, labels.task)
+        said = {**_truth(labels, answers.target), **columns(labels, predicted[None])}
+    cells = dict(zip(split.test.tolist(), zip(*([cell(v) for v in c] for c in said.values()))))
+    text, empty = io.StringIO(newline=""), ("",) * len(said)
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(["node" if nodes else "row", "part", *said])
+    for item, row in enumerate(rows.tolist()):
+        writer.writerow([row, part.get(item, ""), *cells.get(item, empty)])
+    return text.getvalue()
+
+
+def _truth(labels: Labels, y: NDArray[Any]) -> dict[str, list[Any]]:
+    """Target → its value or word for each row, empty where it is missing."""
+    found = {}
+    for k, (target, column) in enumerate(zip(labels.targets, y.reshape(len(y), -1).T)):
+        words = labels.classes[k] if labels.classes else None
+        known = zip(column.tolist(), is_labelled(column).tolist())
+        found[target] = [
+            "" if not has else value if words is None else words[int(value)] for value, has in known
+        ]
+    return found
