@@ -14,6 +14,7 @@ from gradformer.studies.tables import shown
 from gradformer.training.recipe import load_recipe
 
 EPOCHS = 4
+COSTS = ("seconds of an epoch", "peak memory, GiB")
 
 
 def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
@@ -29,37 +30,33 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
     return found
 
 
-def costs(measured: Sequence[Measured]) -> list[tuple[Measured, float, float]]:
-    """The cells of cost with seconds of an epoch and GiB at the peak."""
-    found = []
+def costs(measured: Sequence[Measured]) -> dict[tuple[str, str], tuple[tuple[float, float], str]]:
+    """What is spent, as :data:`COSTS` says, and on which device, by data and model."""
+    found = {}
     for one in measured:
         if one.cell.cost and one.history is not None and one.memory is not None:
             seconds = epoch_seconds(one.history)
             if seconds is not None:
-                found.append((one, seconds, one.memory / 2**30))
+                device = one.history.header["environment"]["device_name"]
+                found[one.cell.dataset, one.cell.model] = (seconds, one.memory / 2**30), device
     return found
 
 
 def cost_table(measured: Sequence[Measured]) -> Rows:
-    head = ["data", "model", "seconds of an epoch", "peak memory, GiB", "device"]
-    rows = []
-    for one, seconds, gigabytes in costs(measured):
-        assert one.history is not None
-        device = one.history.header["environment"]["device_name"]
-        cost = [significant(spent) for spent in (seconds, gigabytes)]
-        row = [one.cell.dataset, one.cell.model, *cost, device]
-        rows.append(row)
-    return head, rows
+    return ["data", "model", *COSTS, "device"], [
+        [*names, *map(significant, spent), device]
+        for names, (spent, device) in costs(measured).items()
+    ]
 
 
 def draw(measured: Sequence[Measured]) -> Markup | None:
     """Score over seconds of an epoch, and over peak memory; a dot for each model. Costs begin at 0:
     what lies twice as far costs twice as much."""
     panels = []
-    spent = {(one.cell.dataset, one.cell.model): (s, g) for one, s, g in costs(measured)}
+    spent = {names: cost for names, (cost, _) in costs(measured).items()}
     for column, members in by_column(measured).items():
         known = [one for one in members if (column, one.cell.model) in spent]
-        for place, name in enumerate(("seconds of an epoch", "peak memory, GiB")):
+        for place, name in enumerate(COSTS):
             dots = []
             for one in known:
                 at = spent[column, one.cell.model][place]
