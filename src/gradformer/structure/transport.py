@@ -35,28 +35,21 @@ def transport(cost, supply, demand):  # type: ignore[no-untyped-def]
                         to_supply[s] = to_demand[d] - cost[s, d]
                         via_demand[s] = d
                         changed = True
-        goal = -1
-        for d in range(D):
-            if open_[d] > 0 and (goal < 0 or to_demand[d] < to_demand[goal]):
-                goal = d
-        amount = open_[goal]
-        d = goal
-        while True:
+        goal = int(np.argmin(np.where(open_ > 0, to_demand, far)))
+        amount, d = open_[goal], goal
+        while d >= 0:
             s = via_supply[d]
             d = via_demand[s]
-            if d < 0:
-                amount = min(amount, left[s])
-                break
-            amount = min(amount, flow[s, d])
+            amount = min(amount, left[s] if d < 0 else flow[s, d])
         open_[goal] -= amount
         total += amount * to_demand[goal]
         d = goal
-        while True:
+        while d >= 0:
             s = via_supply[d]
             flow[s, d] += amount
             d = via_demand[s]
             if d < 0:
                 left[s] -= amount
-                break
-            flow[s, d] -= amount
+            else:
+                flow[s, d] -= amount
     return total
