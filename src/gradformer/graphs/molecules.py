@@ -47,9 +47,10 @@ def from_smiles(smiles: str) -> Molecule:
     """
     tables = _tables()
     mol = _molecule(smiles)
-    x = [_atom_row(atom, tables) for atom in _atoms(mol)]
+    x = _listed([_atom_row(atom, tables) for atom in _atoms(mol)], ATOM_VOCABULARY)
     bonds = _bonds(mol)
-    return _graph(x, bonds, [_bond_row(bond, tables) for bond in bonds], BOND_VOCABULARY)
+    edge_attr = _listed([_bond_row(bond, tables) for bond in bonds], BOND_VOCABULARY)
+    return x, _both_ways(bonds), edge_attr.repeat(2, axis=0)
 
 
 def from_smiles_as_zinc(smiles: str) -> Molecule:
@@ -60,7 +61,7 @@ def from_smiles_as_zinc(smiles: str) -> Molecule:
     mol = _molecule(smiles)
     _rdkit().Chem.Kekulize(mol, clearAromaticFlags=True)
 
-    def row(atom: Any) -> tuple[int, ...]:
+    def number(atom: Any) -> int:
         hydrogens, charge = atom.GetNumExplicitHs(), atom.GetFormalCharge()
         word = atom.GetSymbol() + (f" H{hydrogens}" if hydrogens else "")
         word += " +" if charge > 0 else " -" if charge < 0 else ""
@@ -69,12 +70,12 @@ def from_smiles_as_zinc(smiles: str) -> Molecule:
                 f"SMILES {_short(smiles)} holds {word!r}, none of the atoms of ZINC: "
                 f"{', '.join(ZINC_ATOMS)}"
             )
-        return (ZINC_ATOMS.index(word),)
+        return ZINC_ATOMS.index(word)
 
-    x = [row(atom) for atom in _atoms(mol)]
+    x = np.array([[number(atom)] for atom in _atoms(mol)])
     bonds = _bonds(mol)
-    orders = [(int(bond.GetBondTypeAsDouble()),) for bond in bonds]
-    return _graph(x, bonds, orders, ZINC_VOCABULARY[1])
+    order = np.array([int(bond.GetBondTypeAsDouble()) for bond in bonds], dtype=np.int64)
+    return x, _both_ways(bonds), order.repeat(2)[:, None]
 
 
 def smiles_reader(
@@ -97,18 +98,12 @@ def _bonds(mol: Any) -> list[Any]:
     return [mol.GetBondWithIdx(index) for index in range(mol.GetNumBonds())]
 
 
-def _graph(
-    atom_rows: list[tuple[int, ...]],
-    bonds: list[Any],
-    bond_rows: list[Any],
-    vocabulary: tuple[int, ...],
-) -> Molecule:
-    """The molecule with a row for each atom and, of ``vocabulary``, for each bond."""
+def _both_ways(bonds: list[Any]) -> NDArray[np.int32]:
+    """The edges of bonds, [2, 2·bonds]."""
     ends = [(bond.GetBeginAtomIdx(), bond.GetEndAtomIdx()) for bond in bonds]
     forth = np.array(ends, dtype=np.int32).reshape(-1, 2)
     edge_index = np.stack([forth, forth[:, ::-1]], axis=1).reshape(-1, 2).T
-    edge_attr = np.array(bond_rows, dtype=np.int64).reshape(-1, len(vocabulary)).repeat(2, axis=0)
-    return np.array(atom_rows, dtype=np.int64), np.ascontiguousarray(edge_index), edge_attr
+    return np.ascontiguousarray(edge_index)
 
 
 def canonical(smiles: str) -> str:
@@ -185,26 +180,28 @@ def _tables() -> SimpleNamespace:
 
 def _atom_row(atom: Any, tables: SimpleNamespace) -> tuple[int, ...]:
     return (
-        _counted(atom.GetAtomicNum() - 1, 118),
-        tables.chirality.get(atom.GetChiralTag(), 4),
-        _counted(atom.GetTotalDegree(), 11),
-        _counted(atom.GetFormalCharge() + 5, 11),
-        _counted(atom.GetTotalNumHs(), 9),
-        _counted(atom.GetNumRadicalElectrons(), 5),
-        tables.hybridization.get(atom.GetHybridization(), 5),
-        int(atom.GetIsAromatic()),
-        int(atom.IsInRing()),
+        atom.GetAtomicNum() - 1,
+        tables.chirality.get(atom.GetChiralTag(), -1),
+        atom.GetTotalDegree(),
+        atom.GetFormalCharge() + 5,
+        atom.GetTotalNumHs(),
+        atom.GetNumRadicalElectrons(),
+        tables.hybridization.get(atom.GetHybridization(), -1),
+        atom.GetIsAromatic(),
+        atom.IsInRing(),
     )
 
 
-def _bond_row(bond: Any, tables: SimpleNamespace) -> tuple[int, int, int]:
+def _bond_row(bond: Any, tables: SimpleNamespace) -> tuple[int, ...]:
     return (
-        tables.bond_type.get(bond.GetBondType(), 4),
-        tables.stereo.get(bond.GetStereo(), 5),
-        int(bond.GetIsConjugated()),
+        tables.bond_type.get(bond.GetBondType(), -1),
+        tables.stereo.get(bond.GetStereo(), -1),
+        bond.GetIsConjugated(),
     )
 
 
-def _counted(index: int, other: int) -> int:
-    """``index`` if it lies in 0..other-1, else ``other``."""
-    return index if 0 <= index < other else other
+def _listed(rows: list[tuple[int, ...]], vocabulary: tuple[int, ...]) -> NDArray[np.int64]:
+    """Rows as [rows, columns], with the last index of a column for what is beyond it."""
+    found = np.array(rows, dtype=np.int64).reshape(-1, len(vocabulary))
+    size = np.array(vocabulary)
+    return np.where((found < 0) | (found >= size), size - 1, found)
