@@ -190,16 +190,14 @@ def _encode_y(
     """y as :class:`GraphArrays` holds it, and the graphs whose values could be read."""
     if all(graph.y is None for graph in graphs):
         return None, graphs
-    numbers: list[list[float]] = []
+    numbers: list[float] = []
     kept = []
+    targets = len(labels.targets)  # one, of nodes
     for graph in graphs:
+        missing = [None] * (graph.num_nodes if level == "node" else targets)
+        values = missing if graph.y is None else graph.y
         try:
-            if level == "node":
-                values = graph.y if graph.y is not None else [None] * graph.num_nodes
-                numbers += [[labels.number(0, value)] for value in values]
-            else:
-                values = graph.y if graph.y is not None else [None] * len(labels.targets)
-                numbers.append([labels.number(t, value) for t, value in enumerate(values)])
+            numbers += [labels.number(k % targets, value) for k, value in enumerate(values)]
         except InputError as error:
             rows.reject(graph.row, str(error))
         else:

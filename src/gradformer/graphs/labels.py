@@ -66,10 +66,10 @@ class Labels:
                 f"{_listed(words)}"
             ) from None
 
-    def array(self, rows: Sequence[Sequence[float]]) -> NDArray[np.int64] | NDArray[np.float32]:
-        """``rows`` of :meth:`number` as y: int64 [rows] for multiclass (−1 = missing), else float32
-        [rows, targets] (NaN = missing)."""
-        y = np.array(rows, dtype=np.float64).reshape(len(rows), len(self.targets))
+    def array(self, numbers: Sequence[float]) -> NDArray[np.int64] | NDArray[np.float32]:
+        """What :meth:`number` gave, row by row, as y: int64 [rows] for multiclass (−1 = missing),
+        else float32 [rows, targets] (NaN = missing)."""
+        y = np.array(numbers, dtype=np.float64).reshape(-1, len(self.targets))
         if self.task == "multiclass":
             return np.where(np.isnan(y[:, 0]), MISSING_CLASS, y[:, 0]).astype(np.int64)
         return y.astype(np.float32)
@@ -165,14 +165,14 @@ def _kind(values: list[str]) -> str:
     is_number = sum(number is not None for number in numbers) > len(values) / 2
     words = len(_classes(values))
     few = words <= _MOST_GUESSED_CLASSES
+    repeated = len(values) >= 2 * words
     if is_number:
         whole = all(number is not None and number.is_integer() for number in numbers)
-        if _is_zero_one(values) or (whole and few and len(values) >= 2 * words):
-            return "binary" if words == 2 else "classes"
-        return "number"
-    if few or len(values) >= 2 * words:
-        return "binary" if words == 2 else "classes"
-    return "names"
+        if not _is_zero_one(values) and not (whole and few and repeated):
+            return "number"
+    elif not few and not repeated:
+        return "names"
+    return "binary" if words == 2 else "classes"
 
 
 def _is_zero_one(values: list[str]) -> bool:
