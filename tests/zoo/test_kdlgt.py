@@ -11,6 +11,7 @@ import torch
 from gradformer.attention import Layout, decay_attention
 from gradformer.structure.distance import hop_distances
 from gradformer.zoo.anchors import anchor_distances
+from gradformer.zoo.kdlgt import Where
 from gradformer.zoo.linear_attention import (
     Places,
     key_features,
@@ -44,16 +45,17 @@ def test_linear_form_equals_quadratic_form(options):
     attention = model.layers[0].attention
     z = torch.randn(batch.num_nodes, 32, dtype=torch.float64)
     position, anchors = model.position.raw(batch), model.anchors(batch)
-    query, key = attention.features(z, position, anchors, batch)
+    places = Places.of(batch.layout)
+    query, key = attention.features(z, Where(batch, places, position, anchors))
     value = torch.randn(batch.num_nodes, 2, 16, dtype=torch.float64)
     query, key, value = inputs = [t.detach().requires_grad_() for t in (query, key, value)]
-    linear = linear_attention(query, key, value, Places.of(batch.layout))
+    linear = linear_attention(query, key, value, places)
     expected = quadratic(query, key, value, batch.layout)
     torch.testing.assert_close(linear, expected, atol=1e-10, rtol=1e-10)
     weight = torch.randn_like(linear)
     for ours, theirs in zip(*(torch.autograd.grad(y, inputs, weight) for y in (linear, expected))):
         torch.testing.assert_close(ours, theirs, atol=1e-10, rtol=1e-10)
-    single = linear_attention(query.float(), key.float(), value.float(), Places.of(batch.layout))
+    single = linear_attention(query.float(), key.float(), value.float(), places)
     torch.testing.assert_close(single.double(), expected, atol=1e-6, rtol=1e-6)
 
 
@@ -89,7 +91,7 @@ def test_product_positions_add_to_the_score():
     with torch.no_grad():
         z = 0.5 * torch.randn(batch.num_nodes, 32, dtype=torch.float64)
         position = 0.5 * torch.randn(batch.num_nodes, toys.STEPS, dtype=torch.float64)
-        query, key = attention.features(z, position, None, batch)
+        query, key = attention.features(z, Where(batch, Places.of(batch.layout), position, None))
         rows = slice(0, toys.SIZES[0])
         weight = torch.einsum("ihf,jhf->hij", query[rows], key[rows])
         weight = weight / weight.sum(2, keepdim=True)

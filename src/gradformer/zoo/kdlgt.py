@@ -25,7 +25,7 @@ What is our reading, that is all of the following:
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -108,6 +108,16 @@ class AnchorPositions(nn.Module):
         return torch.cat([floor, near], dim=2), torch.cat([torch.ones_like(floor), near], dim=2)
 
 
+class Where(NamedTuple):
+    """What all layers are told of the nodes: their encoding [nodes, rwse], hops to the anchors
+    [nodes, anchors] if positions are told by them, and where rows lie."""
+
+    batch: Batch
+    places: Places
+    position: Tensor
+    anchors: Tensor | None
+
+
 class LinearAttention(nn.Module):
     """Multi-head attention in linear time; queries and keys from z, values from x."""
 
@@ -124,37 +134,27 @@ class LinearAttention(nn.Module):
         directions = torch.randn(config.heads, config.features, channels)
         self.register_buffer("directions", directions)
 
-    def features(
-        self, z: Tensor, position: Tensor, anchors: Tensor | None, batch: Batch
-    ) -> tuple[Tensor, Tensor]:
+    def features(self, z: Tensor, where: Where) -> tuple[Tensor, Tensor]:
         """Features of queries and keys whose products are the weights, [rows, heads, f] each."""
         size = (len(z), self.heads, -1)
         scale = (z.shape[1] // self.heads) ** -0.25
         query, z = linear_and_input(z, self.query)
         x, y = query.view(size) * scale, linear(z, self.key).view(size) * scale
         if self.product is not None:
-            left, right = self.product(position)
+            left, right = self.product(where.position)
             x, y = torch.cat([x, left], dim=2), torch.cat([y, right], dim=2)
         query = query_features(x, self.directions)
-        key = key_features(y, self.directions, batch.layout)
-        if self.anchor is not None and anchors is not None:
-            left, right = self.anchor(anchors)
+        key = key_features(y, self.directions, where.batch.layout)
+        if self.anchor is not None:
+            left, right = self.anchor(where.anchors)
             query = (query[..., None] * left[:, :, None, :]).flatten(2)
             key = (key[..., None] * right[:, :, None, :]).flatten(2)
         return query, key
 
-    def forward(
-        self,
-        x: Tensor,
-        z: Tensor,
-        position: Tensor,
-        anchors: Tensor | None,
-        batch: Batch,
-        places: Places,
-    ) -> Tensor:
-        query, key = self.features(z, position, anchors, batch)
+    def forward(self, x: Tensor, z: Tensor, where: Where) -> Tensor:
+        query, key = self.features(z, where)
         value = linear(x, self.value).view(len(x), self.heads, -1)
-        return linear(linear_attention(query, key, value, places).flatten(1), self.out)
+        return linear(linear_attention(query, key, value, where.places).flatten(1), self.out)
 
 
 class KDLGTLayer(nn.Module):
@@ -173,20 +173,12 @@ class KDLGTLayer(nn.Module):
         self.feed_forward = FeedForward(config.width, config.dropout)
         self.attention_norm, self.norm = BatchNorm(config.width), BatchNorm(config.width)
 
-    def forward(
-        self,
-        x: Tensor,
-        e: Tensor | None,
-        position: Tensor,
-        anchors: Tensor | None,
-        batch: Batch,
-        places: Places,
-    ) -> Tensor:
-        rows, seeds = batch.nodes, batch.seeds
-        z = x if self.extractor is None else self.extractor(x, e, batch, None)
-        y = self.attention(x, z, position, anchors, batch, places)
+    def forward(self, x: Tensor, e: Tensor | None, where: Where) -> Tensor:
+        rows, seeds = where.batch.nodes, where.batch.seeds
+        z = x if self.extractor is None else self.extractor(x, e, where.batch, None)
+        y = self.attention(x, z, where)
         u = self.attention_norm(y, rows, seeds, before=self.dropout, add=x)
-        change, dropout, u = self.feed_forward.pass_on(u, batch)
+        change, dropout, u = self.feed_forward.pass_on(u, where.batch)
         return self.norm(change, rows, seeds, before=dropout, add=u)
 
 
@@ -219,7 +211,7 @@ class KDLGT(GraphModel):
         x, position = encode_nodes(self.node, self.position, batch, concat=False)
         assert position is not None
         e = None if self.edge is None else self.edge.rows(batch)
-        anchors, places = self.anchors(batch), Places.of(batch.layout)
+        where = Where(batch, Places.of(batch.layout), position, self.anchors(batch))
         for layer in self.layers:
-            x = layer(x, e, position, anchors, batch, places)
+            x = layer(x, e, where)
         return x
