@@ -30,6 +30,22 @@ class _Gather(torch.autograd.Function):
         return _Sum.apply(grad, *ctx.indices), None, None, None
 
 
+class _Spread(_Gather):
+    """The same, but zero at padded edges, which take no part in sums."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, index: Tensor, ptr: Tensor, order: Tensor | None) -> Tensor:
+        ctx.indices = index, ptr, order
+        if runs_kernels(x):
+            return gather(x, index, ptr)
+        gathered = x.index_select(0, index)
+        if x.device.type == "cpu" and int(ptr[-1]) == len(index):
+            return gathered
+        place = torch.arange(len(index), device=x.device)
+        real = (place < ptr[-1]).view(-1, *(1,) * (x.dim() - 1))
+        return torch.where(real, gathered, 0.0)
+
+
 class _Sum(torch.autograd.Function):
     """values [edges, c] → their sums over the edges of each node [nodes, c]."""
 
@@ -52,26 +68,6 @@ class _Sum(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:
         return _Spread.apply(grad, *ctx.indices), None, None, None
-
-
-class _Spread(torch.autograd.Function):
-    """x [nodes, c] → x[index] [edges, c], zero at padded edges, which take no part in sums."""
-
-    @staticmethod
-    def forward(ctx: Any, x: Tensor, index: Tensor, ptr: Tensor, order: Tensor | None) -> Tensor:
-        ctx.indices = index, ptr, order
-        if runs_kernels(x):
-            return gather(x, index, ptr)
-        gathered = x.index_select(0, index)
-        if x.device.type == "cpu" and int(ptr[-1]) == len(index):
-            return gathered
-        place = torch.arange(len(index), device=x.device)
-        real = (place < ptr[-1]).view(-1, *(1,) * (x.dim() - 1))
-        return torch.where(real, gathered, 0.0)
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, None, None]:  # type: ignore[override]
-        return _Sum.apply(grad, *ctx.indices), None, None, None
 
 
 class _Move(torch.autograd.Function):
