@@ -248,18 +248,11 @@ def outcome(trial: Trial, answers: Answers | None) -> dict[str, Any]:
 
 def summary(results: list[dict[str, Any]], metric: str) -> dict[str, Any]:
     """Mean and standard deviation (of the sample) over the trials that ended well, and the list."""
-    values = {
-        part: [
-            result[part][metric]
-            for result in results
-            if result["test"] is not None and result["test"][metric] is not None
-        ]
-        for part in ("val", "test")
-    }
+    good = [r for r in results if r["test"] is not None and r["test"][metric] is not None]
     return {
         "metric": metric,
         "lower_is_better": metric in LOWER_IS_BETTER,
-        **{part: _spread(found) for part, found in values.items()},
+        **{part: _spread([r[part][metric] for r in good]) for part in ("val", "test")},
         "diverged": [r["trial"] for r in results if r["status"] == "diverged"],
         "trials": results,
     }
