@@ -38,8 +38,7 @@ class Answers:
 
 def save_answers(folder: Path, answers: Answers) -> None:
     """Write into the folder of a trial."""
-    arrays = {"prediction": answers.prediction, "target": answers.target}
-    tensors = {name: np.ascontiguousarray(value) for name, value in arrays.items()}
+    tensors = {name: np.ascontiguousarray(value) for name, value in vars(answers).items()}
     replace_file(folder / "test.safetensors", save(tensors), RESUMABLE)
 
 

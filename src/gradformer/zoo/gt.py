@@ -64,9 +64,7 @@ class GTLayer(nn.Module):
         super().__init__()
         width = config.width
         self.heads, self.scale = config.heads, (width // config.heads) ** -0.5
-        self.query = nn.Linear(width, width, bias=False)
-        self.key = nn.Linear(width, width, bias=False)
-        self.value = nn.Linear(width, width, bias=False)
+        self.query, self.key, self.value = (nn.Linear(width, width, bias=False) for _ in range(3))
         norms = config.dropout, config.layer_norm, config.batch_norm
         self.node_block = Block(width, *norms)
         self.edge = nn.Linear(width, width, bias=False) if config.edge_features else None
