@@ -123,7 +123,10 @@ class _Norm(torch.autograd.Function):
         ctx: Any, x: Tensor, add: Tensor | None, plus: Tensor | None, weight: Tensor, bias: Tensor,
         norm: BatchNorm, relu: bool,
     ) -> Tensor:  # fmt: skip
-        center, inverse = _moments(x, add, norm) if norm.training else _known(norm)
+        if norm.training:
+            center, inverse = _moments(x, add, norm)
+        else:
+            center, inverse = norm.running_mean, (norm.running_var + norm.eps).rsqrt()
         ctx.eps, ctx.relu = norm.eps, relu
         ctx.save_for_backward(x, add, weight, bias, center, inverse)
         y = x.new_empty(x.shape)
@@ -169,11 +172,6 @@ def _moments(x: Tensor, add: Tensor | None, norm: BatchNorm) -> tuple[Tensor, Te
         norm.running_mean.lerp_(center, norm.momentum)
         norm.running_var.lerp_(variance, norm.momentum)
     return center, inverse
-
-
-def _known(norm: BatchNorm) -> tuple[Tensor, Tensor]:
-    """μ and 1/σ of the running statistics."""
-    return norm.running_mean, (norm.running_var + norm.eps).rsqrt()
 
 
 def _pieces(x: Tensor) -> int:

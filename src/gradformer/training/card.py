@@ -17,13 +17,16 @@ from gradformer.training.run import Run
 def model_card(run: Run, trial: int, name: str) -> str:
     """Markdown, from the files of the run alone; ``name`` is what users will call the model."""
     dataset = Path(run.origin.get("name", run.recipe.dataset)).name  # without its folder
-    known = run.reading is None and is_card(dataset)
-    title = find_card(dataset).title if known else dataset
+    benchmark = find_card(dataset) if run.reading is None and is_card(dataset) else None
+    title = dataset if benchmark is None else benchmark.title
     rows = [*_data(run, dataset), *_scores(run, trial), *_origin(run)]
     table = "\n".join(["| | |", "|---|---|", *(f"| {what} | {value} |" for what, value in rows)])
     parts = [f"# {run.recipe.model.name} trained on {title}", _use(run, name), table]
-    if known:
-        parts.append(_licence(dataset))
+    if benchmark is not None:  # of models of their own data users decide themselves
+        parts.append(
+            "The weights have the licence of the package (MIT). "
+            f"The data have terms of their own; cite {benchmark.citation}."
+        )
     return "\n\n".join(parts) + "\n"
 
 
@@ -88,11 +91,3 @@ def _origin(run: Run) -> list[tuple[str, str]]:
     found = [("trained", f"{began['time']} on {around['device_name']}"), ("versions", versions)]
     commits = dict.fromkeys(one["commit"] for one in environments(record) if one["commit"])
     return [*found, ("commit", " then ".join(commits))] if commits else found
-
-
-def _licence(dataset: str) -> str:
-    """For a benchmark; of models of their own data users decide themselves."""
-    return (
-        "The weights have the licence of the package (MIT). "
-        f"The data have terms of their own; cite {find_card(dataset).citation}."
-    )
