@@ -31,9 +31,7 @@ def test_twenty_steps_equal_torch(kind: str, theirs: type[torch.optim.Optimizer]
     ]
     optimizer = theirs(groups, lr=1e-2)  # type: ignore[call-arg]
     weights = Weights(ours)
-    adam = Adam(
-        kind, weights.num_parameters, weights.vector, decayed=weights.decayed, weight_decay=0.1
-    )
+    adam = Adam(kind, weights.grad, weights.decayed, weight_decay=0.1)
     generator = torch.Generator().manual_seed(1)
     for step in range(20):
         x = torch.randn(7, 3, dtype=torch.float64, generator=generator)

@@ -110,14 +110,7 @@ def update_kernel(
 class FusedUpdate:
     """The update of one trial; see :meth:`gradformer.training.step.Step.update`."""
 
-    def __init__(
-        self,
-        optimizer: Adam,
-        schedule: Schedule,
-        clip: float,
-        ema: float,
-        device: torch.device,
-    ) -> None:
+    def __init__(self, optimizer: Adam, schedule: Schedule, clip: float, ema: float) -> None:
         self.optimizer, self.schedule = optimizer, schedule
         # A whole number in a recipe would be an integer to the kernel.
         self.clip, self.ema, self.weight_decay = map(float, (clip, ema, optimizer.weight_decay))
@@ -126,7 +119,7 @@ class FusedUpdate:
             [schedule.rate, schedule.lowest, schedule.warmup, cosine_steps]
             + [math.log(beta) for beta in BETAS],
             dtype=torch.float64,
-            device=device,
+            device=optimizer.mean.device,
         )
 
     def __call__(self, vector: Tensor, grad: Tensor, count: Tensor, average: Tensor | None) -> None:

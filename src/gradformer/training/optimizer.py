@@ -18,7 +18,7 @@ CLIP_EPS = 1e-6  # keeps the clipping of a zero gradient finite
 
 
 class Adam:
-    r"""The ``kind``, ``adam`` or ``adamw``, for a vector of ``size`` numbers:
+    r"""The ``kind``, ``adam`` or ``adamw``, for a vector of weights whose gradient is as ``like``:
 
     .. math::
         m &\leftarrow \beta_1 m + (1-\beta_1) g, \qquad v \leftarrow \beta_2 v + (1-\beta_2) g^2, \\
@@ -28,12 +28,9 @@ class Adam:
     :math:`\eta\mu w` off w.
     """
 
-    def __init__(
-        self, kind: str, size: int, like: Tensor, *, decayed: int = 0, weight_decay: float = 0.0
-    ) -> None:
+    def __init__(self, kind: str, like: Tensor, decayed: int, weight_decay: float) -> None:
         self.kind, self.decayed, self.weight_decay = kind, decayed, weight_decay
-        self.mean = torch.zeros(size, dtype=like.dtype, device=like.device)
-        self.square = torch.zeros_like(self.mean)
+        self.mean, self.square = torch.zeros_like(like), torch.zeros_like(like)
 
     def update(self, weights: Tensor, grad: Tensor, rate: Tensor, step: Tensor) -> None:
         """Change ``weights`` [size] in place by ``grad`` [size] at step t = ``step`` + 1."""

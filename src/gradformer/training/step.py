@@ -48,13 +48,8 @@ class Step:
         self.objective, self.options, self.schedule = objective, options, schedule
         self.labelled = labelled
         device = weights.vector.device
-        self.optimizer = Adam(
-            options.optimizer,
-            weights.num_parameters,
-            weights.vector,
-            decayed=weights.decayed,
-            weight_decay=options.weight_decay,
-        )
+        decay = weights.decayed, options.weight_decay
+        self.optimizer = Adam(options.optimizer, weights.grad, *decay)
         self.average = weights.vector.clone() if options.ema else None
         self.count = torch.zeros((), dtype=torch.int64, device=device)
         self._seeds = site_seeds(torch.tensor([seed, 0], device=device), model.sites)
@@ -62,7 +57,7 @@ class Step:
         if runs_kernels(weights.vector):
             from gradformer.training.fused_update import FusedUpdate
 
-            self._fused = FusedUpdate(self.optimizer, schedule, options.clip, options.ema, device)
+            self._fused = FusedUpdate(self.optimizer, schedule, options.clip, options.ema)
 
     @property
     def state(self) -> list[Tensor]:
