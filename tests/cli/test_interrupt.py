@@ -79,6 +79,19 @@ def test_of_several_processes_the_first_says_that_the_time_is_over(
     assert capsys.readouterr().err == "stopped and saved\n"
 
 
+def test_where_nobody_reads_on_it_stops_and_says_so_by_its_exit_code(
+    files: Path, tmp_path: Path
+) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    words = ["train", str(files / "graphs.jsonl"), "--out", str(tmp_path / "run")]
+    words += ["--set", "train.epochs=2", "--set", "model.layers=1", "--no-report"]
+    ended = subprocess.run([*PROGRAM, *words], stdout=writing, stderr=writing, check=False)
+    os.close(writing)
+    assert ended.returncode == 128 + signal.SIGPIPE
+    assert (tmp_path / "run" / "trials" / "0" / "checkpoints" / "latest").is_file()
+
+
 @pytest.mark.parametrize(
     ("loaded", "said"),
     [("typer", "stopped\n"), ("torch", "stopped; if its folder is there, --resume continues it\n")],

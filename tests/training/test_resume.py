@@ -6,6 +6,7 @@ import os
 import resource
 import shutil
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import pytest
 
 from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.training.fit import fit, resume
+from gradformer.training.loop import StoppedError
 from gradformer.training.records import read_record
 from gradformer.training.run import Run
 from tests.training import toy
@@ -46,6 +48,23 @@ def test_a_signal_leaves_a_run_that_continues_to_the_same_bytes(
     assert "gradformer train --resume" in folder.with_suffix(".error").read_text()
     toy.finish(folder, trials=2)
     assert toy.contents(folder) == toy.contents(long)
+
+
+def test_where_nobody_reads_its_progress_a_run_stops_and_is_saved(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended at once: what it had learned since the last checkpoint was lost."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    folder, options = tmp_path / "run", {"tensorboard": False, "device": "cpu"}
+    with monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", open(writing, "w", buffering=1))  # noqa: SIM115
+        with pytest.raises(StoppedError, match="stopped and saved; continue") as stopped:
+            fit(toy.data(), recipe=toy.RECIPE.change("trials=2"), out=folder, **options)  # type: ignore[arg-type]
+    assert stopped.value.signal == signal.SIGPIPE
+    assert lines(folder) == 2  # the run and its first epoch
+    resume(folder, toy.data(), **QUIET)
+    assert toy.contents(folder) == toy.contents(whole)
 
 
 def test_killed_at_any_moment_it_continues_to_the_same_bytes(long: Path, tmp_path: Path) -> None:

@@ -125,7 +125,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 something to mend, 2 wrong command line, 70 a bug of ours, "
-    "129 stopped by the end of the terminal, 130 by Ctrl-C, 143 by a request to end. "
+    "129 stopped by the end of the terminal, 130 by Ctrl-C, 141 by the end of a pipe with its "
+    "progress, 143 by a request to end. "
     "Begin with: gradformer train",
 )
 
@@ -189,7 +190,7 @@ def _say(text: str, before: str = "") -> None:
     """One line on standard error, however wide the terminal is."""
     lines = filter(None, map(str.strip, text.splitlines()))  # a path may hold two spaces in a row
     line = f"{before}{escape(' '.join(lines))}"
-    with suppress(OSError):  # the exit code still tells
+    with suppress(OSError, SystemExit):  # rich's, where nobody reads on; the exit code still tells
         Console(stderr=True).print(line, highlight=False, soft_wrap=True)
 
 

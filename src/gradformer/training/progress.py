@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -31,10 +33,17 @@ def telling() -> Iterator[None]:
     """Inside, a line that a full disk refuses, or a terminal that is gone, ends nothing."""
     try:
         yield
-    except BrokenPipeError:  # who read on has ended the work
+    except BrokenPipeError:  # who read has ended the work
         raise
     except OSError:
         pass
+
+
+class _Console(Console):
+    """Leaves it to others what follows where nobody reads on: rich ends the program."""
+
+    def on_broken_pipe(self) -> None:
+        raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
 
 
 class Display:
@@ -47,7 +56,7 @@ class Display:
     def __init__(
         self, trials: list[Trial], quiet: bool = False, console: Console | None = None
     ) -> None:
-        self._console = console or Console(stderr=True, quiet=quiet)
+        self._console = console or _Console(stderr=True, quiet=quiet)
         self._bars: Progress | None = None
         self._last_line = 0.0
         self._began = time.monotonic()

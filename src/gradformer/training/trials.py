@@ -5,6 +5,7 @@ Several runs can share the device: then the trials of all of them are side by si
 
 from __future__ import annotations
 
+import signal
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -184,8 +185,8 @@ class Trials:
 def train_all(runs: Sequence[Trials], until: float | None = None, quiet: bool = False) -> None:
     """Train what is left of ``runs``, all trials side by side; a run's bits are those of it alone.
 
-    Raises :class:`StoppedError` after saving if a signal asks to stop, or the monotonic clock at
-    ``until``. Shows nothing if ``quiet``.
+    Raises :class:`StoppedError` after saving if a signal asks to stop, the end of a pipe with its
+    progress, or the monotonic clock at ``until``. Shows nothing if ``quiet``.
     """
     try:
         for run in runs:
@@ -197,7 +198,10 @@ def train_all(runs: Sequence[Trials], until: float | None = None, quiet: bool = 
         ):
 
             def on_epoch(trial: Trial, record: Mapping[str, Any]) -> None:
-                show.epoch(trial, record)
+                try:
+                    show.epoch(trial, record)
+                except BrokenPipeError:  # nobody reads on: that asks to stop as well
+                    stop.signal = signal.SIGPIPE
                 owner[trial].note(trial, record)
 
             for run in runs:
