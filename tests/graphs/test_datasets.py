@@ -310,3 +310,15 @@ def test_memory_estimate_is_near_what_was_measured(name: str) -> None:
         batch_size=recipe.train.batch_size,
     )
     assert found.model + found.step == pytest.approx(row["memory_gib"] * 2**30, rel=0.5)
+
+
+def test_without_a_home_the_cache_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of a user that a container does not know; it was called a bug."""
+
+    def unknown() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.delenv("GRADFORMER_CACHE")
+    monkeypatch.setattr(Path, "home", unknown)
+    with pytest.raises(InputError, match=r"home folder is not known, .* name one with GRADFORMER_"):
+        mirror.cache_folder()

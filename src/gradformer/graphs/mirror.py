@@ -24,7 +24,13 @@ from gradformer.graphs.cards import Card
 def cache_folder() -> Path:
     """Where downloads and stores are kept: ``GRADFORMER_CACHE``, else ~/.cache/gradformer."""
     named = os.environ.get("GRADFORMER_CACHE")
-    return Path(named).expanduser() if named else Path.home() / ".cache" / "gradformer"
+    try:
+        return Path(named).expanduser() if named else Path.home() / ".cache" / "gradformer"
+    except RuntimeError:  # HOME is not set, and the system does not know the user
+        raise InputError(
+            "the home folder is not known, so neither is the cache in it; name one with "
+            "GRADFORMER_CACHE"
+        ) from None
 
 
 @dataclass(frozen=True)
