@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -112,6 +113,20 @@ def test_a_bug_of_ours_is_called_one(monkeypatch: pytest.MonkeyPatch, tmp_path: 
 
 def _pipe_that_closes(*_: object) -> None:
     raise BrokenPipeError(errno.EPIPE, "nobody reads on")
+
+
+def test_a_terminal_that_has_not_all_letters_shows_the_rest(tmp_path: Path) -> None:
+    """A result was on the disk, and a bug was what it said."""
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    for words, shown in (
+        (["models"], b"\\u03b5"),
+        (["report", "ümlaut"], b"\\xfcmlaut: not a run"),
+    ):
+        ended = subprocess.run(
+            [sys.executable, "-m", "gradformer", *words], env=environment, capture_output=True
+        )
+        assert ended.returncode == (words[0] == "report")
+        assert shown in ended.stdout + ended.stderr
 
 
 @pytest.mark.parametrize("words", [("--version",), ("--help",), ("models",)])

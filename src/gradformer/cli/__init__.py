@@ -7,6 +7,7 @@ progress, 143 by a request to end (all four leave a run that ``--resume`` contin
 
 import os
 import sys
+from io import TextIOWrapper
 
 __all__ = ["main"]
 
@@ -16,6 +17,9 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 
 def main() -> None:
     """Run the program; it is loaded here, so that Ctrl-C is one line from the start."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # else closed
+            stream.reconfigure(errors="backslashreplace")  # for what its encoding has not
     try:
         from gradformer.cli.memory import keep_freed_memory
 
