@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -99,6 +100,16 @@ def test_a_recipe_file_takes_the_place_of_the_packages(
     kept = yaml.safe_load((out / "recipe.yaml").read_text())
     assert kept["model"]["width"] == 32
     assert kept["dataset"].endswith("graphs.jsonl")
+
+
+def test_a_file_whose_name_is_not_utf8_is_refused_before_anything_is_trained(
+    program: Program, files: Path, tmp_path: Path
+) -> None:
+    """As archives of old have them; it was called a bug."""
+    graphs = shutil.copy(files / "graphs.jsonl", tmp_path / os.fsdecode(b"m\xfcll.jsonl"))
+    said = program("train", graphs, "--out", tmp_path / "run", *BRIEF, code=1).stderr
+    assert "data.json: cannot be written, since the name of a file or folder in it is not" in said
+    assert not (tmp_path / "run" / "data.json").exists()
 
 
 def test_a_run_is_not_overwritten_unless_asked(

@@ -43,7 +43,11 @@ def replace_file(path: Path, content: str | bytes, then: str = ELSEWHERE) -> Non
     """
     if os.path.isdir(path):
         raise InputError(f"{path}: is a folder; name a file to write")
-    data = content.encode() if isinstance(content, str) else content
+    try:
+        data = content.encode() if isinstance(content, str) else content
+    except UnicodeEncodeError:  # Python lets names pass that are not
+        what = "the name of a file or folder in it is not UTF-8; rename that"
+        raise InputError(f"{path}: cannot be written, since {what}") from None
     stream = STREAMS.get(str(path))
     if stream is not None or (os.path.exists(path) and not os.path.isfile(path)):
         place = path if stream is None else stream  # which goes on where it is
