@@ -1,4 +1,4 @@
-"""Writing to a run's folder: whole or not at all, and errors that say what to do."""
+"""Files of a run: written whole or not at all, and errors that say what to do."""
 
 from __future__ import annotations
 
