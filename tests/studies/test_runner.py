@@ -196,6 +196,19 @@ def test_a_damaged_cell_hides_no_other(tmp_path: Path) -> None:
     assert other.missing == "not begun"
 
 
+def test_a_damaged_note_of_the_memory_can_be_deleted(tmp_path: Path) -> None:
+    plan = Plan(("mutag",), ("gcn",), 1, SHORT)
+    train(tmp_path, plan, CELLS[:1])
+    note = tmp_path / "table1" / CELLS[0].name / "memory.json"
+    note.write_text("null")
+    (one,) = look(TABLE1, plan, tmp_path, CELLS[:1])
+    assert "memory.json: cannot be read (it has not all of peak_bytes)" in one.missing
+    assert "or delete it: then only the memory is not known" in one.missing
+    note.unlink()
+    (one,) = look(TABLE1, plan, tmp_path, CELLS[:1])
+    assert (one.missing, one.memory) == ("", None)
+
+
 @pytest.mark.parametrize("damaged", ["[]", '{"datasets": ["mutag"], "m\\u0000dels": []}', "{"])
 def test_a_damaged_plan_is_named(damaged: str, tmp_path: Path) -> None:
     begin(TABLE1, Plan(("mutag",), ("gcn",)), tmp_path, False)

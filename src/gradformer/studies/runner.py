@@ -29,7 +29,7 @@ from gradformer.report.history import History
 from gradformer.studies.rivals import RIVALS
 from gradformer.studies.study import Cell, Measured, Plan, Study
 from gradformer.training.distributed import find_device
-from gradformer.training.files import REMADE, read_json, reading, replace_json, writing
+from gradformer.training.files import read_json, reading, replace_json, writing
 from gradformer.training.fit import fit, resume
 from gradformer.training.folder import BusyError
 from gradformer.training.loop import Stop, StoppedError
@@ -210,8 +210,13 @@ def _look(study: Study, cell: Cell, plan: Plan, root: Path) -> Measured:
         outcome if outcome["test"]["values"] else None,
         history,
         _missing(outcome, _wanted(found, cell)),
-        read_json(memory, ("peak_bytes",), REMADE)["peak_bytes"] if memory.is_file() else None,
+        _peak(memory) if memory.is_file() else None,
     )
+
+
+def _peak(path: Path) -> int:
+    remedy = "restore this file, or delete it: then only the memory is not known"
+    return int(read_json(path, ("peak_bytes",), remedy)["peak_bytes"])
 
 
 def _missing(outcome: dict[str, Any], wanted: int) -> str:
