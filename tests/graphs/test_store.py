@@ -232,9 +232,13 @@ def test_damage_is_reported_with_a_remedy(tmp_path: Path) -> None:
         Store.open(tmp_path)
     path = tmp_path / "s" / "source.npy"
     whole = path.read_bytes()
-    path.write_bytes(whole[:-5])
-    with pytest.raises(InputError, match=r"source\.npy.*delete it and it is built again"):
-        Store.open(tmp_path / "s")
+    heads = [
+        whole[:at] + byte + whole[at + 1 :] for at, byte in ((10, b"\0"), (21, b","), (26, b"B"))
+    ]
+    for broken in (b"", whole[:-5], *heads):
+        path.write_bytes(broken)
+        with pytest.raises(InputError, match=r"source\.npy.*delete it and it is built again"):
+            Store.open(tmp_path / "s")
     path.write_bytes(whole)
     source = np.load(path)
     for other in (source[:-1], source.astype(np.int64)):  # as of another store

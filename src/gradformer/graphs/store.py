@@ -28,6 +28,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 
 import numpy as np
@@ -271,7 +272,7 @@ def _refuse_large(arrays: GraphArrays, limit: int, called: Callable[[int], str])
 def _map(path: Path, spec: dict[str, Any]) -> Array:
     try:
         value = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError) as error:
+    except (ValueError, EOFError, TypeError, SyntaxError, TokenError) as error:  # of its header
         raise OSError(f"{path.name}: {error}") from error
     if value.dtype.str != spec["dtype"] or list(value.shape) != spec["shape"]:
         raise OSError(f"{path.name} has {value.dtype} {value.shape}, expected {spec}")
