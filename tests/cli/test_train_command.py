@@ -72,6 +72,7 @@ def test_fine_tuning_takes_the_model_of_a_run_and_learns_another_target(
             "train.epochs=1", "--out", tmp_path / "search")  # fmt: skip
     best = yaml.safe_load((tmp_path / "search" / "best.yaml").read_text())
     assert best["train"]["weights"] == str(molecule_run)
+    assert not list(tmp_path.glob("search/**/rows.csv")), "their test part is the validation part"
 
 
 def test_trials_that_ended_before_a_metric_was_known_stand_beside_those_that_have_it(

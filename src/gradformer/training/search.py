@@ -212,13 +212,14 @@ class _Trainer:
 
 
 def closed(data: TrainingData) -> TrainingData:
-    """The same data with the validation part in the place of the test part."""
+    """The same data with the validation part in the place of the test part; of their rows, whose
+    parts have other names then, nothing is written."""
 
     def split(seed: int) -> Split:
         parts = data.split(seed)
         return parts._replace(test=parts.val)
 
-    return replace(data, split=split)
+    return replace(data, split=split, rows=None)
 
 
 def _content(folder: Path) -> str | None:
