@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from gradformer.errors import GradformerWarning
 from gradformer.training import capture, loop
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
@@ -139,7 +140,8 @@ def test_a_trial_killed_before_its_result_is_tested_as_the_others(
     assert train([trial], lambda *_: None, Stop())
     save_checkpoint(tmp_path / "trials" / "0", trial)
     run = Trials(tmp_path, LONG.change("seed=1"), trial.data, torch.device("cpu"))
-    run.open()
+    with pytest.warns(GradformerWarning, match="has lost 2 epochs"):
+        run.open()
     run.device = torch.device("cuda")
     assert run.prepare() is None
     run.close()

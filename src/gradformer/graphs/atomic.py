@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import IO, Any
 
 from gradformer.errors import GradformerError
 
@@ -20,7 +20,7 @@ except ImportError:
     ) from None
 
 
-def lock(file: TextIO, wait: bool = True) -> None:
+def lock(file: IO[Any], wait: bool = True) -> None:
     """Hold the exclusive lock of an open file; the system frees it when the process ends.
 
     Unless it shall ``wait``, a lock that another process holds is a :class:`BlockingIOError`.

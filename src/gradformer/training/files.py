@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import math
 import os
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from gradformer.errors import InputError
-from gradformer.graphs.atomic import flush
+from gradformer.graphs.atomic import flush, lock
 
 ELSEWHERE = ", or choose another place"
 RESUMABLE = ", then continue with --resume (from the last checkpoint, if there is one)"
@@ -79,7 +78,7 @@ def _taken(path: Path) -> Iterator[IO[bytes]]:
     while True:
         with open(path, "ab") as file:
             with suppress(OSError):  # a disk without locks
-                fcntl.flock(file, fcntl.LOCK_EX)
+                lock(file)
             if _names(path, file):
                 file.truncate(0)
                 yield file
