@@ -160,8 +160,10 @@ def test_molecules_of_pyg_are_not_taken_for_those_of_a_model_that_numbers_atoms_
     like = from_smiles_list(["CCO", "CN"], y=[0.5, 1.5]).reading
     like = replace(like, kind="graphs")  # as that of a benchmark, which takes graphs too
     other = pyg_smiles("CCO")
-    with pytest.raises(InputError, match=r"position 0: x numbers the atoms .*give the SMILES"):
-        from_pyg([other], like=like)
+    for x in (other.x, other.x[:, :0]):
+        other.x = x
+        with pytest.raises(InputError, match=r"position 0: x numbers the atoms .*give the SMILES"):
+            from_pyg([other], like=like)
     x, edge_index, edge_attr = map(torch.from_numpy, from_smiles("CCO"))
     ours = Data(x=x, edge_index=edge_index.long(), edge_attr=edge_attr, smiles="CCO")
     assert from_pyg([ours], like=like).arrays.num_graphs == 1

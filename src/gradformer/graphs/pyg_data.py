@@ -109,7 +109,7 @@ def _check_atoms(x: Features, smiles: Any, like: Reading) -> None:
         atoms = reader(smiles)[0]
     except InputError:  # not a molecule, or no RDKit to tell
         return
-    if sorted(x[:, 0].tolist()) != sorted(atoms[:, 0].tolist()):
+    if sorted(x[:, :1].tolist()) != sorted(atoms[:, :1].tolist()):
         raise InputError(
             f"x numbers the atoms of {smiles} otherwise than the model's training data did, as "
             "PyG's from_smiles does; give the SMILES themselves"
