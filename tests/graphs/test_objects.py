@@ -72,9 +72,10 @@ def test_a_part_of_a_dataset_is_taken_as_a_list_is() -> None:
 
 def test_a_split_of_ones_own_is_a_list_of_words() -> None:
     words = ["train", "Train", None, "val", "test"]
+    column = pd.Series(words, dtype="string")  # None is <NA> there
     found = [
         from_objects([path(y=torch.tensor([k / 2])) for k in range(5)], split=words),
-        from_objects([nx.path_graph(3)] * 5, y=[0.0, 0.5, 1.0, 1.5, 2.0], split=words),
+        from_objects([nx.path_graph(3)] * 5, y=[0.0, 0.5, 1.0, 1.5, 2.0], split=column),
     ]
     for data in found:
         parts = user_split(user_way("auto", data.arrays), data, 0)(seed=3)

@@ -49,8 +49,8 @@ def collect(
         graph = convert(row, item)
         if words is None:
             return graph
-        part = -1 if words[row] is None else part_number(str(words[row]))
-        return replace(graph, split=[part])
+        word = words[row]
+        return replace(graph, split=[-1 if word is None else part_number(word)])
 
     graphs = list(rows.graphs(list(enumerate(objects)), with_part))
     if task is None and like is None and any(has_quantities(targets[g.row]) for g in graphs):
@@ -65,10 +65,10 @@ def _words(split: Sequence[str | None], count: int) -> list[str | None]:
             f"split: got {split!r}, expected a list with train, val or test for each; how to split "
             "is a setting: settings=['data.split=scaffold']"
         )
-    words = list(split)
-    if len(words) != count:
-        raise InputError(f"split has {len(words)} entries for {count} graphs")
-    return words
+    given = list(split)
+    if len(given) != count:
+        raise InputError(f"split has {len(given)} entries for {count} graphs")
+    return _texts(given)
 
 
 def target_rows(y: Targets, count: int, what: str) -> list[Any]:
@@ -90,10 +90,13 @@ def has_quantities(y: Any) -> bool:
 
 
 def target_texts(y: Any) -> list[str | None] | None:
-    """Targets of one graph as texts; None and NaN are missing."""
-    if y is None:
-        return None
-    texts = [None if value is None else str(value).strip() for value in _values(y)]
+    """Targets of one graph as texts."""
+    return None if y is None else _texts(_values(y))
+
+
+def _texts(values: Iterable[Any]) -> list[str | None]:
+    """Values as texts; None is missing, and so is NaN, as pandas writes it."""
+    texts = (None if value is None else str(value).strip() for value in values)
     return [None if text in MISSING else text for text in texts]
 
 
