@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from torch.utils.data import Subset
+from torch.utils.data import Dataset, Subset
 from torch_geometric.data import Batch, Data
 
 from gradformer.errors import InputError
@@ -68,6 +68,8 @@ def test_a_part_of_a_dataset_is_taken_as_a_list_is() -> None:
     graphs = [path(y=torch.tensor([k / 2])) for k in range(6)]
     data = from_objects(Subset(graphs, [4, 1]))
     assert data.arrays.y.tolist() == [[2.0], [0.5]]
+    with pytest.raises(InputError, match=r"^data: got Dataset, expected a path, a DataFrame, or a"):
+        from_objects(Dataset())  # it does not know its length
 
 
 def test_a_split_of_ones_own_is_a_list_of_words() -> None:

@@ -10,7 +10,6 @@ from typing import Any
 import networkx as nx
 import numpy as np
 import pandas as pd
-from torch.utils.data import Dataset
 
 from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import Level
@@ -62,9 +61,8 @@ def as_items(objects: Any) -> tuple[Kind, Any]:
         return "smiles", objects
     if isinstance(objects, Data | nx.Graph):
         return "graphs", [objects]
-    if isinstance(objects, Dataset) and not isinstance(objects, Iterable):
-        counted: Any = objects  # as a Subset is, which random_split makes
-        objects = [counted[k] for k in range(len(counted))]
+    if not isinstance(objects, Iterable) and hasattr(objects, "__len__"):
+        objects = [objects[k] for k in range(len(objects))]  # a Subset, as random_split makes it
     if not isinstance(objects, Iterable):
         raise InputError(
             f"data: got {type(objects).__name__}, expected a path, a DataFrame, or a list of PyG "
