@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 import torch
 from torch.utils.data import Dataset, Subset
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch, Data, HeteroData
 
 from gradformer.errors import InputError
 from gradformer.graphs.molecules import from_smiles
@@ -68,8 +68,14 @@ def test_a_part_of_a_dataset_is_taken_as_a_list_is() -> None:
     graphs = [path(y=torch.tensor([k / 2])) for k in range(6)]
     data = from_objects(Subset(graphs, [4, 1]))
     assert data.arrays.y.tolist() == [[2.0], [0.5]]
+
+
+def test_what_is_no_list_of_graphs_is_named() -> None:
     with pytest.raises(InputError, match=r"^data: got Dataset, expected a path, a DataFrame, or a"):
         from_objects(Dataset())  # it does not know its length
+    for graphs in (HeteroData(), [HeteroData()]):
+        with pytest.raises(InputError, match=r"^data: got HeteroData, expected PyG Data, NetworkX"):
+            from_objects(graphs)
 
 
 def test_a_split_of_ones_own_is_a_list_of_words() -> None:

@@ -55,11 +55,11 @@ def from_objects(
 
 def as_items(objects: Any) -> tuple[Kind, Any]:
     """What ``objects`` are, and all of them: a list, of one for a single graph, or a DataFrame."""
-    from torch_geometric.data import Data
+    from torch_geometric.data.data import BaseData
 
     if isinstance(objects, pd.DataFrame):
         return "smiles", objects
-    if isinstance(objects, Data | nx.Graph):
+    if isinstance(objects, BaseData | nx.Graph):
         return "graphs", [objects]
     if not isinstance(objects, Iterable) and hasattr(objects, "__len__"):
         objects = [objects[k] for k in range(len(objects))]  # a Subset, as random_split makes it
