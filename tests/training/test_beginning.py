@@ -78,6 +78,17 @@ def test_a_fine_tuned_run_resumes_without_its_source_and_names_no_folder_when_ex
     assert "| fine-tuned from | source |" in (given.folder / "README.md").read_text()
 
 
+def test_a_run_that_replaces_another_begins_with_the_weights_as_well(
+    source: Run, tmp_path: Path
+) -> None:
+    def trained() -> bytes:
+        options: dict[str, Any] = {"out": tmp_path / "tuned", "overwrite": True, **toy.QUIET}
+        run = fit(toy.data(), recipe=SHORT, weights=source.folder, **options)
+        return (run.place(1) / "model.safetensors").read_bytes()
+
+    assert trained() == trained()
+
+
 def test_what_does_not_fit_is_said_before_a_folder_is_made(source: Run, tmp_path: Path) -> None:
     def refused(expected: type[Exception], match: str, **options: object) -> None:
         given: dict[str, Any] = {"weights": source.folder, "out": tmp_path / "out", **options}

@@ -81,7 +81,13 @@ def fit(
         by_first(check_free, folder, overwrite)
         material, origin = prepare(data, recipe, mirror, reading)
         whole = Trials(  # options that do not fit are refused before a folder is touched
-            folder, recipe, material, where, save_every=save_every, tensorboard=tensorboard
+            folder,
+            recipe,
+            material,
+            where,
+            anew=True,
+            save_every=save_every,
+            tensorboard=tensorboard,
         )
         with held(folder):
             by_first(_begin, folder, recipe, material, origin, overwrite)

@@ -47,7 +47,8 @@ The last epoch and a signal are always saved."""
 
 class Trials:
     """The trials of a recipe and their folders in that of the run, where nothing is done before
-    :meth:`open`. Checkpoints are ``save_every`` seconds apart."""
+    :meth:`open`. What is there of a run before counts for nothing if they begin ``anew``.
+    Checkpoints are ``save_every`` seconds apart."""
 
     def __init__(
         self,
@@ -56,6 +57,7 @@ class Trials:
         data: TrainingData,
         device: torch.device,
         *,
+        anew: bool = False,
         save_every: float = SAVE_EVERY,
         tensorboard: bool = True,
     ) -> None:
@@ -63,7 +65,7 @@ class Trials:
         self.save_every, self.tensorboard = save_every, tensorboard
         collator = data.collator(device)
         self.trials = [
-            Trial(number, recipe, data, collator, begun=self._was_begun(number))
+            Trial(number, recipe, data, collator, begun=not anew and self._was_begun(number))
             for number in range(recipe.trials)
         ]
         self.waiting: list[Trial] = []
