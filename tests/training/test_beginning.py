@@ -29,13 +29,21 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return fit(toy.data(), recipe=SHORT, out=out, **toy.QUIET)
 
 
-def test_a_trial_begins_with_the_weights_of_the_same_trial_in_turn(source: Run) -> None:
-    recipe = toy.RECIPE.change(*begin_from(source.folder))
-    for number in (0, 1, 2):
-        begun = toy.trial(recipe, number).model.state_dict()
-        trained = source.model(number % 2).state_dict()
-        assert begun.keys() == trained.keys()
-        assert all(torch.equal(begun[name], trained[name]) for name in trained)
+def test_a_trial_begins_with_the_weights_of_the_same_trial_or_of_the_others_in_turn(
+    source: Run, tmp_path: Path
+) -> None:
+    def check(folder: Path, taken: dict[int, int]) -> None:
+        recipe = toy.RECIPE.change(*begin_from(folder))
+        for number, trial in taken.items():
+            begun = toy.trial(recipe, number).model.state_dict()
+            trained = Run.load(folder).model(trial).state_dict()
+            assert begun.keys() == trained.keys()
+            assert all(torch.equal(begun[name], trained[name]) for name in trained)
+
+    check(source.folder, {0: 0, 1: 1, 2: 0})
+    lacks_one = shutil.copytree(source.folder, tmp_path / "lacks one")
+    (lacks_one / "trials" / "1").rename(lacks_one / "trials" / "2")
+    check(lacks_one, {0: 0, 1: 2, 2: 2, 3: 2})
 
 
 def test_for_another_number_of_outputs_the_last_map_is_drawn(source: Run) -> None:

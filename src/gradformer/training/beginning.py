@@ -28,8 +28,8 @@ def begin_from(source: str | Path | None, model: str | None = None) -> list[str]
 def take_weights(model: GraphModel, source: str, number: int) -> None:
     """Put the weights of a run into ``model``, whose weights were just drawn.
 
-    Trial k takes those of the run's trial k, in turn if it has fewer. What has a row for each
-    output stays as drawn where their number is another.
+    Trial k takes those of the run's trial k; where the run has none, of another, in turn. What has
+    a row for each output stays as drawn where their number is another.
     """
     run = _open(source)
     before, now = run.schema, model.schema
@@ -39,7 +39,8 @@ def take_weights(model: GraphModel, source: str, number: int) -> None:
             f"data have {now.node} and {now.edge}; begin from a run on data with the same features"
         )
     trials = run.usable()
-    given, drawn = run.model(trials[number % len(trials)]).state_dict(), model.state_dict()
+    taken = number if number in trials else trials[number % len(trials)]
+    given, drawn = run.model(taken).state_dict(), model.state_dict()
     outputs = before.outputs, now.outputs
     for name in {**given, **drawn}:
         old, new = (tensors[name].shape if name in tensors else None for tensors in (given, drawn))
