@@ -65,6 +65,16 @@ def test_regression_equals_scikit_learn_and_leaves_out_missing_labels() -> None:
     assert scores(np.concatenate([prediction, [[1e9]]]), more, "regression") == got
 
 
+@pytest.mark.parametrize(("shift", "unit"), [(1e5, 1.0), (0.0, 1e-25), (0.0, 1e25)])
+def test_the_explained_variance_of_float32_labels_is_exact(shift: float, unit: float) -> None:
+    rng = np.random.default_rng(0)
+    y = (shift + unit * rng.normal(size=(400, 1))).astype(np.float32)
+    exact = y.astype(np.float64)
+    prediction = exact + 0.5 * unit * rng.normal(size=exact.shape)
+    wanted = 1 - np.square(exact - prediction).mean() / np.var(exact)
+    assert scores(prediction, y, "regression")["r2"] == pytest.approx(wanted, abs=1e-9)
+
+
 def test_several_regression_targets_count_the_same_whatever_their_unit() -> None:
     rng = np.random.default_rng(0)
     prediction, y = rng.normal(size=(30, 3)), rng.normal(size=(30, 3))

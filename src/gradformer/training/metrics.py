@@ -180,6 +180,7 @@ def _mean_over_targets(
 
 
 def _r2(p: Array, t: Array) -> float:
+    t = t.astype(np.float64)  # squares of float32 have no digits to spare
     return float(1 - np.square(t - p).sum() / np.square(t - t.mean()).sum())
 
 
