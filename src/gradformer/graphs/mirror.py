@@ -67,7 +67,7 @@ def raw_files(card: Card, data: str | os.PathLike[str] | None = None) -> RawFile
     A file that differs from the card is used, warned about, and listed in ``unknown``.
     """
     named = data or os.environ.get("GRADFORMER_DATA")
-    root = Path(named).expanduser() if named else cache_folder() / "raw"
+    root = Path(os.path.expanduser(named)) if named else cache_folder() / "raw"
     if card.published and (root / card.published).is_file():
         warn(f"{card.name}: no checksum of {card.published} is known; the file's own is recorded")
         return RawFiles(root, {card.published: _sum(root / card.published)})

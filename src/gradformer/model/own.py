@@ -22,7 +22,7 @@ def import_own_models() -> None:
     """Import every file that the variable names, once."""
     for name in os.environ.get(VARIABLE, "").split(os.pathsep):
         if name:
-            _import(Path(name).expanduser().resolve())
+            _import(Path(os.path.expanduser(name)).resolve())
 
 
 @cache
