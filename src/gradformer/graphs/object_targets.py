@@ -1,5 +1,5 @@
-"""What readers of Python objects share: targets from lists, arrays, tensors and pandas columns, and
-the checks of each graph."""
+"""What readers of Python objects share: targets from lists, arrays, tensors and pandas columns,
+parts of a split, and the checks of each graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Graphs that are Python objects already: PyG ``Data``, NetworkX graphs, SMILES."""
+"""Graphs that are Python objects already: PyG ``Data``, NetworkX graphs, SMILES, ``DataFrame``."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _WITH_POINT = re.compile(r"\s*[+-]?\d+\.\d+([eE][+-]?\d+)?\s*")
 
 
 def read_table(
-    path: str | Path | Table,
+    source: str | Path | Table,
     smiles: str | None = None,
     target: str | Sequence[str] | None = None,
     task: str | None = None,
@@ -44,7 +44,7 @@ def read_table(
     like: Reading | None = None,
     labelled: bool = True,
 ) -> UserData:
-    """Read molecules and their targets.
+    """Read molecules and their targets from a file, or from a table that is open.
 
     ``smiles`` names the column of molecules (found by its name if not given), ``target`` the column
     or columns to learn (the only other column if not given), ``split_column`` one that holds train,
@@ -56,7 +56,7 @@ def read_table(
     Rows are counted as an editor does: the header of a text file is line 1, the first record of a
     parquet file is row 1.
     """
-    table = path if isinstance(path, Table) else open_table(Path(path))
+    table = source if isinstance(source, Table) else open_table(Path(source))
     path = table.path
     if like is not None:
         like.expect("smiles", str(path))
