@@ -10,6 +10,7 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 
@@ -74,6 +75,8 @@ def test_what_a_run_cannot_take_is_named(whole: Path) -> None:
         run.model(2)
     with pytest.raises(InputError, match="new: labels of a TU folder cannot be read for a model"):
         run.like("tu", "new")
+    with pytest.raises(InputError, match="the data: SMILES cannot be read for a model"):
+        run.predict(pd.DataFrame({"smiles": ["C"]}))
     with pytest.raises(InputError, match="the list of graphs is empty"):
         run.predict([])
     with pytest.raises(InputError, match=r"the graphs: node and edge features are .* trained with"):

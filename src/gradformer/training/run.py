@@ -212,7 +212,7 @@ class Run:
         from gradformer.graphs.objects import as_items, from_objects  # loads NetworkX and pandas
 
         kind, items = as_items(data)
-        return from_objects(items, self.like(kind, "the list"), labelled, **reading)
+        return from_objects(items, self.like(kind, "the data"), labelled, **reading)
 
     def pack(
         self, data: Any, labelled: bool = False, **reading: Any
