@@ -11,12 +11,12 @@ import pytest
 import torch
 
 from gradformer.errors import ConfigError, InputError
-from gradformer.training.beginning import begin_from
+from gradformer.graphs.arrays import Task
+from gradformer.training.beginning import begin_from, take_weights
 from gradformer.training.export import export
 from gradformer.training.fit import fit, resume
 from gradformer.training.recipe import load_recipe
 from gradformer.training.run import Run
-from gradformer.training.trial import initial_model
 from tests.training import toy
 
 SHORT = toy.RECIPE.change("train.epochs=1", "trials=2")
@@ -46,15 +46,19 @@ def test_a_trial_begins_with_the_weights_of_the_same_trial_or_of_the_others_in_t
     check(lacks_one, {0: 0, 1: 2, 2: 2, 3: 2})
 
 
-def test_for_another_number_of_outputs_the_last_map_is_drawn(source: Run) -> None:
+@pytest.mark.parametrize(("task", "outputs"), [("multiclass", 3), ("regression", 2)])
+def test_for_another_task_or_number_of_outputs_the_last_map_is_drawn(
+    task: Task, outputs: int, source: Run
+) -> None:
     recipe = toy.RECIPE.change(*begin_from(source.folder))
-    found = toy.trial(recipe, task="regression")
-    begun, trained = found.model.state_dict(), source.model(0).state_dict()
-    drawn = initial_model(recipe.model, found.data, found.seed).state_dict()
-    anew = {name for name in trained if begun[name].shape != trained[name].shape}
-    assert anew == {"head.net.layers.2.weight", "head.net.layers.2.bias"}
-    for name in trained:
-        assert torch.equal(begun[name], (drawn if name in anew else trained)[name]), name
+    schema = replace(source.schema, task=task, outputs=outputs)
+    begun, drawn = (recipe.model.make(schema, source.codebook) for _ in range(2))
+    begun.load_state_dict(drawn.state_dict())
+    take_weights(begun, str(source.folder), 0)
+    trained, last = source.model(0).state_dict(), "head.net.layers.2."
+    for name, tensor in begun.state_dict().items():
+        expected = drawn.state_dict() if name.startswith(last) else trained
+        assert torch.equal(tensor, expected[name]), name
 
 
 def test_the_model_comes_with_its_weights_and_the_training_does_not(source: Run) -> None:

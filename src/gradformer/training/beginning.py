@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from gradformer.errors import ConfigError, InputError
@@ -29,7 +30,7 @@ def take_weights(model: GraphModel, source: str, number: int) -> None:
     """Put the weights of a run into ``model``, whose weights were just drawn.
 
     Trial k takes those of the run's trial k; where the run has none, of another, in turn. What has
-    a row for each output stays as drawn where their number is another.
+    a row for each output stays as drawn unless the outputs mean the same: of one task, as many.
     """
     run = _open(source)
     before, now = run.schema, model.schema
@@ -41,18 +42,23 @@ def take_weights(model: GraphModel, source: str, number: int) -> None:
     trials = run.usable()
     taken = number if number in trials else trials[number % len(trials)]
     given, drawn = run.model(taken).state_dict(), model.state_dict()
-    outputs = before.outputs, now.outputs
+    if (before.task, before.outputs) != (now.task, now.outputs):
+        given |= {name: drawn[name] for name in _by_output(run) & drawn.keys()}
     for name in {**given, **drawn}:
         old, new = (tensors[name].shape if name in tensors else None for tensors in (given, drawn))
-        if old == new:
-            continue
-        if not old or not new or old[1:] != new[1:] or (old[0], new[0]) != outputs:
+        if old != new:
             raise ConfigError(
                 f"train.weights: the model of {source} has another shape ({name}); leave model.* "
                 "as that run has it: gradformer train DATA --weights RUN takes it over"
             )
-        given[name] = drawn[name]
     model.load_state_dict(given)
+
+
+def _by_output(run: Run) -> set[str]:
+    """The tensors of a run's model that have a row for each output: another with one more."""
+    schemas = run.schema, replace(run.schema, outputs=run.schema.outputs + 1)
+    one, other = (run.recipe.model.make(each, run.codebook).state_dict() for each in schemas)
+    return {name for name in one if one[name].shape != other[name].shape}
 
 
 def _open(source: str | Path) -> Run:
