@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import networkx as nx
@@ -43,6 +46,20 @@ def test_predictions_are_written_as_the_spreadsheet_writes_its_table(
     (line,) = program("predict", molecule_run, new).stdout.splitlines()[1:]
     assert line.startswith("007;CCO;1.5;")
     assert "," not in line
+
+
+def test_predictions_keep_letters_that_the_terminal_has_not(
+    molecule_run: Path, tmp_path: Path
+) -> None:
+    """They are data: what is only shown may have escapes."""
+    (tmp_path / "new.csv").write_text("Säure,smiles\nŁódź,CCO\n", encoding="utf-8")
+    ended = subprocess.run(
+        [sys.executable, "-m", "gradformer", "predict", molecule_run, tmp_path / "new.csv"],
+        env={**os.environ, "PYTHONIOENCODING": "latin-1"},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    assert ended.stdout.decode().startswith("Säure,smiles,y_predicted,y_spread\nŁódź,CCO,")
 
 
 def test_predictions_do_not_take_a_name_that_the_table_has(

@@ -77,7 +77,7 @@ def predict(
     writer.writerow([*head, *(_unused(name, head) for name in by_column)])
     writer.writerows([*cells, *answer_of.get(key, empty)] for key, cells in _whole_rows(table))
     if out is None:
-        typer.echo(text.getvalue(), nl=False)
+        typer.echo(text.getvalue().encode(), nl=False)  # as a file is, whatever the terminal
     else:
         replace_file(out, "\ufeff" * table.marked + text.getvalue())
     _tell(user, out, len(answers))
