@@ -59,6 +59,8 @@ def test_the_protocol_is_that_of_the_recipe(classes):
     assert told["seeds"] == "3 to 4"
     assert told["share of the training part"] == "30 %"
     assert told["selection"] == "first epoch with the best validation accuracy"
+    tuned = protocol(history(classes, "run", "train.weights=/home/me/runs/many"))
+    assert {*tuned} - {*protocol(history(classes, "run"))} == {("fine-tuned from", "many")}
     other = dict(protocol(history(classes, "run", "trials=1", "train.select=mean_recall")))
     assert other["seeds"] == "0"
     assert other["selection"] == "first epoch with the best validation weighted accuracy"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from gradformer.graphs.cards import find_card
@@ -106,6 +107,7 @@ def protocol(history: History) -> tuple[tuple[str, str], ...]:
     """How the numbers of a run came about, as names and values."""
     recipe, about = history.run.recipe, history.header.get("data", {})
     seeds = f"{recipe.seed} to {recipe.seed + recipe.trials - 1}"
+    source = Path(recipe.train.weights).name
     chosen = metric_name(history.metric if recipe.train.select == "auto" else recipe.train.select)
     rows = [
         ("data", history.data),
@@ -115,6 +117,7 @@ def protocol(history: History) -> tuple[tuple[str, str], ...]:
         ("split", _split(history)),
         ("share of the training part", f"{100 * recipe.data.fraction:g} %"),
         ("seeds", seeds if recipe.trials > 1 else str(recipe.seed)),
+        ("fine-tuned from", None if source == "none" else source),
         ("selection", f"first epoch with the best validation {chosen}"),
         ("test", "evaluated once a trial, with the weights of the selected epoch"),
         ("spread", "sample standard deviation (n − 1) over trials that ended well"),
