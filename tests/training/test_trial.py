@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 
-from gradformer.errors import ConfigError
+from gradformer.errors import ConfigError, InputError
 from gradformer.training.trial import Trial
 from tests.training import toy
 
@@ -107,3 +108,13 @@ def test_what_selects_must_fit_the_task() -> None:
     assert begun("train.select=mean_recall").metric == "mean_recall"
     with pytest.raises(ConfigError, match=r"train\.select: unknown value 'mae'"):
         begun("train.select=mae")
+
+
+def test_what_selects_must_be_defined_on_the_validation_part() -> None:
+    """Nothing was ever selected: a whole training ended without a model."""
+    recipe = toy.RECIPE.change("train.select=r2")
+    data = toy.data(recipe, task="regression")
+    one = replace(data, split=lambda seed: data.split(seed)._replace(val=np.array([7])))
+    assert Trial(0, recipe, data, data.collator("cpu")).metric == "r2"
+    with pytest.raises(InputError, match=r"train\.select: the R² of the validation .* not defined"):
+        Trial(0, recipe, one, one.collator("cpu"))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from gradformer.graphs.targets import TargetScale, is_labelled
 from gradformer.graphs.user_data import UserData
 from gradformer.graphs.user_splits import copies, user_split, user_way
 from gradformer.model.base import Needs
-from gradformer.training.metrics import METRICS, check_metric, metric_name, metrics_of
+from gradformer.training.metrics import check_metric, is_defined, metric_name, metrics_of
 from gradformer.training.recipe import Recipe
 
 Part = Literal["train", "val", "test"]
@@ -183,8 +182,7 @@ def _check_parts(data: TrainingData, split: Split) -> None:
         y = data.labels(part)
         if not is_labelled(y).any():
             raise InputError(f"split: nothing of the {name} part has a label; give another split")
-        nothing = np.zeros((len(y), data.schema.outputs))
-        if name != "train" and math.isnan(METRICS[data.metric](nothing, y)):
+        if name != "train" and not is_defined(data.metric, y, data.schema.outputs):
             raise InputError(
                 f"split: the {metric_name(data.metric)} of the {name} part is not defined, it "
                 "holds one class only; give more graphs, or another split"

@@ -133,6 +133,11 @@ def check_metric(metric: str, task: Task, argument: str = "metric", targets: int
     return choice(argument, metric, metrics_of(task, targets))
 
 
+def is_defined(metric: str, y: Array, outputs: int) -> bool:
+    """Whether labels allow ``metric``: some need two that differ."""
+    return not math.isnan(METRICS[metric](np.zeros((len(y), outputs)), y))
+
+
 def scores(
     prediction: Array,
     y: Array,

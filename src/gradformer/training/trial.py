@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gradformer.attention import Decay
+from gradformer.errors import InputError
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.portable import draw, permutation, stream
 from gradformer.model.base import GraphModel
@@ -25,7 +26,7 @@ from gradformer.training.losses import (
     check_class_weights,
     loss_kind,
 )
-from gradformer.training.metrics import better, check_metric, scores
+from gradformer.training.metrics import better, check_metric, is_defined, metric_name, scores
 from gradformer.training.optimizer import Schedule
 from gradformer.training.outputs import model_outputs
 from gradformer.training.recipe import ModelChoice, Recipe
@@ -72,14 +73,7 @@ class Trial:
         self.parts = data.split(self.seed)
         self.graphs = data.graphs(self.parts.train)  # that it trains on
         self.scale = data.scale(self.parts.train)
-        self.metric = data.metric
-        if recipe.train.select != "auto":
-            self.metric = check_metric(
-                recipe.train.select,
-                data.schema.task,
-                "train.select",
-                data.schema.outputs if data.scaled else 1,
-            )
+        self.metric = self._selecting()
         self.model = initial_model(recipe.model, data, self.seed)
         if recipe.train.weights != "none" and not begun:
             take_weights(self.model, recipe.train.weights, number)
@@ -200,6 +194,20 @@ class Trial:
         if not isinstance(decay, Decay) or decay.start is None:
             return {}
         return {"starts": decay.start.detach().cpu().tolist()}
+
+    def _selecting(self) -> str:
+        """The metric that selects the epoch, which must be defined on the validation part."""
+        name, schema = self.recipe.train.select, self.data.schema
+        if name == "auto":
+            return self.data.metric
+        targets = schema.outputs if self.data.scaled else 1
+        check_metric(name, schema.task, "train.select", targets)
+        if not is_defined(name, self.data.labels(self.parts.val), schema.outputs):
+            raise InputError(
+                f"train.select: the {metric_name(name)} of the validation part is not defined, its "
+                "labels are all the same; select by another metric, or give another split"
+            )
+        return name
 
     def _objective(self) -> Objective:
         options, schema, device = self.recipe.train, self.data.schema, self.collator.device
