@@ -21,6 +21,7 @@ from gradformer.training.capture import CapturedTrial
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
 from gradformer.training.loop import Stop, train, train_epoch
 from gradformer.training.recipe import Recipe
+from gradformer.training.records import Recorder
 from gradformer.training.trial import Trial
 from gradformer.training.trials import Trials
 from tests.training import toy
@@ -136,8 +137,9 @@ def test_a_trial_killed_before_its_result_is_tested_as_the_others(
 
     predictions: list[dict[bytes, object]] = []
     monkeypatch.setattr("gradformer.training.trials.capture", recorded)
-    trial = make(LONG)
-    assert train([trial], lambda *_: None, Stop())
+    trial, record = make(LONG), Recorder(tmp_path / "record.jsonl")
+    assert train([trial], lambda _, epoch: record.epoch(0, epoch), Stop())
+    record.close()
     save_checkpoint(tmp_path / "trials" / "0", trial)
     run = Trials(tmp_path, LONG.change("seed=1"), trial.data, torch.device("cpu"))
     with pytest.warns(GradformerWarning, match="has lost 2 epochs"):
