@@ -8,13 +8,14 @@ from typing import Any
 
 import networkx as nx
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from torch_geometric.data import Data
 
 from gradformer.graphs.arrays import Task
 from gradformer.graphs.labels import Labels
-from gradformer.graphs.objects import from_networkx
+from gradformer.graphs.objects import from_networkx, from_objects
 from gradformer.graphs.pyg_data import from_pyg
 from gradformer.training.data import own_data
 from gradformer.training.keepsakes import Answers
@@ -73,6 +74,23 @@ def test_rows_have_their_part_and_those_of_the_test_part_what_is_right_and_what_
     ]
     assert rows_table(data, data.split(0), None) == "row,part\n0,train\n1,val\n2,test\n3,\n4,test\n"
     assert rows_table(replace(data, rows=None), data.split(0), answers) is None
+
+
+def test_rows_keep_targets_apart_that_have_the_name_of_another_column() -> None:
+    """As where the predictions of one run are learned by another: one took the other's place."""
+    names = ["y", "y_predicted", "part"]
+    graphs = [f"C{'C' * n}" for n in range(4)]
+    frame = pd.DataFrame([[0.5, 1.5, 2.5]] * 4, columns=names).assign(smiles=graphs)
+    frame["split"] = ["train", "train", "val", "test"]
+    user = from_objects(frame, target=names, split_column="split")
+    data = own_data(load_recipe("own"), user, begun=True)
+    answers = Answers(np.float32([[4, 5, 6]]), data.labels(np.array([3])))
+    table = rows_table(data, data.split(0), answers)
+    assert table is not None
+    head, *_, last = table.splitlines()
+    predicted = "y_predicted_2,y_predicted_predicted,part_predicted"
+    assert head == f"row,part,y,y_predicted,part_2,{predicted}"
+    assert last == "3,test,0.5,1.5,2.5,4,5,6"
 
 
 def test_classes_of_rows_are_named_and_nodes_of_one_graph_are_rows() -> None:

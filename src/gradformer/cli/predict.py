@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -42,7 +41,7 @@ def predict(
     from gradformer.training.files import replace_file
     from gradformer.training.inference import open_data
     from gradformer.training.run import Run
-    from gradformer.training.wording import cell, columns
+    from gradformer.training.wording import cell, columns, with_names
 
     run = Run.load(folder)
     source: Any = data
@@ -74,7 +73,7 @@ def predict(
     if table.stated:
         text.write(f"sep={separator}\n")
     writer = csv.writer(text, delimiter=separator, lineterminator="\n")
-    writer.writerow([*head, *(_unused(name, head) for name in by_column)])
+    writer.writerow(with_names(head, by_column))
     writer.writerows([*cells, *answer_of.get(key, empty)] for key, cells in _whole_rows(table))
     if out is None:
         typer.echo(text.getvalue().encode(), nl=False)  # as a file is, whatever the terminal
@@ -87,12 +86,6 @@ def _whole_rows(table: Table) -> list[tuple[int, list[str]]]:
     """The table as the user has it, each row as long as the header."""
     width = len(table.header)
     return [(row, [*cells, *[""] * width][:width]) for row, cells in table.rows]
-
-
-def _unused(name: str, head: list[str]) -> str:
-    """``name``, with a number where the table has it already, as from another run."""
-    names = (name if k == 1 else f"{name}_{k}" for k in itertools.count(1))
-    return next(name for name in names if name not in head)
 
 
 def _tell(user: UserData | None, out: Path | None, answers: int) -> None:

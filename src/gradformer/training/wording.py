@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+from collections.abc import Iterable
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -65,6 +67,19 @@ def cell(value: Any, mark: str = ".") -> str:
     return f"{value:.6g}".replace(".", mark) if isinstance(value, float) else str(value)
 
 
+def with_names(head: Iterable[str], names: Iterable[str]) -> list[str]:
+    """``head`` and then ``names``, with a number where a name is there already.
+
+    >>> with_names(["smiles", "y_predicted"], ["y_predicted"])
+    ['smiles', 'y_predicted', 'y_predicted_2']
+    """
+    found = [*head]
+    for name in names:
+        free = (name if k == 1 else f"{name}_{k}" for k in count(1))
+        found.append(next(one for one in free if one not in found))
+    return found
+
+
 def rows_table(data: TrainingData, split: Split, answers: Answers | None) -> str | None:
     """The part of each row of a user's data as CSV, and for the test part what is right beside what
     was answered; None for a benchmark.
@@ -78,14 +93,15 @@ def rows_table(data: TrainingData, split: Split, answers: Answers | None) -> str
     nodes = data.over == "nodes"
     rows = np.arange(data.store.sizes[0]) if nodes else data.rows
     part = {item: name for name, items in split._asdict().items() for item in items.tolist()}
-    said: dict[str, list[Any]] = {}
+    said: list[tuple[str, list[Any]]] = []
     if answers is not None and len(answers.prediction) == len(split.test):
-        predicted = chances(answers.prediction, labels.task)
-        said = {**_truth(labels, answers.target), **columns(labels, predicted[None])}
-    cells = dict(zip(split.test.tolist(), zip(*([cell(v) for v in c] for c in said.values()))))
+        predicted = columns(labels, chances(answers.prediction, labels.task)[None])
+        said = [*_truth(labels, answers.target).items(), *predicted.items()]
+    cells = dict(zip(split.test.tolist(), zip(*([cell(v) for v in c] for _, c in said))))
     text, empty = io.StringIO(newline=""), ("",) * len(said)
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["node" if nodes else "row", "part", *said])
+    first = "node" if nodes else "row", "part"
+    writer.writerow(with_names(first, (name for name, _ in said)))
     for item, row in enumerate(rows.tolist()):
         writer.writerow([row, part.get(item, ""), *cells.get(item, empty)])
     return text.getvalue()
