@@ -138,7 +138,7 @@ def test_damaged_lines_of_a_record_are_left_out_and_named(damaged: str, tmp_path
     """It was silent, or a bug where a line was read that lacks what it is about."""
     path = tmp_path / "record.jsonl"
     path.write_text(f'{{"kind": "run"}}\n{damaged}\n{{"kind": "resume"}}\n')
-    with pytest.warns(GradformerWarning, match=r"record.jsonl: damaged in line 2, which is left"):
+    with pytest.warns(GradformerWarning, match=r"record.jsonl: damaged lines are left out: 2;"):
         assert [entry["kind"] for entry in read_record(path)] == ["run", "resume"]
     path.unlink()
     path.mkdir()

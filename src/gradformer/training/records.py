@@ -157,7 +157,7 @@ def read_record(path: Path) -> list[dict[str, Any]]:
     damaged = [number for number, entry in found if entry is None and number <= text.count("\n")]
     if damaged:
         which = ", ".join(map(str, damaged[:5])) + " …" * (len(damaged) > 5)
-        warn(f"{path}: damaged in line {which}, which is left out; restore it if there is a copy")
+        warn(f"{path}: damaged lines are left out: {which}; restore it if there is a copy")
     return [entry for _, entry in found if entry is not None]
 
 
