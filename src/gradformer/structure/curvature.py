@@ -155,7 +155,7 @@ def _ollivier(first, last, node_ptr, ptr, targets, pair_ptr, hops, kappa):  # ty
     """
     for g in range(first, last):
         base, n = node_ptr[g], node_ptr[g + 1] - node_ptr[g]
-        distance = hops[pair_ptr[g] : pair_ptr[g + 1]].reshape(n, n)
+        excess = np.zeros(n, np.int64)
         for x in range(n):
             for e in range(ptr[base + x], ptr[base + x + 1]):
                 y = targets[e]
@@ -164,18 +164,42 @@ def _ollivier(first, last, node_ptr, ptr, targets, pair_ptr, hops, kappa):  # ty
                 of_x = targets[ptr[base + x] : ptr[base + x + 1]]
                 of_y = targets[ptr[base + y] : ptr[base + y + 1]]
                 dx, dy = len(of_x), len(of_y)
-                excess = np.zeros(n, np.int64)
-                excess[x] += dx * dy
-                excess[y] -= dx * dy
                 for v in of_x:
                     excess[v] += dy
                 for v in of_y:
                     excess[v] -= dx
-                gives, takes = excess > 0, excess < 0
-                cost = distance[gives][:, takes].astype(np.int64)
-                moved = transport(cost, excess[gives], -excess[takes])
-                kappa[e] = 1 - moved / (2 * dx * dy)
-                kappa[ptr[base + y] + np.searchsorted(of_y, x)] = kappa[e]
+                excess[x] += dx * dy
+                excess[y] -= dx * dy
+
+                supply_at, demand_at = np.empty(dx + 1, np.int64), np.empty(dy + 1, np.int64)
+                supplies = demands = 0
+                for i in range(dx + 1):
+                    v = of_x[i] if i < dx else x
+                    if excess[v] > 0:
+                        supply_at[supplies] = v
+                        supplies += 1
+                for i in range(dy + 1):
+                    v = of_y[i] if i < dy else y
+                    if excess[v] < 0:
+                        demand_at[demands] = v
+                        demands += 1
+                supply, demand = np.empty(supplies, np.int64), np.empty(demands, np.int64)
+                cost = np.empty((supplies, demands), np.int64)
+                for s in range(supplies):
+                    supply[s] = excess[supply_at[s]]
+                for d in range(demands):
+                    demand[d] = -excess[demand_at[d]]
+                for s in range(supplies):
+                    for d in range(demands):
+                        cost[s, d] = hops[pair_ptr[g] + supply_at[s] * n + demand_at[d]]
+                kappa[e] = 1 - transport(cost, supply, demand) / (2 * dx * dy)
+                for back in range(ptr[base + y], ptr[base + y + 1]):
+                    if targets[back] == x:
+                        kappa[back] = kappa[e]
+                for v in of_x:
+                    excess[v] = 0
+                for v in of_y:
+                    excess[v] = 0
 
 
 @compiled
