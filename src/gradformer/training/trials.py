@@ -75,7 +75,7 @@ class Trials:
 
     def open(self) -> None:
         """Go to the last checkpoints, and begin or continue the record; the folder is there."""
-        restored = [load_checkpoint(self._of(trial), trial) for trial in self.trials]
+        restored = [load_checkpoint(self._of(trial.number), trial) for trial in self.trials]
         ended = from_first(list(map(self._has_ended, self.trials, restored)))
         self.waiting = [trial for trial, has_ended in zip(self.trials, ended) if not has_ended]
         began, here = header(read_record(self._record_path)), environment(self.device)
@@ -115,23 +115,23 @@ class Trials:
 
     def results(self) -> list[dict[str, Any]]:
         """The result of every trial, all of which have ended."""
-        written = [read_result(self._result_path(t)) for t in self.trials] if is_first() else []
-        return from_first(written)
+        paths = [self._result_path(trial.number) for trial in self.trials if is_first()]
+        return from_first([read_result(path) for path in paths])
 
     @property
     def _record_path(self) -> Path:
         return self.folder / "record.jsonl"
 
-    def _of(self, trial: Trial) -> Path:
-        return self.folder / "trials" / str(trial.number)
+    def _of(self, number: int) -> Path:
+        return self.folder / "trials" / str(number)
 
-    def _result_path(self, trial: Trial) -> Path:
-        return self._of(trial) / "result.json"
+    def _result_path(self, number: int) -> Path:
+        return self._of(number) / "result.json"
 
     def _save(self, trial: Trial) -> None:
         if self._recorder is not None:
             self._recorder.sync()
-            save_checkpoint(self._of(trial), trial)
+            save_checkpoint(self._of(trial.number), trial)
         self._saved[trial.number] = time.monotonic()
 
     def _open_record(self, here: Mapping[str, Any], begins: bool) -> Recorder:
@@ -145,22 +145,21 @@ class Trials:
             recorder.write("resume", **around)
         for trial in self.trials:
             if trial not in self.waiting:
-                recorder.write("result", **read_result(self._result_path(trial)))
+                recorder.write("result", **read_result(self._result_path(trial.number)))
         return recorder
 
     def _was_begun(self, number: int) -> bool:
-        folder = self.folder / "trials" / str(number)
-        return has_checkpoint(folder) or (folder / "result.json").exists()
+        return has_checkpoint(self._of(number)) or self._result_path(number).exists()
 
     def _has_ended(self, trial: Trial, restored: bool) -> bool:
         """Whether nothing is left to do: a checkpoint gives lost weights back."""
-        return self._result_path(trial).exists() and (
-            (self._of(trial) / WEIGHTS).exists() or not restored
+        return self._result_path(trial.number).exists() and (
+            (self._of(trial.number) / WEIGHTS).exists() or not restored
         )
 
     def _epochs(self, trial: Trial) -> int:
         """Epochs that are done; of a trial with a result even where its checkpoint is gone."""
-        path = self._result_path(trial)
+        path = self._result_path(trial.number)
         return int(read_result(path)["epochs"]) if path.exists() else trial.progress.epoch
 
     def _finish(self, trial: Trial) -> None:
@@ -170,7 +169,7 @@ class Trials:
         result = outcome(trial, answers)
         if self._recorder is None:
             return
-        folder = self._of(trial)
+        folder = self._of(trial.number)
         with trial.using(trial.best):
             state = trial.model.state_dict()
             tensors = {name: tensor.detach().cpu().clone() for name, tensor in state.items()}
@@ -180,7 +179,7 @@ class Trials:
         rows = rows_table(trial.data, trial.parts, answers)
         if rows is not None:
             replace_file(folder / "rows.csv", rows, RESUMABLE)
-        replace_json(self._result_path(trial), result, RESUMABLE)
+        replace_json(self._result_path(trial.number), result, RESUMABLE)
         self._recorder.write("result", **result)
 
 
