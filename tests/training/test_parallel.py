@@ -39,11 +39,11 @@ def process(rank: int, folder: Path, port: int, recipe: Recipe, kind: str) -> No
     assert run.results["test"]["values"]
 
 
-def start_two(*arguments: Any) -> list[int | None]:
+def start_two(*arguments: Any, context: Any = toy.TRAINING) -> list[int | None]:
     """Exit codes of two processes."""
     port = 20_000 + os.getpid() % 20_000
     folder, *rest = arguments
-    both = [toy.FORK.Process(target=process, args=(rank, folder, port, *rest)) for rank in range(2)]
+    both = [context.Process(target=process, args=(rank, folder, port, *rest)) for rank in range(2)]
     for each in both:
         each.start()
     for each in both:
@@ -71,7 +71,7 @@ def test_what_is_refused_is_said_by_the_first(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine.txt").write_text("x")
-    assert start_two(tmp_path, toy.RECIPE, "graph") == [1, 1]
+    assert start_two(tmp_path, toy.RECIPE, "graph", context=toy.FORK) == [1, 1]
     said = capfd.readouterr().err
     assert said.count("Traceback") == 1
     assert "exists already" in said
