@@ -8,10 +8,18 @@ import pytest
 from scipy.optimize import linprog
 
 from gradformer.errors import ConfigError
-from gradformer.structure import Codebook, curvature_distances, edge_curvature, pair_pointer
-from gradformer.structure.curvature import FLOOR
+from gradformer.structure import Codebook, curvature_distances, pair_pointer
+from gradformer.structure.curvature import FLOOR, FORMAN, OLLIVIER, edge_curvature
 
 from .random_graphs import directed, pack, path, permute, to_networkx, undirected
+
+
+def curvature(graph, name):
+    """κ of the edges of one graph, by their ends."""
+    arrays = pack([graph])
+    lists, kappa, used = edge_curvature(*arrays, name)
+    assert used == name
+    return dict(zip(zip(*(end.tolist() for end in lists.ends(arrays[0]))), kappa.tolist()))
 
 
 def by_linear_program(graph):
@@ -41,10 +49,8 @@ def by_linear_program(graph):
 def test_ollivier_equals_linear_program(seed):
     rng = np.random.default_rng(seed)
     graph = undirected(rng, int(rng.integers(4, 13)), (0.2, 0.4, 0.7)[seed % 3])
-    ours = edge_curvature(*pack([graph]), method="ollivier")
     expected = by_linear_program(to_networkx(graph, is_directed=False))
-    for edge, kappa in zip(graph[1].T.tolist(), ours):
-        assert kappa == pytest.approx(expected[tuple(edge)], abs=1e-9)
+    assert curvature(graph, OLLIVIER) == pytest.approx(expected, abs=1e-9)
 
 
 def test_known_values():
@@ -52,13 +58,10 @@ def test_known_values():
     pair = np.array([[0, 1], [1, 0]])
     cycle = to_networkx((8, np.array(nx.cycle_graph(8).edges).T), is_directed=False)
     cycle = np.array(list(cycle.to_directed().edges)).T
-    arrays = pack([(6, complete), (2, pair), (8, cycle), (3, np.array([[1], [1]]))])
-    ours = edge_curvature(*arrays, method="ollivier")
-    cuts = arrays[1]
-    np.testing.assert_allclose(ours[: cuts[1]], 6 / 5 / 2)
-    np.testing.assert_allclose(ours[cuts[1] : cuts[2]], 1)
-    np.testing.assert_allclose(ours[cuts[2] : cuts[3]], 0, atol=1e-12)
-    assert ours[cuts[3] :].tolist() == [0], "a self-loop has no curvature"
+    for n, edges, kappa in ((6, complete, 6 / 5 / 2), (2, pair, 1), (8, cycle, 0)):
+        expected = dict.fromkeys(zip(*edges.tolist()), kappa)
+        assert curvature((n, edges), OLLIVIER) == pytest.approx(expected, abs=1e-12)
+    assert curvature((3, np.array([[1], [1]])), OLLIVIER) == {}, "a self-loop has no curvature"
 
 
 def test_forman_equals_ollivier_on_trees_and_complete_graphs():
@@ -69,30 +72,28 @@ def test_forman_equals_ollivier_on_trees_and_complete_graphs():
         down = np.arange(1, n)
         trees.append((n, np.stack([np.append(up, down), np.append(down, up)])))
     complete = [(n, np.argwhere(~np.eye(n, dtype=bool)).T) for n in (3, 4, 9)]
-    arrays = pack(trees + complete)
-    forman = edge_curvature(*arrays, method="forman")
-    np.testing.assert_allclose(forman, edge_curvature(*arrays, method="ollivier"), atol=1e-12)
+    for graph in trees + complete:
+        assert curvature(graph, FORMAN) == pytest.approx(curvature(graph, OLLIVIER), abs=1e-12)
 
 
 def test_forman_counts_triangles():
     square = np.array([[0, 1, 1, 2, 2, 3, 3, 0, 0, 2], [1, 0, 2, 1, 3, 2, 0, 3, 2, 0]])
-    ours = edge_curvature(*pack([(4, square)]), method="forman")
     diagonal, side = 1 / 3 + 1 / 3 - 1 + 2 / 3 + 2 / 6, 1 / 3 + 1 / 2 - 1 + 1 / 3 + 1 / 4
-    np.testing.assert_allclose(ours, [side] * 8 + [diagonal] * 2)
+    expected = dict.fromkeys(zip(*square.tolist()), side) | {(0, 2): diagonal, (2, 0): diagonal}
+    assert curvature((4, square), FORMAN) == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("method", ["ollivier", "forman"])
-def test_distance_is_the_weighted_shortest_path(method):
+@pytest.mark.parametrize(("name", "chance"), [(OLLIVIER, 0.3), (FORMAN, 0.9)])
+def test_distance_is_the_weighted_shortest_path(name, chance):
     rng = np.random.default_rng(1)
-    graphs = [undirected(rng, n, p) for n, p in ((1, 0), (12, 0.2), (70, 0.05), (30, 0.3))]
+    graphs = [undirected(rng, n, p) for n, p in ((1, 0), (12, 0.2), (70, 0.05), (30, chance))]
     arrays = pack(graphs)
-    codes, book = curvature_distances(*arrays, method=method)
-    assert book.name == f"curvature-{method}"
+    codes, book = curvature_distances(*arrays)
+    assert book.name == name
     step, cuts = book.values[1], pair_pointer(arrays[0])
     for g, (n, edges) in enumerate(graphs):
         weighted = to_networkx((n, edges), is_directed=False)
-        kappa = edge_curvature(*pack([(n, edges)]), method=method)
-        for (u, v), k in zip(edges.T.tolist(), kappa):
+        for (u, v), k in curvature((n, edges), name).items():
             weighted[u][v]["length"] = max(1 - k, FLOOR)
         ours = codes[cuts[g] : cuts[g + 1]].reshape(n, n)
         expected = np.full((n, n), np.inf)
@@ -105,13 +106,15 @@ def test_distance_is_the_weighted_shortest_path(method):
     assert codes[codes < 255].max() == 254, "the codebook spans what was found"
 
 
-def test_a_given_codebook_keeps_unit_and_method():
+def test_a_given_codebook_keeps_unit_and_curvature():
     rng = np.random.default_rng(2)
     arrays = pack([undirected(rng, 20, 0.2)])
-    first, book = curvature_distances(*arrays, method="forman")
+    first, book = curvature_distances(*arrays)
     again, same = curvature_distances(*arrays, codebook=Codebook.from_dict(book.to_dict()))
     assert same == book
     np.testing.assert_array_equal(again, first)
+    other, _ = curvature_distances(*arrays, codebook=Codebook(FORMAN, book.values))
+    assert (other != first).any()
     short = Codebook.uniform(book.name, book.values[100])
     clipped, _ = curvature_distances(*arrays, codebook=short)
     assert (clipped[(first > 101) & (first < 255)] == 254).all()
@@ -121,10 +124,8 @@ def test_a_given_codebook_keeps_unit_and_method():
 
 def test_dense_graphs_take_forman():
     rng = np.random.default_rng(3)
-    assert curvature_distances(*pack([undirected(rng, 60, 0.7)]))[1].name == "curvature-forman"
-    assert curvature_distances(*pack([undirected(rng, 60, 0.1)]))[1].name == "curvature-ollivier"
-    with pytest.raises(ConfigError, match="did you mean 'ollivier'"):
-        curvature_distances(*pack([path(3)]), method="olivier")
+    assert curvature_distances(*pack([undirected(rng, 60, 0.7)]))[1].name == FORMAN
+    assert curvature_distances(*pack([undirected(rng, 60, 0.1)]))[1].name == OLLIVIER
 
 
 def test_direction_and_repetition_play_no_part():

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from gradformer.structure import curvature_distances, hop_distances, laplacian, random_walk
+from gradformer.structure.curvature import FORMAN, OLLIVIER, edge_curvature
 
 from .random_graphs import directed, pack, path, undirected
 
@@ -19,6 +20,7 @@ if "NUMBA_DISABLE_JIT" not in os.environ:
     sys.modules["numba"] = None
 import numpy as np
 from gradformer.structure import curvature_distances, hop_distances, laplacian, random_walk
+from gradformer.structure.curvature import FORMAN, OLLIVIER, edge_curvature
 from gradformer.structure.parallel import HAVE_NUMBA
 assert not HAVE_NUMBA
 file = np.load(sys.argv[1])
@@ -27,8 +29,9 @@ np.savez(
     sys.argv[2],
     hops=hop_distances(*graphs),
     both=hop_distances(*graphs, symmetric=True),
-    ollivier=curvature_distances(*graphs, method="ollivier")[0],
-    forman=curvature_distances(*graphs, method="forman")[0],
+    ollivier=edge_curvature(*graphs, OLLIVIER)[1],
+    forman=edge_curvature(*graphs, FORMAN)[1],
+    curvature=curvature_distances(*graphs)[0],
     walk=random_walk(*graphs, 5),
     lap=laplacian(*graphs, 3)[0],
 )
@@ -46,8 +49,9 @@ def test_the_same_results(tmp_path, off):
     ours = {
         "hops": hop_distances(*graphs),
         "both": hop_distances(*graphs, symmetric=True),
-        "ollivier": curvature_distances(*graphs, method="ollivier")[0],
-        "forman": curvature_distances(*graphs, method="forman")[0],
+        "ollivier": edge_curvature(*graphs, OLLIVIER)[1],
+        "forman": edge_curvature(*graphs, FORMAN)[1],
+        "curvature": curvature_distances(*graphs)[0],
     }
     for name, expected in ours.items():
         np.testing.assert_array_equal(theirs[name], expected, err_msg=name)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradformer.structure.adjacency import degrees
 from gradformer.structure.codebook import FAR, HOPS, SATURATED, UNREACHABLE, Codebook
-from gradformer.structure.curvature import curvature_distances, edge_curvature
+from gradformer.structure.curvature import curvature_distances
 from gradformer.structure.distance import hop_distances
 from gradformer.structure.encodings import laplacian, random_walk
 from gradformer.structure.pointers import pair_pointer

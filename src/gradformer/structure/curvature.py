@@ -20,7 +20,7 @@ in both directions, once; self-loops are ignored.
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +39,8 @@ FLOOR = 0.05
 TRANSPORT_LIMIT = 2 * 16**3
 """Mean (d_x + d_y) d_x d_y of the edges up to which transport is used: that of degree 16."""
 
-Method = Literal["auto", "ollivier", "forman"]
+OLLIVIER, FORMAN = "curvature-ollivier", "curvature-forman"
+"""What codebooks are called whose distances are made of one or the other."""
 
 
 def curvature_distances(
@@ -47,7 +48,6 @@ def curvature_distances(
     edge_ptr: NDArray[Any],
     edge_index: NDArray[Any],
     *,
-    method: Method = "auto",
     codebook: Codebook | None = None,
     progress: Progress | None = None,
 ) -> tuple[NDArray[np.uint8], Codebook]:
@@ -55,15 +55,14 @@ def curvature_distances(
 
     Args:
         node_ptr, edge_ptr, edge_index: as in :func:`~gradformer.structure.hop_distances`.
-        method: ``"ollivier"``, ``"forman"``, or by what transport would cost.
-        codebook: that of an earlier call, to give new graphs the same unit (and the same method);
-            otherwise 255 even bins up to the largest distance found.
+        codebook: that of an earlier call, to give new graphs the same unit (and the same curvature,
+            by its name); otherwise 255 even bins up to the largest distance found.
         progress: called with the number of graphs that became ready.
     """
+    name = None
     if codebook is not None:
-        choice("codebook.name", codebook.name, ("curvature-ollivier", "curvature-forman"))
-        method = "forman" if codebook.name == "curvature-forman" else "ollivier"
-    lists, kappa, method = _curvature(node_ptr, edge_ptr, edge_index, method)
+        name = choice("codebook.name", codebook.name, (OLLIVIER, FORMAN))
+    lists, kappa, name = edge_curvature(node_ptr, edge_ptr, edge_index, name)
     length = np.maximum(1 - kappa, FLOOR)
     node_ptr = np.asarray(node_ptr, np.int64)
     pair_ptr = pair_pointer(node_ptr)
@@ -85,7 +84,7 @@ def curvature_distances(
             largest[first] = psi[np.isfinite(psi)].max()
 
         over_slices(measure, cost)
-        codebook = Codebook.uniform(f"curvature-{method}", float(largest.max(initial=FLOOR)))
+        codebook = Codebook.uniform(name, float(largest.max(initial=FLOOR)))
 
     out = np.empty(int(pair_ptr[-1]), np.uint8)
 
@@ -97,42 +96,21 @@ def curvature_distances(
 
 
 def edge_curvature(
-    node_ptr: NDArray[Any],
-    edge_ptr: NDArray[Any],
-    edge_index: NDArray[Any],
-    *,
-    method: Method = "auto",
-) -> NDArray[np.float64]:
-    """κ of every given edge, [edges]; 0 for self-loops."""
-    lists, kappa, _ = _curvature(node_ptr, edge_ptr, edge_index, method)
-    node_ptr, nodes = np.asarray(node_ptr, np.int64), int(node_ptr[-1])
-    source, target = lists.ends(node_ptr)
-    base = np.repeat(node_ptr[:-1], np.diff(edge_ptr))
-    known = source * nodes + target
-    wanted = (edge_index[0] + base) * nodes + edge_index[1] + base
-    place = np.searchsorted(known, wanted)
-    out = np.zeros(len(wanted))
-    real = edge_index[0] != edge_index[1]
-    out[real] = kappa[place[real]]
-    return out
-
-
-def _curvature(
-    node_ptr: NDArray[Any], edge_ptr: NDArray[Any], edge_index: NDArray[Any], method: Method
-) -> tuple[Neighbours, NDArray[np.float64], Method]:
-    """Simple neighbour lists, κ of each of their entries, and the method that was used."""
-    choice("method", method, ("auto", "ollivier", "forman"))
+    node_ptr: NDArray[Any], edge_ptr: NDArray[Any], edge_index: NDArray[Any], name: str | None
+) -> tuple[Neighbours, NDArray[np.float64], str]:
+    """Simple neighbour lists, κ of each of their entries, and which of the two it is: that of
+    ``name``, or, if None, by what transport would cost."""
     lists = simple_neighbours(node_ptr, edge_ptr, edge_index)
     node_ptr = np.asarray(node_ptr, np.int64)
     degree = np.diff(lists.ptr)
     here, there = (degree[end] for end in lists.ends(node_ptr))
     work = (here + there) * here * there
-    if method == "auto":
+    if name is None:
         hopeless = len(work) > 0 and work.mean() > TRANSPORT_LIMIT
-        method = "forman" if hopeless else "ollivier"
+        name = FORMAN if hopeless else OLLIVIER
 
     kappa = np.zeros(len(lists.targets))
-    if method == "ollivier":
+    if name == OLLIVIER:
         hops = hop_distances(node_ptr, edge_ptr, edge_index, symmetric=True)
         pair_ptr = pair_pointer(node_ptr)
         per_graph = np.diff(np.append(0, np.cumsum(8 * work))[lists.ptr[node_ptr]])
@@ -143,7 +121,7 @@ def _curvature(
     else:
         per_graph = np.diff(np.append(0, np.cumsum(here + there))[lists.ptr[node_ptr]])
         over_slices(lambda first, last: _forman(first, last, node_ptr, *lists, kappa), per_graph)
-    return lists, kappa, method
+    return lists, kappa, name
 
 
 @compiled
