@@ -11,7 +11,6 @@ from gradformer.structure import (
     HOPS,
     SATURATED,
     UNREACHABLE,
-    degrees,
     distance,
     hop_distances,
     pair_pointer,
@@ -119,13 +118,6 @@ def test_equals_reference_files(golden_folder, case):
 def test_nothing_at_all():
     assert hop_distances(np.array([0]), np.array([0]), np.zeros((2, 0), np.int32)).shape == (0,)
     assert matrices([(1, np.zeros((2, 0)))])[0].tolist() == [[0]]
-
-
-def test_degrees():
-    rng = np.random.default_rng(4)
-    graphs = [directed(rng, 20, 50), (3, np.zeros((2, 0))), directed(rng, 7, 9)]
-    expected = np.concatenate([np.bincount(np.asarray(e[0], int), minlength=n) for n, e in graphs])
-    np.testing.assert_array_equal(degrees(*pack(graphs)), expected)
 
 
 @pytest.mark.parametrize("numba", [True, False])

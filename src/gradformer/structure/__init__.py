@@ -8,7 +8,6 @@ threads and the compiler; ``transforms`` is all of it for PyG.
 
 from typing import TYPE_CHECKING, Any
 
-from gradformer.structure.adjacency import degrees
 from gradformer.structure.codebook import FAR, HOPS, SATURATED, UNREACHABLE, Codebook
 from gradformer.structure.curvature import curvature_distances
 from gradformer.structure.distance import hop_distances

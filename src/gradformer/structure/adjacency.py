@@ -1,4 +1,4 @@
-"""Neighbour lists of many graphs at once, and their degrees."""
+"""Neighbour lists of many graphs at once."""
 
 from __future__ import annotations
 
@@ -152,14 +152,3 @@ def simple_neighbours(
     first = np.repeat(node_ptr[:-1], np.diff(node_ptr))  # of each node's graph
     ptr = pointer(np.bincount(source, minlength=nodes))
     return Neighbours(ptr, (target - first[source]).astype(np.int32))
-
-
-def degrees(
-    node_ptr: NDArray[Any], edge_ptr: NDArray[Any], edge_index: NDArray[Any]
-) -> NDArray[np.int64]:
-    """Out-degree of every node, [nodes]: the degree, where both directions are listed.
-
-    >>> degrees(np.array([0, 3]), np.array([0, 2]), np.array([[0, 1], [1, 0]]))
-    array([1, 1, 0])
-    """
-    return np.diff(neighbours(node_ptr, edge_ptr, edge_index).ptr)
