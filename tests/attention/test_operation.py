@@ -11,14 +11,17 @@ import torch
 from gradformer.attention import (
     Layout,
     Table,
-    current_engine,
     decay_attention,
     joint_attention,
-    set_engine,
     use_engine,
-    why_not_fused,
 )
-from gradformer.attention.availability import _device_error, _triton_error, why_no_triton
+from gradformer.attention.availability import (
+    _device_error,
+    _triton_error,
+    current_engine,
+    why_no_triton,
+)
+from gradformer.attention.operation import why_not_fused
 from gradformer.errors import ConfigError, InputError
 from tests.attention.problems import padded, random_problem
 
@@ -33,8 +36,10 @@ def test_an_engine_is_used_inside_its_block_only() -> None:
 
 
 def test_an_unknown_engine_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"engine: unknown value 'fuse'; did you mean 'fused'\?"):
-        set_engine("fuse")
+    named = r"engine: unknown value 'fuse'; did you mean 'fused'\?"
+    with pytest.raises(ConfigError, match=named), use_engine("fuse"):
+        pass
+    assert current_engine() == "auto"
 
 
 @pytest.mark.parametrize(

@@ -15,10 +15,10 @@ and gives it to an engine, as far as ``availability`` allows:
 and for second derivatives.
 """
 
-from gradformer.attention.availability import current_engine, set_engine, use_engine
+from gradformer.attention.availability import use_engine
 from gradformer.attention.decay import Decay
 from gradformer.attention.layout import Layout, Rows
-from gradformer.attention.operation import decay_attention, joint_attention, why_not_fused
+from gradformer.attention.operation import decay_attention, joint_attention
 from gradformer.attention.tables import Table, Tables
 
 __all__ = [
@@ -27,10 +27,7 @@ __all__ = [
     "Rows",
     "Table",
     "Tables",
-    "current_engine",
     "decay_attention",
     "joint_attention",
-    "set_engine",
     "use_engine",
-    "why_not_fused",
 ]

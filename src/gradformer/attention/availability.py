@@ -25,21 +25,16 @@ def current_engine() -> str:
     return _engine
 
 
-def set_engine(name: str) -> None:
-    """Choose the engine for all later calls; ``auto`` takes the fused one wherever it works."""
-    global _engine
-    _engine = choice("engine", name, ENGINES)
-
-
 @contextmanager
 def use_engine(name: str) -> Iterator[None]:
-    """The engine of the calls inside a ``with`` block."""
-    before = _engine
-    set_engine(name)
+    """The engine of the calls inside a ``with`` block; ``auto`` takes the fused one wherever it
+    works."""
+    global _engine
+    before, _engine = _engine, choice("engine", name, ENGINES)
     try:
         yield
     finally:
-        set_engine(before)
+        _engine = before
 
 
 @cache
