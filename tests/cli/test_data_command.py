@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 
 from gradformer.graphs.cards import card_names, find_card
+from gradformer.training.data import benchmark
 from gradformer.training.metrics import metric_name
+from gradformer.training.recipe import load_recipe
 from tests.cli.conftest import Program
 
 
@@ -46,16 +48,14 @@ def test_info_tells_sizes_pairs_and_memory(program: Program, mirror: Path) -> No
     assert "MB for recipe nci1" in program(*words).stdout
 
 
-def test_pack_builds_once(program: Program, mirror: Path, cache: Path) -> None:
-    for _ in range(2):
-        found = program("data", "pack", "mutag", "--data", mirror, "--rwse", "4").stdout
+def test_pack_builds_once_what_training_opens(program: Program, mirror: Path, cache: Path) -> None:
+    for words in ((), ("--recipe", "molhiv"), ()):
+        found = program("data", "pack", "mutag", "--data", mirror, *words).stdout
         assert str(cache / "stores" / "mutag-") in found
-    assert len(list((cache / "stores").glob("mutag-*"))) == 1
-
-
-def test_a_graph_beyond_the_limit_is_refused(program: Program, mirror: Path) -> None:
-    result = program("data", "pack", "mutag", "--data", mirror, "--limit", "700", code=1)
-    assert "has 28 nodes, so its pairs take 784 bytes (limit 700 bytes)" in result.stderr
+    packed = set((cache / "stores").glob("mutag-*"))
+    assert len(packed) == 2
+    recipes = (load_recipe(name, settings=["dataset=mutag"]) for name in ("mutag", "molhiv"))
+    assert {benchmark(recipe, mirror).store.folder for recipe in recipes} == packed
 
 
 def test_verify_tells_right_wrong_and_unknown_files(program: Program, mirror: Path) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 import warnings
-from typing import Annotated
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -13,6 +14,11 @@ from gradformer.cli.options import Mirror
 from gradformer.cli.tables import fact_table, plain_table, show
 from gradformer.errors import GradformerWarning, InputError
 from gradformer.recipes import recipe_names
+
+if TYPE_CHECKING:
+    from gradformer.graphs.cards import Card
+    from gradformer.graphs.store import Store
+    from gradformer.training.recipe import Recipe
 
 data_app = typer.Typer(
     help="Benchmark datasets: what there is, where it is, and is it right.", no_args_is_help=True
@@ -24,6 +30,14 @@ Name = Annotated[
         metavar="NAME",
         help="A dataset, as `gradformer data list` shows it.",
         autocompletion=dataset_names,
+    ),
+]
+RecipeName = Annotated[
+    str | None,
+    typer.Option(
+        "--recipe",
+        help="Recipe whose model it is for, if not the dataset's own.",
+        autocompletion=recipe_names,
     ),
 ]
 
@@ -64,35 +78,20 @@ def list_datasets(
 
 
 @data_app.command()
-def info(
-    name: Name,
-    data: Mirror = None,
-    recipe: Annotated[
-        str | None,
-        typer.Option(
-            help="Recipe for the memory estimate, if not the dataset's own.",
-            autocompletion=recipe_names,
-        ),
-    ] = None,
-) -> None:
+def info(name: Name, data: Mirror = None, recipe: RecipeName = None) -> None:
     """Describe a dataset: figures, size of its store, and GPU memory for a recipe.
 
     Example: [bold]gradformer data info mutag[/bold]
     """
     from gradformer.graphs.cards import find_card
-    from gradformer.graphs.datasets import open_card, split_of
-    from gradformer.graphs.structures import Structure
+    from gradformer.graphs.datasets import split_of
     from gradformer.graphs.summary import estimate_memory, mean_sizes
     from gradformer.model.base import create_model
-    from gradformer.training.data import structure_for
     from gradformer.training.metrics import metric_label
-    from gradformer.training.recipe import load_recipe
 
     card = find_card(name)
-    chosen = recipe or (card.name if card.name in recipe_names() else None)
-    config = load_recipe(chosen) if chosen else None
-    structure = structure_for(config.model.config.needs()) if config else Structure()
-    store = open_card(card, data, structure)
+    chosen = recipe or card.name
+    config, store = _packed(card, chosen, data)
     table = fact_table(2)
     table.add_row("dataset", f"{card.title}: {card.about}")
     table.add_row("task", f"{card.level} {card.task}, scored by {metric_label(card.metric)}")
@@ -102,22 +101,21 @@ def info(
     table.add_row("largest", f"{store.sizes.max():,} nodes")
     table.add_row("pairs", f"{store.num_pairs:,}")
     table.add_row("store", f"{_megabytes(store.nbytes)} in {store.folder}")
-    if config is not None:
-        model = create_model(config.model.name, store.schema, config=config.model.config)
-        memory = estimate_memory(
-            store,
-            parameters=sum(p.numel() for p in model.parameters()),
-            layers=config.model.config.layers,
-            width=config.model.config.width,
-            heads=getattr(config.model.config, "heads", 1),
-            batch_size=config.train.batch_size,
-        )
-        table.add_row(
-            "GPU memory",
-            f"about {_megabytes(memory.total)} for recipe {chosen}: data "
-            f"{_megabytes(memory.store)}, model {_megabytes(memory.model)}, step "
-            f"{_megabytes(memory.step)} ({_megabytes(memory.step_unfused)} if not fused)",
-        )
+    model = create_model(config.model.name, store.schema, config=config.model.config)
+    memory = estimate_memory(
+        store,
+        parameters=sum(p.numel() for p in model.parameters()),
+        layers=config.model.config.layers,
+        width=config.model.config.width,
+        heads=getattr(config.model.config, "heads", 1),
+        batch_size=config.train.batch_size,
+    )
+    table.add_row(
+        "GPU memory",
+        f"about {_megabytes(memory.total)} for recipe {chosen}: data "
+        f"{_megabytes(memory.store)}, model {_megabytes(memory.model)}, step "
+        f"{_megabytes(memory.step)} ({_megabytes(memory.step_unfused)} if not fused)",
+    )
     table.add_row("exactness", card.exactness)
     table.add_row("citation", card.citation)
     show(table)
@@ -167,35 +165,28 @@ def verify(name: Name, data: Mirror = None) -> None:
 
 
 @data_app.command()
-def pack(
-    name: Name,
-    data: Mirror = None,
-    rwse: Annotated[int, typer.Option(metavar="N", help="Steps of the random-walk encoding.")] = 0,
-    lap: Annotated[int, typer.Option(metavar="N", help="Laplacian eigenvectors.")] = 0,
-    limit: Annotated[
-        int | None,
-        typer.Option(
-            metavar="BYTES",
-            min=1,
-            help="Refuse a graph whose n² pairs take more bytes (default: 2³⁰, one GiB).",
-        ),
-    ] = None,
-) -> None:
+def pack(name: Name, data: Mirror = None, recipe: RecipeName = None) -> None:
     """Build the store of a dataset, ready for training.
 
-    Example: [bold]gradformer data pack zinc --rwse 20[/bold]
+    Example: [bold]gradformer data pack zinc[/bold]
     """
     from gradformer.graphs.cards import find_card
-    from gradformer.graphs.datasets import open_card
-    from gradformer.graphs.store import PAIR_LIMIT
-    from gradformer.graphs.structures import Structure
 
+    card = find_card(name)
     began = time.perf_counter()
-    store = open_card(
-        find_card(name), data, Structure(rwse=rwse, lap=lap), limit=limit or PAIR_LIMIT
-    )
+    _, store = _packed(card, recipe or card.name, data)
     seconds = time.perf_counter() - began
     typer.echo(f"{store.folder}: {_megabytes(store.nbytes)}, {seconds:.1f} s")
+
+
+def _packed(card: Card, recipe: str, data: Path | None) -> tuple[Recipe, Store]:
+    """A recipe, and the store of a dataset as training by it opens it."""
+    from gradformer.graphs.datasets import open_card
+    from gradformer.training.data import structure_for
+    from gradformer.training.recipe import load_recipe
+
+    chosen = load_recipe(recipe)
+    return chosen, open_card(card, data, structure_for(chosen.model.config.needs()))
 
 
 def _megabytes(count: int) -> str:

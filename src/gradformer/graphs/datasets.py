@@ -25,7 +25,7 @@ from gradformer.graphs.splits import (
     random_split,
     stratified_split,
 )
-from gradformer.graphs.store import PAIR_LIMIT, Store, build_store, store_key
+from gradformer.graphs.store import Store, build_store, store_key
 from gradformer.graphs.structures import Structure
 
 
@@ -55,7 +55,6 @@ def load(
     split: SplitKind | None = None,
     fold: int = 0,
     fraction: float = 1.0,
-    limit: int = PAIR_LIMIT,
 ) -> Dataset:
     """Load a benchmark.
 
@@ -68,21 +67,16 @@ def load(
             the card's own if left out.
         fold: the test fold of "kfold".
         fraction: share of the training part to keep, nested for one seed.
-        limit: most bytes of the pair index of one graph.
     """
     card = find_card(name)
-    store = open_card(card, data, structure, limit=limit)
+    store = open_card(card, data, structure)
     parts = split_of(card, store, seed=seed, split=split, fold=fold)
     parts = parts._replace(train=low_resource(parts.train, fraction, seed))
     return Dataset(store, parts, card, split_over(card.level, card.graphs))
 
 
 def open_card(
-    card: Card,
-    data: str | os.PathLike[str] | None = None,
-    structure: Structure | None = None,
-    *,
-    limit: int = PAIR_LIMIT,
+    card: Card, data: str | os.PathLike[str] | None = None, structure: Structure | None = None
 ) -> Store:
     """The store of ``card`` in the cache, built on first use, and checked against the card."""
     structure = structure or Structure()
@@ -102,7 +96,7 @@ def open_card(
         check_card(promised, arrays)
         return arrays
 
-    store = build_store(read, structure, folder, content=content, about=about, limit=limit)
+    store = build_store(read, structure, folder, content=content, about=about)
     check_card(promised, store)
     return store
 

@@ -200,7 +200,6 @@ def build_store(
     *,
     content: str | None = None,
     about: dict[str, Any] | None = None,
-    limit: int = PAIR_LIMIT,
 ) -> Store:
     """Open the store in ``folder``, or build it there from ``arrays`` (a function is called late).
 
@@ -213,7 +212,7 @@ def build_store(
         with locked(folder):
             if not folder.exists():
                 graphs = arrays() if callable(arrays) else arrays
-                store = pack(graphs, structure, content=content, about=about, limit=limit)
+                store = pack(graphs, structure, content=content, about=about)
                 _save_new(store, folder)
     except OSError as error:
         raise InputError(
