@@ -64,7 +64,6 @@ class DeepGraphConfig(ModelConfig):
     members: int = option(17, "most nodes of a substructure", least=1)
     redundancy: int = option(6, "times that each node is covered", least=1)
     samples: int = option(4, "samples kept of each graph", least=1)
-    sampling_seed: int = option(0, "seed of the samples")
     deepnorm: bool = option(True, "DeepNorm's residual scale and start")
     dropout: float = option(0.1, "dropout of input and both halves")
     attention_dropout: float = option(0.1, "dropout of the weights")
@@ -78,7 +77,6 @@ class DeepGraphConfig(ModelConfig):
             "members": self.members,
             "redundancy": self.redundancy,
             "samples": self.samples,
-            "seed": self.sampling_seed,
         }
 
     def needs(self) -> Needs:

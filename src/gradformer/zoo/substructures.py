@@ -4,8 +4,8 @@ Candidates of a graph are either **shapes**: induced cycles of 3 to 8 nodes, ind
 8, induced stars with 2 to 6 leaves, and the ball of two hops around each node; or **walks**: the
 nodes that a random walk from each node visits. A sample of them is drawn by a greedy cover.
 
-All draws come from a stream that only the seed names, so the sample of a graph depends on the seed
-and on that graph, not on its place in a dataset or batch.
+All draws come from a stream that only the number of a sample names, so a sample depends on its
+number and graph, not on the graph's place in a dataset or batch.
 """
 
 from __future__ import annotations
@@ -36,7 +36,6 @@ def substructures(
     members: int = 17,
     redundancy: int = 6,
     samples: int = 1,
-    seed: int = 0,
     progress: Progress | None = None,
 ) -> NDArray[np.int16]:
     """Sampled substructures of each graph: [graphs, samples, largest number, members].
@@ -50,7 +49,6 @@ def substructures(
             walk visits that many nodes at most.
         redundancy: how often every node shall be covered.
         samples: independent samples of each graph.
-        seed: names the random stream.
         progress: called with the number of graphs that became ready.
     """
     walks = choice("kind", kind, KINDS) == "walks"
@@ -58,7 +56,7 @@ def substructures(
         least = 1 if walks else LARGEST_SHAPE
         raise ConfigError(f"members: got {members}, expected at least {least} for {kind}")
     lists = simple_neighbours(node_ptr, edge_ptr, edge_index)
-    keys = np.concatenate([stream(seed, sample) for sample in range(samples)])
+    keys = np.concatenate([stream(0, sample) for sample in range(samples)])
     found: dict[int, NDArray[np.int16]] = {}
 
     def work(first: int, last: int) -> None:
