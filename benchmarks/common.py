@@ -26,6 +26,7 @@ from gradformer.training.trial import Trial
 
 ZINC = Schema((28,), (4,), "graph", "regression", 1)
 NCI1 = Schema((37,), (), "graph", "multiclass", 2)
+EPOCHS = 5  # of replayed steps, whose median counts
 
 
 def molecules(count: int, schema: Schema, mean: float, spread: float, most: int) -> GraphArrays:
@@ -92,10 +93,10 @@ def gpu_ms(work: Callable[[], object], times: int = 1) -> float:
     return begin.elapsed_time(end) / times
 
 
-def replay(trials: list[Trial], epochs: int = 5) -> float:
+def replay(trials: list[Trial]) -> float:
     """Milliseconds of a model-step of captured trials side by side, median over epochs."""
     steps, times = trials[0].steps_per_epoch, []
-    for _ in range(epochs):
+    for _ in range(EPOCHS):
         for trial in trials:
             trial.losses = []
             trial.captured.begin()

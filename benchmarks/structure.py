@@ -57,9 +57,9 @@ def molecule(rng: np.random.Generator, nodes: int) -> Graph:
     return both_directions(nodes, np.array(sorted(pairs)).T)
 
 
-def block_model(rng: np.random.Generator, blocks: int = 6) -> Graph:
+def block_model(rng: np.random.Generator) -> Graph:
     """Six communities of 5 to 34 nodes, edges with probability 0.55 inside and 0.25 across."""
-    label = np.repeat(np.arange(blocks), rng.integers(5, 35, blocks))
+    label = np.repeat(np.arange(6), rng.integers(5, 35, 6))
     chance = np.where(label[:, None] == label, 0.55, 0.25)
     return both_directions(len(label), np.argwhere(np.triu(rng.random(chance.shape) < chance, 1)).T)
 

@@ -250,7 +250,7 @@ def options_table() -> str:
     return _table(["option", "default", "meaning"], rows)
 
 
-def fill(text: str, folder: Path = RESULTS) -> str:
+def fill(text: str) -> str:
     """``text`` with its marked blocks made anew."""
     makers = {
         "results": results_table,
@@ -265,7 +265,7 @@ def fill(text: str, folder: Path = RESULTS) -> str:
 
     def make(found: re.Match[str]) -> str:
         name = found[1]
-        return f"<!-- {name} -->\n{makers[name](folder)}\n<!-- /{name} -->"
+        return f"<!-- {name} -->\n{makers[name](RESULTS)}\n<!-- /{name} -->"
 
     return re.sub(r"<!-- (\w+) -->\n.*?<!-- /\1 -->", make, text, flags=re.DOTALL)
 

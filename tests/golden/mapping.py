@@ -47,12 +47,10 @@ def stored_batch(
     x: Tensor | None = None,
     edge_attr: Tensor | None = None,
     encodings: dict[str, Tensor] | None = None,
-    edge_index: Tensor | None = None,
 ) -> tuple[Batch, Tensor]:
     """The graphs of a case as our batch, and the place [edges] of each stored edge in it."""
     layout = Layout.from_batch(case["batch"])
-    index = case["edge_index"] if edge_index is None else edge_index
-    edges, order = sort_edges(index, layout)
+    edges, order = sort_edges(case["edge_index"], layout)
     batch = Batch(
         layout,
         edges,

@@ -60,9 +60,9 @@ def make(name: str, level: Level = "graph", edges: bool = True, **options: Any) 
     return create_model(name, toy_schema(level, edges), **SMALL[name] | options)
 
 
-def toy_graphs(schema: Schema, seed: int = 0) -> GraphArrays:
+def toy_graphs(schema: Schema) -> GraphArrays:
     """Undirected random graphs, one of a single node, some with isolated nodes."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(0)
     indices, attributes = [], []
     for n in SIZES:
         upper = np.argwhere(np.triu(rng.random((n, n)) < 0.4, 1))
@@ -82,9 +82,9 @@ def toy_graphs(schema: Schema, seed: int = 0) -> GraphArrays:
     )
 
 
-def relabelled(arrays: GraphArrays, seed: int = 1) -> tuple[GraphArrays, Tensor]:
+def relabelled(arrays: GraphArrays) -> tuple[GraphArrays, Tensor]:
     """The same graphs with their nodes in another order, and that order [nodes]."""
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng(1)
     orders = [rng.permutation(n) for n in arrays.sizes]
     index = arrays.edge_index.copy()
     for graph, order in enumerate(orders):
