@@ -21,14 +21,16 @@ from tests.training import toy
 SMALL = toy.RECIPE.change("model.layers=1", "train.epochs=16")
 
 
-def test_a_full_disk_before_any_checkpoint_is_one_line(tmp_path: Path) -> None:
+def test_a_full_disk_before_any_checkpoint_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trials, "SAVE_EVERY", 1e9)
     data = toy.data(SMALL)
-    options = {**toy.QUIET, "save_every": 1e9}
     words = r"record.jsonl: cannot be written \(File too large\); .* --resume"
     with toy.no_file_above(4501), pytest.raises(InputError, match=words):
-        fit(data, recipe=SMALL, out=tmp_path / "run", **options)  # type: ignore[arg-type]
+        fit(data, recipe=SMALL, out=tmp_path / "run", **toy.QUIET)
     assert (tmp_path / "run" / "record.jsonl").stat().st_size == 4501
-    run = resume(tmp_path / "run", data, **options)  # type: ignore[arg-type]
+    run = resume(tmp_path / "run", data, **toy.QUIET)
     assert [e["epoch"] for e in run.record if e["kind"] == "epoch"] == list(range(1, 17))
 
 
@@ -163,8 +165,8 @@ def test_the_first_epoch_is_saved_if_it_was_long(
     saved = []
     monkeypatch.setattr(trials, "save_checkpoint", lambda _, t: saved.append(t.progress.epoch))
     recipe = SMALL.change("train.epochs=3")
-    options = {**toy.QUIET, "save_every": 1e-6}
-    fit(toy.data(recipe), recipe=recipe, out=tmp_path / "run", **options)  # type: ignore[arg-type]
+    monkeypatch.setattr(trials, "SAVE_EVERY", 1e-6)
+    fit(toy.data(recipe), recipe=recipe, out=tmp_path / "run", **toy.QUIET)
     assert saved == [1, 2, 3]
 
 

@@ -87,7 +87,9 @@ def test_killed_while_writing_a_checkpoint_the_last_one_is_whole(
 ) -> None:
     """Every rename and sync of a run is, in turn, the last thing that happens."""
     from gradformer.graphs import atomic
-    from gradformer.training import files
+    from gradformer.training import files, trials
+
+    monkeypatch.setattr(trials, "SAVE_EVERY", 0.0)
 
     class KilledError(BaseException):
         pass
@@ -106,10 +108,10 @@ def test_killed_while_writing_a_checkpoint_the_last_one_is_whole(
             patch.setattr(files, "flush", sync)
             patch.setattr(shutil, "rmtree", lambda *_, **__: None)  # it tidies nothing
             with pytest.raises(KilledError):
-                fit(toy.data(), recipe=recipe, out=folder, save_every=0.0, **QUIET)
+                fit(toy.data(), recipe=recipe, out=folder, **QUIET)
         if not (folder / "recipe.yaml").exists():
             continue
-        resume(folder, toy.data(), save_every=0.0, **QUIET)
+        resume(folder, toy.data(), **QUIET)
         assert toy.contents(folder) == toy.contents(whole)
 
 

@@ -21,6 +21,7 @@ from gradformer.errors import GradformerError
 from gradformer.graphs.arrays import GraphArrays, Schema
 from gradformer.graphs.splits import random_split
 from gradformer.graphs.store import pack
+from gradformer.training import trials as saving
 from gradformer.training.data import TrainingData, structure_for
 from gradformer.training.fit import fit, resume
 from gradformer.training.recipe import Recipe
@@ -166,12 +167,13 @@ def finish(folder: Path, *settings: str, trials: int = 1) -> Path:
 
 def _train(folder: Path, settings: tuple[str, ...], trials: int) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a file that grows too large is an error
+    saving.SAVE_EVERY = 0.0  # here only: the process is a fork
     recipe = replace(RECIPE.change(*settings), trials=trials)
     try:
         if (folder / "recipe.yaml").exists():
-            resume(folder, data(recipe), save_every=0.0, **QUIET)  # type: ignore[arg-type]
+            resume(folder, data(recipe), **QUIET)  # type: ignore[arg-type]
         else:
-            fit(data(recipe), recipe=recipe, out=folder, overwrite=True, save_every=0.0, **QUIET)  # type: ignore[arg-type]
+            fit(data(recipe), recipe=recipe, out=folder, overwrite=True, **QUIET)  # type: ignore[arg-type]
     except GradformerError as error:
         folder.with_suffix(".error").write_text(str(error))
         sys.exit(3)

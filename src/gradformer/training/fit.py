@@ -25,7 +25,7 @@ from gradformer.training.origins import again, dataset_name, prepare, recipe_nam
 from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.records import header
 from gradformer.training.run import Run, describe_data, ended_trials
-from gradformer.training.trials import SAVE_EVERY, Trials, summary, train_all
+from gradformer.training.trials import Trials, summary, train_all
 
 
 def fit(
@@ -41,7 +41,6 @@ def fit(
     overwrite: bool = False,
     mirror: str | Path | None = None,
     device: str = "auto",
-    save_every: float = SAVE_EVERY,
     tensorboard: bool = True,
     quiet: bool = False,
     until: float | None = None,
@@ -64,7 +63,6 @@ def fit(
         overwrite: replace a run that is there.
         mirror: folder with raw files of benchmarks, else ``GRADFORMER_DATA``.
         device: ``auto``, ``cpu``, ``cuda``.
-        save_every: seconds between checkpoints.
         tensorboard: write TensorBoard files.
         quiet: show no progress.
         until: when to stop and save (:class:`StoppedError`), on the monotonic clock.
@@ -86,7 +84,6 @@ def fit(
             material,
             where,
             anew=True,
-            save_every=save_every,
             tensorboard=tensorboard,
         )
         with held(folder):
@@ -118,7 +115,6 @@ def resume(
     trials: int | None = None,
     mirror: str | Path | None = None,
     device: str = "auto",
-    save_every: float = SAVE_EVERY,
     tensorboard: bool = True,
     quiet: bool = False,
     until: float | None = None,
@@ -158,9 +154,7 @@ def resume(
         if run.origin["kind"] == "file" and isinstance(data, str | Path):
             by_first(_move_data, run, data)
         by_first(_keep_results, run, bare)
-        whole = Trials(
-            run.folder, run.recipe, material, where, save_every=save_every, tensorboard=tensorboard
-        )
+        whole = Trials(run.folder, run.recipe, material, where, tensorboard=tensorboard)
         by_first(replace_file, run.folder / RECIPE, run.recipe.to_yaml(), RESUMABLE)
         return _train([whole], until, quiet)[0]
 

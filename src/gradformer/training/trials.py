@@ -47,8 +47,7 @@ The last epoch and a signal are always saved."""
 
 class Trials:
     """The trials of a recipe and their folders in that of the run, where nothing is done before
-    :meth:`open`. What is there of a run before counts for nothing if they begin ``anew``.
-    Checkpoints are ``save_every`` seconds apart."""
+    :meth:`open`. What is there of a run before counts for nothing if they begin ``anew``."""
 
     def __init__(
         self,
@@ -58,11 +57,10 @@ class Trials:
         device: torch.device,
         *,
         anew: bool = False,
-        save_every: float = SAVE_EVERY,
         tensorboard: bool = True,
     ) -> None:
         self.folder, self.recipe, self.device = folder, recipe, device
-        self.save_every, self.tensorboard = save_every, tensorboard
+        self.tensorboard = tensorboard
         collator = data.collator(device)
         self.trials = [
             Trial(number, recipe, data, collator, begun=not anew and self._was_begun(number))
@@ -98,7 +96,7 @@ class Trials:
         if self._recorder is not None:
             self._recorder.epoch(trial.number, record)
         ended = trial.progress.status != "training"
-        if ended or time.monotonic() - self._saved[trial.number] >= self.save_every:
+        if ended or time.monotonic() - self._saved[trial.number] >= SAVE_EVERY:
             self._save(trial)
         if ended:
             self._finish(trial)
