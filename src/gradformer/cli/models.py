@@ -64,9 +64,8 @@ def _show_trained() -> None:
         test = run.results["test"]["mean"]
         score = f"{metric_label(run.results['metric'])} {test:.4f}"
         table.add_row(name, run.recipe.dataset, run.recipe.model.name, score)
-    if table.row_count:
-        typer.echo()
-        show(table)
+    typer.echo()
+    show(table)
 
 
 def _show_options(name: str) -> None:

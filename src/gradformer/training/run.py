@@ -62,10 +62,9 @@ class Run:
         if not os.path.isfile(folder / "recipe.yaml"):  # which asks for any name
             folder = known.get(str(folder), folder)
         if not os.path.isfile(folder / "recipe.yaml"):
-            models = f", nor one of the package's models: {', '.join(known)}" if known else ""
             raise InputError(
-                f"{folder}: not a run (there is no recipe.yaml){models}; name a folder that "
-                "gradformer train made"
+                f"{folder}: not a run (there is no recipe.yaml), nor one of the package's models: "
+                f"{', '.join(known)}; name a folder that gradformer train made"
             )
         recipe, path = Recipe.load(folder / "recipe.yaml"), folder / "data.json"
         stored = read_json(path, ("schema", "structure", "codebook", "origin"))

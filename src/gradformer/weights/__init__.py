@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-LARGEST = 5_000_000
-"""Most bytes of a folder."""
-
 
 def published() -> dict[str, Path]:
     """Name → folder."""
