@@ -6,7 +6,6 @@ import math
 from collections.abc import Callable
 from typing import Self
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import leaky_relu, logsigmoid
@@ -46,7 +45,7 @@ class Decay(nn.Module):
         learn_decay: learn λ per head, as a sigmoid.
         profile: add a learned table, zero at first, to the score.
         end: initial end point of the linear shape.
-        codebook: ψ of each byte, a :class:`~gradformer.structure.Codebook` or its values [256].
+        codebook: ψ of each byte.
     """
 
     def __init__(
@@ -64,7 +63,7 @@ class Decay(nn.Module):
         learn_decay: bool = False,
         profile: bool = False,
         end: float = 10.0,
-        codebook: Codebook | Tensor = HOPS,
+        codebook: Codebook = HOPS,
     ) -> None:
         super().__init__()
         self.shape = choice("decay.shape", shape, SHAPES)
@@ -272,15 +271,14 @@ def _check_rate(decay: float, shape: str, on: str, slope: float, learn_decay: bo
         raise ConfigError("decay: a free profile on the weight cannot begin at λ = 0 (log 0)")
 
 
-def _psi(codebook: Codebook | Tensor) -> Tensor:
+def _psi(codebook: Codebook) -> Tensor:
     """ψ of each byte, [256] float32 on the CPU."""
-    if isinstance(codebook, str):
-        raise ConfigError(f"codebook: got {codebook!r}, expected a Codebook or 256 values")
-    values = np.array(codebook.values) if isinstance(codebook, Codebook) else codebook
-    psi = torch.as_tensor(values, dtype=torch.float32, device="cpu").detach()
-    if psi.shape != (256,) or not bool(psi.isfinite().all()):
-        raise ConfigError(f"codebook: expected 256 finite values, got shape {list(psi.shape)}")
-    return psi
+    if not isinstance(codebook, Codebook):
+        raise ConfigError(
+            f"codebook: got {type(codebook).__name__}, expected a gradformer.structure.Codebook, "
+            "as AddDistance(…).codebook is"
+        )
+    return torch.tensor(codebook.values, dtype=torch.float32, device="cpu")
 
 
 def _range(x: Tensor) -> str:

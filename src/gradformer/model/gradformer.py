@@ -71,7 +71,7 @@ class GradformerConfig(ModelConfig):
     def needs(self) -> Needs:
         return Needs.encoded(self.pe, self.pe_steps, self.index)
 
-    def make_decay(self, codebook: Codebook | Tensor) -> Decay:
+    def make_decay(self, codebook: Codebook) -> Decay:
         """The decay of all layers as it begins."""
         return Decay(
             self.heads,
@@ -126,7 +126,7 @@ class Gradformer(GraphModel):
         self,
         schema: Schema,
         config: GradformerConfig | None = None,
-        codebook: Codebook | Tensor | None = None,
+        codebook: Codebook | None = None,
         **options: Any,
     ) -> None:
         super().__init__(schema, config, options)
