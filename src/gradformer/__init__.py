@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from gradformer.errors import ConfigError, GradformerError, GradformerWarning, InputError
     from gradformer.graphs.arrays import Schema
     from gradformer.graphs.batch import Batch
-    from gradformer.graphs.datasets import load as load_dataset
+    from gradformer.graphs.datasets import load_dataset
     from gradformer.graphs.own import read
     from gradformer.graphs.store import Store, pack
     from gradformer.model.base import create_model
@@ -70,7 +70,6 @@ _HOMES = {
     "training.recipe": ("Recipe", "load_recipe"),
     "training.run": ("Run",),
 }
-_RENAMED = {"load_dataset": "load"}
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = sorted(_HOME_OF)
 
@@ -78,7 +77,7 @@ __all__ = sorted(_HOME_OF)
 def __getattr__(name: str) -> Any:
     if name not in _HOME_OF:
         raise AttributeError(f"module 'gradformer' has no attribute {name!r}")
-    return getattr(import_module(f"gradformer.{_HOME_OF[name]}"), _RENAMED.get(name, name))
+    return getattr(import_module(f"gradformer.{_HOME_OF[name]}"), name)
 
 
 def __dir__() -> list[str]:

@@ -15,7 +15,7 @@ from tests.conftest import ROOT
 from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs import datasets, mirror
 from gradformer.graphs.cards import Card, card_names, find_card, is_card
-from gradformer.graphs.datasets import check_card, load, open_card
+from gradformer.graphs.datasets import check_card, load_dataset, open_card
 from gradformer.graphs.mirror import fetch, raw_files
 from gradformer.graphs.store import Structure, pack
 from gradformer.graphs.summary import comparison_row, estimate_memory
@@ -74,7 +74,7 @@ def test_names_are_forgiving_and_unknown_ones_helped() -> None:
 
 @pytest.mark.parametrize("name", ["nci1", "mutag", "zinc", "cora"])
 def test_load(name: str, data_mirror: Path) -> None:
-    data = load(name, data_mirror, Structure(rwse=3))
+    data = load_dataset(name, data_mirror, Structure(rwse=3))
     assert tuple(len(part) for part in data.split) == data.card.sizes
     assert data.over == ("nodes" if name == "cora" else "graphs")
     assert data.store.arrays["rwse"].shape == (data.store.sizes.sum(), 3)
@@ -87,7 +87,7 @@ def test_load(name: str, data_mirror: Path) -> None:
 
 
 def test_sample_needs_nothing_but_the_package(cache: Path) -> None:
-    data = load("pattern-sample")
+    data = load_dataset("pattern-sample")
     assert [len(part) for part in data.split] == [800, 100, 100]
     assert repr(data).startswith("<Dataset pattern-sample: 800 / 100 / 100 graphs; <Store of 1,000")
     assert data.store.about["generated"]
@@ -96,28 +96,31 @@ def test_sample_needs_nothing_but_the_package(cache: Path) -> None:
 
 
 def test_splits_of_a_card(data_mirror: Path) -> None:
-    first, second = (load("mutag", data_mirror, seed=seed).split for seed in (0, 1))
+    first, second = (load_dataset("mutag", data_mirror, seed=seed).split for seed in (0, 1))
     assert first.test.tolist() != second.test.tolist()
-    y = load("mutag", data_mirror).store.arrays["y"]
-    stratified = load("mutag", data_mirror, split="stratified").split
+    y = load_dataset("mutag", data_mirror).store.arrays["y"]
+    stratified = load_dataset("mutag", data_mirror, split="stratified").split
     assert [np.bincount(y[part]).tolist() for part in stratified] == [[50, 100], [7, 13], [6, 12]]
-    folds = [load("mutag", data_mirror, split="kfold", fold=fold).split.test for fold in range(10)]
+    folds = [
+        load_dataset("mutag", data_mirror, split="kfold", fold=fold).split.test
+        for fold in range(10)
+    ]
     assert sorted(np.concatenate(folds).tolist()) == list(range(188))
-    few = load("mutag", data_mirror, fraction=0.25).split
+    few = load_dataset("mutag", data_mirror, fraction=0.25).split
     assert len(few.train) == 38
     assert set(few.train) < set(first.train)
     assert few.test.tolist() == first.test.tolist()
     with pytest.raises(ConfigError, match="no published split"):
-        load("mutag", data_mirror, split="fixed")
+        load_dataset("mutag", data_mirror, split="fixed")
     with pytest.raises(ConfigError, match="split: unknown value"):
-        load("mutag", data_mirror, split="ramdom")  # type: ignore[arg-type]
+        load_dataset("mutag", data_mirror, split="ramdom")  # type: ignore[arg-type]
 
 
 def test_node_datasets_split_nodes(data_mirror: Path) -> None:
-    actor = [load("actor", data_mirror, seed=seed).split for seed in (0, 1, 10)]
+    actor = [load_dataset("actor", data_mirror, seed=seed).split for seed in (0, 1, 10)]
     assert [len(part) for part in actor[1]] == [3648, 2432, 1520]
     assert actor[0].train.tolist() == actor[2].train.tolist() != actor[1].train.tolist()
-    cora = load("cora", data_mirror, split="random", seed=3)
+    cora = load_dataset("cora", data_mirror, split="random", seed=3)
     y = cora.store.arrays["y"]
     assert np.bincount(y[cora.split.train]).tolist() == [20] * 7
     assert [len(part) for part in cora.split] == [140, 500, 1000]
@@ -125,15 +128,15 @@ def test_node_datasets_split_nodes(data_mirror: Path) -> None:
 
 def test_regressions_cannot_be_stratified(data_mirror: Path) -> None:
     with pytest.raises(ConfigError, match="no class to stratify by"):
-        load("zinc", data_mirror, split="stratified")
+        load_dataset("zinc", data_mirror, split="stratified")
 
 
 def test_reopening_reads_no_raw_file_again(
     data_mirror: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    load("mutag", data_mirror)
+    load_dataset("mutag", data_mirror)
     monkeypatch.setattr(datasets, "read_card", None)
-    assert load("mutag", data_mirror).store.num_graphs == 188
+    assert load_dataset("mutag", data_mirror).store.num_graphs == 188
 
 
 def small_mirror(data_mirror: Path, folder: Path) -> Path:
@@ -148,9 +151,9 @@ def test_unknown_checksum_is_warned_about_and_recorded(data_mirror: Path, tmp_pa
     with zipfile.ZipFile(copy / "TU" / "MUTAG.zip", "a") as archive:
         archive.writestr("MUTAG/note.txt", "another archive, the same graphs")
     with pytest.warns(GradformerWarning, match=r"checksum of TU/MUTAG\.zip"):
-        data = load("mutag", copy)
+        data = load_dataset("mutag", copy)
     assert data.store.about["unknown"] == ["TU/MUTAG.zip"]
-    assert data.store.folder != load("mutag", data_mirror).store.folder
+    assert data.store.folder != load_dataset("mutag", data_mirror).store.folder
 
 
 def test_wrong_content_is_refused_and_not_stored(
@@ -178,7 +181,7 @@ def test_card_checks_classes_and_splits(data_mirror: Path) -> None:
 def test_a_mirror_without_the_file_says_what_to_do(tmp_path: Path) -> None:
     for place in (tmp_path, "~nobody-of-this-name/data"):  # which no shell would expand
         with pytest.raises(InputError, match=r"zinc: ZINC/molecules\.zip is missing from the mir"):
-            load("zinc", place)
+            load_dataset("zinc", place)
 
 
 def test_a_damaged_archive_is_one_line(data_mirror: Path, tmp_path: Path) -> None:
@@ -186,7 +189,7 @@ def test_a_damaged_archive_is_one_line(data_mirror: Path, tmp_path: Path) -> Non
     path = copy / "TU" / "MUTAG.zip"
     path.write_bytes(path.read_bytes()[:9000])
     with pytest.warns(GradformerWarning), pytest.raises(InputError, match=r"MUTAG\.zip cannot be"):
-        load("mutag", copy)
+        load_dataset("mutag", copy)
 
 
 def card_with(download: dict[str, str], files: dict[str, str]) -> Card:
@@ -254,7 +257,7 @@ def test_mirror_may_be_named_by_the_environment(
     data_mirror: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("GRADFORMER_DATA", str(data_mirror))
-    assert load("mutag").store.num_graphs == 188
+    assert load_dataset("mutag").store.num_graphs == 188
     assert mirror.cache_folder().name == "cache"
 
 

@@ -46,7 +46,7 @@ class Dataset:
         return f"<Dataset {self.card.name}: {sizes} {self.over}; {self.store!r}>"
 
 
-def load(
+def load_dataset(
     name: str,
     data: str | os.PathLike[str] | None = None,
     structure: Structure | None = None,
@@ -128,7 +128,7 @@ def check_card(card: Card, graphs: GraphArrays | Store) -> None:
 def split_of(
     card: Card, store: Store, *, seed: int = 0, split: SplitKind | None = None, fold: int = 0
 ) -> Split:
-    """The parts that ``load`` gives, for a store that is already open."""
+    """The parts that ``load_dataset`` gives, for a store that is already open."""
     kind = choice("split", split or card.split, get_args(SplitKind))
     if kind == "fixed":
         column = store.arrays.get("split")
