@@ -144,6 +144,10 @@ def test_several_processes_share_a_study(reproduce: Reproduce, tmp_path: Path) -
         (("table1", "--preset", "tunde"), "--preset tunde: no cell of table1 on mutag has it; did"),
         (("index", "--model", "gin"), "--model gin: no cell of index on mutag has it; known: grad"),
         (("decay", "--set", "model.layer=3"), "model.layer: unknown option; did you mean 'layers'"),
+        (("deep", "--set", "model.layers=2"), "--set model.layers=2: the cells of deep are named"),
+        (("decay", "--set", "model.decay=0.5"), "are named by their own model.decay; leave it"),
+        (("table1", "--set", "model.name=gcn"), "are named by their own model.name; leave it"),
+        (("table1", "--set", "dataset=nci1"), "are named by their own dataset; leave it out (--da"),
     ],
 )
 def test_what_fits_no_cell_is_said_before_anything_is_written(

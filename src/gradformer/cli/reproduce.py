@@ -119,7 +119,7 @@ def reproduce(
         (*settings, *smoke_settings()) if settings else tuple(smoke_settings()) or kept.settings,
         tuple(preset or kept.presets),
     )
-    cells = chosen_cells(study, asked, model or (), preset or ())
+    cells = chosen_cells(study, asked, model or (), preset or (), settings or ())
     whole = begin(study, asked, out, resume)
     words = [f"{option} {value}" for option, values in chosen.items() for value in values or ()]
     failed = {}

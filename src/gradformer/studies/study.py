@@ -20,6 +20,7 @@ from gradformer.recipes import recipe_names
 from gradformer.report.history import History
 from gradformer.report.markup import Markup
 from gradformer.studies.rivals import RIVALS
+from gradformer.training.options import flat, setting
 from gradformer.training.recipe import Recipe, load_recipe, presets
 
 PRESETS = ("authors", "paper", "tuned")
@@ -94,6 +95,11 @@ class Cell:
 
 
 _recipe = lru_cache(maxsize=4096)(load_recipe)  # pages ask for each again and again
+
+
+def _set(text: str) -> Iterable[str]:
+    """The whole names of what ``a.b=c`` sets."""
+    return flat(setting(text))
 
 
 def slug(text: str) -> str:
@@ -187,14 +193,27 @@ class Plan:
 
 
 def chosen_cells(
-    study: Study, plan: Plan, models: Iterable[str] = (), presets: Iterable[str] = ()
+    study: Study,
+    plan: Plan,
+    models: Iterable[str] = (),
+    presets: Iterable[str] = (),
+    settings: Iterable[str] = (),
 ) -> list[Cell]:
     """The cells to train by a plan.
 
-    ``models`` and ``presets`` that were asked for, and settings, must fit a cell: said before
-    anything is written.
+    ``models`` and ``presets`` that were asked for, and settings, must fit a cell, and ``settings``
+    change nothing that a cell is named by: said before anything is written.
     """
     cells = study.cells(plan.datasets, plan.models)
+    own = {"dataset", "model.name"}
+    own |= {name for c in cells if not c.cost for text in c.settings for name in _set(text)}
+    for text in settings:
+        for name in _set(text):
+            if name in own:
+                raise ConfigError(
+                    f"--set {text}: the cells of {study.name} are named by their own {name}; leave "
+                    "it out (--dataset and --model choose cells)"
+                )
     for option, names, known in (
         ("--model", models, {cell.model for cell in cells}),
         ("--preset", presets, {cell.preset or "none" for cell in cells}),
