@@ -158,6 +158,17 @@ def test_what_fits_no_cell_is_said_before_anything_is_written(
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("study", ["decay", "attention", "starts"])
+def test_a_recipe_without_the_preset_of_a_study_is_named(
+    study: str, reproduce: Reproduce, tmp_path: Path
+) -> None:
+    words = (study, "--dataset", "pattern-sample", "--out", tmp_path)
+    alone = reproduce(*words, code=1)
+    assert "on pattern-sample: the recipe has no preset paper" in alone.output
+    reproduce(*words, "--dataset", "mutag", "--budget", "0")
+    assert "the recipe has no preset paper (" in (tmp_path / study / "README.md").read_text()
+
+
 def test_settings_of_some_models_and_seeds_that_diverge_are_on_the_page(
     reproduce: Reproduce, tmp_path: Path
 ) -> None:

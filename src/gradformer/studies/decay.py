@@ -8,7 +8,7 @@ from functools import partial
 from gradformer.studies.differences import verdict
 from gradformer.studies.figures import curves
 from gradformer.studies.study import Cell, Measured, Rows, Study, by_column
-from gradformer.training.recipe import load_recipe
+from gradformer.training.recipe import load_recipe, presets
 
 RATES = tuple(k / 10 for k in range(10, -1, -1))  # first none, to which the others are compared
 
@@ -17,8 +17,9 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
     """The linear decay loses 1 − λ a hop, so that one hop past the start both shapes are at λ."""
     found = []
     for dataset in datasets:
-        config = load_recipe(dataset, preset="paper").model.config
-        start = config.start  # type: ignore[attr-defined]
+        preset = "paper" if "paper" in presets(dataset) else None  # without it nothing is trained
+        config = load_recipe(dataset, preset=preset).model.config
+        start = getattr(config, "start", 0.0)
         for rate in RATES:
             shapes = {shape: [f"model.decay={rate}"] for shape in ("exponential", "linear")}
             if rate < 1:
