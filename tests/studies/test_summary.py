@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from gradformer.studies import decay
+from gradformer.studies import STUDIES, decay
 from gradformer.studies.differences import difference, resampled, verdict
 from gradformer.studies.study import Cell, Measured
 from gradformer.studies.summary import beside, best, headlines, summary
-from gradformer.studies.tables import apart
+from gradformer.studies.tables import apart, results
 from gradformer.training.metrics import LOWER_IS_BETTER
 
 METRICS = {"nci1": "accuracy", "molhiv": "auroc", "zinc": "mae", "actor": "accuracy"}
@@ -222,6 +222,33 @@ def test_headlines_count_where_each_side_is_best_and_how_clearly() -> None:
     *_, paper = headlines({"molhiv": alone})
     assert "1 of 1 datasets" in paper
     assert paper.endswith("over our seeds on none."), "one seed has no deviation"
+
+
+def test_where_ours_is_clearly_best_it_is_said_how_large_the_models_are() -> None:
+    def sized(one: Measured, parameters: int | None) -> Measured:
+        trials = [{**t, "parameters": parameters} if parameters else t for t in one.known["trials"]]
+        return replace(one, outcome={**one.known, "trials": trials})
+
+    best, worst = measured("nci1", "gradformer", moved(0.3), "tuned"), measured("nci1", "gcn", EVEN)
+    middle = measured("nci1", "majority", moved(0.1))
+    some = [sized(best, 442_094), sized(middle, None), sized(worst, 22_162)]
+    ours, *_ = headlines({"nci1": some})
+    assert ours.endswith(" Its parameters: 442,094 on nci1 (the others at most 22,162).")
+    head, rows = results(STUDIES["table1"], some)
+    sizes = [row[head.index("parameters")] for row in rows]
+    assert sizes == ["442,094", "–", "22,162"]
+    assert "parameters" not in results(STUDIES["table1"], some[:1])[0], "one model has no rival"
+
+
+def test_what_decay_is_worth_by_itself_is_a_headline() -> None:
+    beside = [measured("nci1", model, EVEN) for model in ("gradformer", "gcn")]
+    decays = [
+        replace(one, cell=replace(one.cell, row=f"λ = {rate}", point=("exponential", rate)))
+        for rate, values in ((1.0, EVEN), (0.9, moved(0.1)), (0.8, moved(-0.1)), (0.7, moved(0.0)))
+        for one in [measured("nci1", "gradformer", values)]
+    ]
+    assert "better than none (λ = 1) are 1 of 3 on nci1." in summary(beside, decays)
+    assert "λ = 1" not in summary(beside, decays[1:]), "without a run at λ = 1 nothing is known"
 
 
 def test_who_is_not_measured_is_neither_better_nor_worse() -> None:

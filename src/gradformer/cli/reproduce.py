@@ -152,7 +152,7 @@ def _write(study: Study, plan: Plan, root: Path, failed: dict[Cell, str]) -> Non
 
     measured = look(study, plan, root)
     page = write_pages(study, plan, measured, root, failed)
-    head, rows = results(study, measured)
+    head, rows = results(study, measured, sizes=False)  # a terminal is narrow
     if rows:
         show_rows(head, rows, words=3)
     done = sum(one.outcome is not None and not one.missing for one in measured)

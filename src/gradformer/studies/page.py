@@ -172,7 +172,8 @@ def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, M
         everything += measured
         text = markdown(study, measured, _lists(plan, measured, {})[:2], path, caption="")
         parts.append(f"## {study.title}\n\n{text}")
-    head = [f"{INTRODUCTION}\n", summary.summary(ranked), f"{READING}\n"]
+    decays = [one for one in everything if one.cell.point is not None]
+    head = [f"{INTRODUCTION}\n", summary.summary(ranked, decays), f"{READING}\n"]
     if (rows := tables.conditions(everything))[1]:
         parts.append(f"{CONDITIONS}\n\n{tables.markdown_table(rows)}\n")
     return "\n".join(part for part in (*head, *parts) if part), figures

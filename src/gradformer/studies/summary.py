@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gradformer.graphs.cards import find_card
+from gradformer.studies.decay import beside_none
 from gradformer.studies.differences import dataset, verdict
 from gradformer.studies.paper import printed
 from gradformer.studies.rivals import RIVALS
 from gradformer.studies.study import Measured, Rows, by_column
-from gradformer.studies.tables import markdown_table, shown, value
+from gradformer.studies.tables import markdown_table, parameters, shown, value
 from gradformer.training.metrics import metric_label
 
 RECIPES = (
@@ -38,8 +39,11 @@ OURS, SHOWN = "gradformer", ("paper", "tuned")
 STUDIES = ("table1", "nodes")
 
 
-def summary(measured: Sequence[Measured]) -> str:
-    """Two tables in markdown and how far to believe them; empty where nothing was measured."""
+def summary(measured: Sequence[Measured], decays: Sequence[Measured] = ()) -> str:
+    """Two tables in markdown and how far to believe them; empty where nothing was measured.
+
+    ``decays`` are the cells of the study ``decay``.
+    """
     every = by_column(measured)
     columns = _without_parts(every)
     several = {name: some for name, some in columns.items() if len(some) > 1}
@@ -53,7 +57,7 @@ def summary(measured: Sequence[Measured]) -> str:
     parts = [
         "## In short",
         RECIPES,
-        "\n".join(f"- {line}" for line in headlines(several)),
+        "\n".join(f"- {line}" for line in [*headlines(several), *_decayed(decays)]),
         "Which model is best on which data, from Table 1 and the appendix:",
         markdown_table(best(several)),
         "Gradformer, by the paper's recipe and by the tuned one, beside each other model:",
@@ -87,6 +91,7 @@ def headlines(columns: dict[str, list[Measured]]) -> list[str]:
         f"Gradformer, by one of its recipes, has the best mean on {len(ours)} of {len(meet)} rows "
         f"of the table below where it meets another model: {_names(shared)}. Every other model "
         f"measured there (in brackets, how many) is clearly worse on {_counted(rivals)}."
+        + _sizes({name: columns[name] for name in clear})
     ]
     if theirs:
         who = [f"{name} ({leaders[name].cell.row})" for name in theirs]
@@ -95,6 +100,28 @@ def headlines(columns: dict[str, list[Measured]]) -> list[str]:
             f"clearly worse on {_counted(beaten)}."
         )
     return found + _beside_the_paper(columns)
+
+
+def _sizes(columns: dict[str, list[Measured]]) -> str:
+    """How large the best model is, one of ours, and the largest of the others."""
+    said = []
+    for name, some in columns.items():
+        ours = parameters(_leader(some).known)
+        others = max(parameters(one.known) for one in _camp(some, False))
+        said += [f"{ours:,} on {name} (the others at most {others:,})"] if others else []
+    return f" Its parameters: {', '.join(said)}." if said else ""
+
+
+def _decayed(measured: Sequence[Measured]) -> list[str]:
+    """What decay is worth by itself: the cells of Figure 6."""
+    rows = beside_none(measured)[1]
+    said = [f"{row[1]} of {sum(map(int, row[1:]))} on {row[0]}" for row in rows]
+    if not said:
+        return []
+    return [
+        "The decay by itself, other rates and shapes in the recipe `paper` (Figure 6): clearly "
+        f"better than none (λ = 1) are {', '.join(said)}."
+    ]
 
 
 def _beside_the_paper(columns: dict[str, list[Measured]]) -> list[str]:

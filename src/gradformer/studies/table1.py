@@ -38,8 +38,8 @@ STUDY = Study(
     "and 0.5), `tuned` (the best by validation score over all seeds of what searches found, "
     "`paper` and `authors`). Where two presets are one recipe, they share a run. "
     "PATTERN and CLUSTER are drawn anew and COLLAB is reconstructed: there only models on the same "
-    "draw compare. In `cluster-16` and `pattern-16` Gradformer has 16 layers instead of 48, the "
-    f"other models are the same. {RIVAL_TEXT}",
+    "draw compare. In `cluster-16` and `pattern-16` Gradformer has 16 layers instead of 48 "
+    f"(`authors` on CLUSTER in both), the other models are the same. {RIVAL_TEXT}",
     datasets=(*TU, "pattern", "cluster", "molhiv", "zinc"),
     models=("gradformer", "gcn", "gin", "gatedgcn", "graphgps", *RIVALS),
     cells=cells,

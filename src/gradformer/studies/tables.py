@@ -38,11 +38,16 @@ def value(outcome: dict[str, Any], part: str = "test") -> str:
     return text if std is None else f"{text} ± {factor * std:.{places}f}"
 
 
-def results(study: Study, measured: Sequence[Measured]) -> Rows:
-    """One row for each cell that has a result; columns without a value are left out."""
-    head = ["data", "model", "metric", "ours", "paper", "seeds", "difference (95 % interval)"]
+def results(study: Study, measured: Sequence[Measured], sizes: bool = True) -> Rows:
+    """One row for each cell that has a result; columns without a value are left out.
+
+    Where several models are compared, and with ``sizes``, it is said how large they are.
+    """
+    head = ["data", "model", "metric", "ours", "paper", "seeds", "parameters"]
+    head.append("difference (95 % interval)")
     scored = [(one, one.outcome) for one in measured if one.outcome and not one.cell.cost]
     together = Counter((one.cell.column, one.cell.group) for one, _ in scored)
+    sized = sizes and len({one.cell.model for one, _ in scored}) > 1
     rows, leaders = [], dict[tuple[str, str], Measured]()
     for one, outcome in scored:
         cell = one.cell
@@ -58,11 +63,17 @@ def results(study: Study, measured: Sequence[Measured]) -> Rows:
                 value(outcome),
                 printed(study.name, cell.printed, cell.column) or "–",
                 str(len(outcome["test"]["values"])),
+                f"{count:,}" if sized and (count := parameters(outcome)) else "–",
                 "–" if first is None else apart(first, one),
             ]
         )
     kept = [k for k in range(len(head)) if any(row[k] != "–" for row in rows)]
     return [head[k] for k in kept], [[row[k] for k in kept] for row in rows]
+
+
+def parameters(outcome: dict[str, Any]) -> int:
+    """The size of a model; 0 of what has none."""
+    return max((trial.get("parameters", 0) for trial in outcome["trials"]), default=0)
 
 
 def apart(first: Measured, other: Measured) -> str:
