@@ -281,14 +281,11 @@ def test_memory_estimate_grows_with_what_it_should() -> None:
     from gradformer.graphs import sbm
 
     store = pack(sbm.cluster(splits=(20, 0, 0)))
-    options = {"parameters": 1000, "layers": 4, "width": 32, "heads": 4, "batch_size": 8}
+    options = {"parameters": 1000, "layers": 4, "width": 32, "batch_size": 8}
     base = estimate_memory(store, **options)
     assert base.total == base.store + base.model + base.step
     assert base.model == 16_000
     assert estimate_memory(store, **{**options, "layers": 8}).step == pytest.approx(2 * base.step)
-    pairs, edges = (store.sizes**2).mean() * 8, np.diff(store.arrays["edge_ptr"]).mean() * 8
-    more = 16 * 4 * 4 * pairs + 4 * 4 * 32 * 3 * edges
-    assert base.step_unfused - base.step == pytest.approx(more, rel=1e-6)
     assert estimate_memory(store, **{**options, "batch_size": 99}).step == pytest.approx(
         20 / 8 * base.step
     )
@@ -310,7 +307,6 @@ def test_memory_estimate_is_near_what_was_measured(name: str) -> None:
         parameters=row["parameters"],
         layers=config.layers,
         width=config.width,
-        heads=config.heads,  # type: ignore[attr-defined]
         batch_size=recipe.train.batch_size,
     )
     assert found.model + found.step == pytest.approx(row["memory_gib"] * 2**30, rel=0.5)

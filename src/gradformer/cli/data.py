@@ -107,14 +107,13 @@ def info(name: Name, data: Mirror = None, recipe: RecipeName = None) -> None:
         parameters=sum(p.numel() for p in model.parameters()),
         layers=config.model.config.layers,
         width=config.model.config.width,
-        heads=getattr(config.model.config, "heads", 1),
         batch_size=config.train.batch_size,
     )
     table.add_row(
         "GPU memory",
         f"about {_megabytes(memory.total)} for recipe {chosen}: data "
         f"{_megabytes(memory.store)}, model {_megabytes(memory.model)}, step "
-        f"{_megabytes(memory.step)} ({_megabytes(memory.step_unfused)} if not fused)",
+        f"{_megabytes(memory.step)}",
     )
     table.add_row("exactness", card.exactness)
     table.add_row("citation", card.citation)

@@ -40,7 +40,6 @@ class Memory:
     store: int
     model: int
     step: int
-    step_unfused: int
 
     @property
     def total(self) -> int:
@@ -48,22 +47,15 @@ class Memory:
 
 
 def estimate_memory(
-    store: Store, *, parameters: int, layers: int, width: int, heads: int, batch_size: int
+    store: Store, *, parameters: int, layers: int, width: int, batch_size: int
 ) -> Memory:
     """What training takes, of a Gradformer within a factor of about two.
 
     Weights, gradients and two moments are 16 bytes a parameter. In float32 a layer keeps about 24
     states of ``width`` numbers for each node and 3 for each edge until the backward pass, and
-    nothing for a pair. Without kernels it keeps 6 for each edge and four numbers a pair and head.
+    nothing for a pair.
     """
     batch = min(batch_size, store.num_graphs)
-    nodes, pairs = store.sizes.mean() * batch, (store.sizes**2).mean() * batch
-    edges = np.diff(store.arrays["edge_ptr"]).mean() * batch
+    nodes, edges = store.sizes.mean() * batch, np.diff(store.arrays["edge_ptr"]).mean() * batch
     step = 4 * layers * width * (24 * nodes + 3 * edges)
-    more = 4 * layers * (3 * width * edges + 4 * heads * pairs)
-    return Memory(
-        store=store.nbytes,
-        model=16 * parameters,
-        step=int(step),
-        step_unfused=int(step + more),
-    )
+    return Memory(store=store.nbytes, model=16 * parameters, step=int(step))
