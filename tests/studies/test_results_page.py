@@ -95,6 +95,11 @@ def test_what_the_page_says_of_cora_and_citeseer_is_recorded() -> None:
         last = [line for line in run.record if line.get("epoch") == 200]
         assert len(last) == 10
         assert max(line["loss"] for line in last) < 0.1, "learned by heart"
+    assert "λ = 0.6, 2 layers, width 64 and GCN are ours" in STUDIES["nodes"].text
+    for data, preset in product(("cora", "citeseer", "actor"), ("authors", "paper")):
+        stated = load_recipe(data, preset=preset).to_dict()["model"]
+        ours = {"decay": 0.6, "layers": 2, "width": 64, "local": "gcn"}
+        assert stated | ours == stated
     for data, model in product(("cora", "citeseer"), ("graphgps", "gcn")):
         recipe = load_recipe(data, model=model)
         assert (recipe.train.optimizer, recipe.train.lr) == ("adam", 0.01)
