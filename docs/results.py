@@ -32,10 +32,10 @@ SEARCHES = (
 )
 WINNERS = (
     "Candidates were compared by {} to {} seeds and often for fewer epochs. Below are the "
-    "winners in full beside the recipe `paper`, mean ± sample standard deviation over seeds. A "
-    "winner is kept as `tuned` if its validation score is better there than that of `paper`, of "
-    "`authors` and of other winners; where none is, `tuned` is the better of these two. A "
-    "winner without scores was not trained in full."
+    "winners in full beside the recipes `paper` and `authors`, mean ± sample standard deviation "
+    "over seeds. A winner is kept as `tuned` if its validation score, over the seeds that all of "
+    "them have, is better than that of `paper`, of `authors` and of other winners; where none is, "
+    "`tuned` is the better of these two. What has no scores was not trained in full."
 )
 FINALISTS = (
     '<details markdown="1"><summary>What was tried: the last rung of each search</summary>\n\n'
@@ -75,18 +75,22 @@ def searches() -> str:
 
 
 def winners() -> str:
-    """What searches found beside the recipe ``paper``, both over the seeds of the studies."""
-    head = ["search", "metric", "winner, val", "paper, val", "winner, test", "paper, test"]
-    head += ["seeds", "is"]
+    """What searches found beside ``paper`` and ``authors``, each over its seeds of the studies."""
+    head = ["search", "metric", "winner, val", "paper, val", "authors, val", "winner, test"]
+    head += ["paper, test", "seeds", "is"]
     rows = []
     for place in sorted(SEARCHED.iterdir()):
         plan, best = load_plan(place), Recipe.load(place / "best.yaml")
         runs = [*STUDIED.glob(f"*/{plan.data}-gradformer-*"), *place.glob("confirmed")]
-        (paper,) = (run for run in runs if run.name == f"{plan.data}-gradformer-paper")
+        named = {run.name.removeprefix(f"{plan.data}-gradformer-"): run for run in runs}
+        paper, authors = named["paper"], named.get("authors")
         winner = next((run for run in runs if _alike(best, Recipe.load(run / "recipe.yaml"))), None)
-        both = [read_json(run / "results.json") if run else None for run in (winner, paper)]
-        scores = [value(one, part) if one else "–" for part in ("val", "test") for one in both]
-        seeds = " / ".join(str(len(one["test"]["values"])) if one else "–" for one in both)
+        known = [
+            read_json(run / "results.json") if run else None for run in (winner, paper, authors)
+        ]
+        scores = [value(one, "val") if one else "–" for one in known]
+        scores += [value(one) if one else "–" for one in known[:2]]
+        seeds = " / ".join(str(len(one["test"]["values"])) if one else "–" for one in known)
         metric = metric_label(read_json(paper / "results.json")["metric"])
         rows.append([place.name, metric, *scores, seeds, _became(plan, best)])
     return markdown_table((head, rows))

@@ -45,9 +45,31 @@ def test_of_several_searches_of_one_dataset_that_is_kept_whose_winner_was_traine
     (tmp_path / "third" / "best.yaml").write_text(load_plan(tmp_path / "third").recipe.to_yaml())
     monkeypatch.setattr(script, "SEARCHED", tmp_path)
     first, second, third = script.winners().splitlines()[2:]
-    assert first.endswith("| – / 10 | not kept |")
-    assert second.endswith("| 10 / 10 | `tuned` |")
+    assert first.endswith("| – / 10 / 10 | not kept |")
+    assert second.endswith("| 10 / 10 / 10 | `tuned` |")
     assert third.endswith("| the recipe as it is |")
+
+
+def test_tuned_is_the_best_by_validation_over_common_seeds(script: Any) -> None:
+    """Of what the page sets side by side; of equals ``paper``."""
+
+    def val(run: Path) -> dict[int, float]:
+        outcome = json.loads((run / "results.json").read_text())
+        sign = -1 if outcome["lower_is_better"] else 1
+        return {t["seed"]: sign * t["val"][outcome["metric"]] for t in outcome["trials"]}
+
+    checked = 0
+    for data in {load_plan(place).data for place in script.SEARCHED.iterdir()}:
+        tuned = load_recipe(data, preset="tuned")
+        folders = [*script.STUDIED.glob(f"*/{data}-gradformer-*")]
+        folders += script.SEARCHED.glob(f"{data}*/confirmed")
+        runs = {run: val(run) for run in folders}
+        seeds = set.intersection(*map(set, runs.values()))
+        means = {run: sum(one[seed] for seed in seeds) for run, one in runs.items()}
+        best = max(means, key=lambda run: (round(means[run], 9), run.name.endswith("paper")))
+        assert Recipe.load(best / "recipe.yaml").change("trials=10") == tuned, data
+        checked += len(means) > 2
+    assert checked > 3
 
 
 def test_what_a_search_tried_last_is_told_best_first(
