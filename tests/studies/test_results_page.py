@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from gradformer.report.history import History
+from gradformer.report.settings import protocol
 from gradformer.studies import STUDIES
 from gradformer.studies.page import results_page
 from gradformer.studies.study import Cell, Measured
@@ -127,6 +129,19 @@ def test_what_the_page_says_of_cora_and_citeseer_is_recorded() -> None:
         assert (recipe.train.optimizer, recipe.train.lr) == ("adam", 0.01)
         assert recipe.train.weight_decay > 0.0
         assert recipe.to_dict()["model"]["input_dropout"] > 0.0
+
+
+@pytest.mark.parametrize(
+    ("data", "split"),
+    [
+        ("actor", "by the benchmark, one of 10 by seed: 3,648 / 2,432 / 1,520"),
+        ("cora", "by the benchmark: 140 / 500 / 1,000"),
+    ],
+)
+def test_where_each_seed_has_a_split_of_the_benchmark_it_is_said(data: str, split: str) -> None:
+    """Why its differences are paired, and those of one split for all are not."""
+    run = Run.load(ROOT / "results/studies/nodes" / f"{data}-gcn")
+    assert dict(protocol(History(run, "gcn")))["split"] == split
 
 
 def test_what_is_missing_is_said_in_few_words() -> None:

@@ -142,7 +142,8 @@ def _split(history: History) -> str:
         return kind
     if history.run.origin["kind"] == "benchmark":
         card = find_card(history.run.recipe.dataset)
-        way = "by the benchmark" if card.split == "fixed" else f"{card.split} by seed"
+        several = f", one of {card.ways} by seed" if card.ways > 1 else ""
+        way = f"by the benchmark{several}" if card.split == "fixed" else f"{card.split} by seed"
         return f"{way}: {' / '.join(f'{size:,}' for size in card.sizes)}"
     way = str(history.run.origin.get("split", kind))
     column = "the data's own column"

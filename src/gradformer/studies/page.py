@@ -22,7 +22,7 @@ from gradformer.training.files import replace_file
 CAPTION = (
     "Ours: test at the first epoch of the best validation value, mean ± sample standard deviation "
     "over seeds. Difference: to the row that says so; paired over the seeds that both models have "
-    "where each seed draws a split; where the split is fixed, equal seeds have nothing in common, "
+    "where each seed has its own split; where all have one, equal seeds have nothing in common, "
     "and it is that of the means over all seeds (Welch's interval)."
 )
 INTRODUCTION = (

@@ -19,9 +19,9 @@ RECIPES = (
     "difference is *clear* if its 95 % interval does not hold 0."
 )
 INTERVALS = (
-    "Where each seed draws a split, the interval is wider here than Student's, which the other "
+    "Where each seed has its own split, the interval is wider here than Student's, which the other "
     "tables have, because the splits overlap: by Nadeau and Bengio's √(1 + seeds · test/train), "
-    "1.5 for ten seeds of 8:1:1. Where the split is fixed, it covers other seeds, not other test "
+    "1.5 for ten seeds of 8:1:1. Where all have one split, it covers other seeds, not other test "
     "data."
 )
 CHANCE = (
