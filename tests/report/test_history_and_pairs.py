@@ -11,7 +11,12 @@ from scipy import stats
 
 from gradformer.report.curves import learning_curve
 from gradformer.report.history import History, open_histories
-from gradformer.report.outcome import _comparison_table, differences, unequal
+from gradformer.report.outcome import (
+    _comparison_table,
+    _difference_tables,
+    differences,
+    unequal,
+)
 from gradformer.report.pairs import comparable, difference, paired_difference, splits_by_seed
 
 
@@ -114,6 +119,8 @@ def test_a_tie_is_neither_better_nor_worse_and_two_seeds_have_an_interval():
     assert (found.pairs.better, found.pairs.worse) == (1, 0)
     interval = stats.ttest_rel([0.3, 0.2], [0.3, 0.4]).confidence_interval()
     assert bounds(found) == pytest.approx((interval.low, interval.high))
+    _, rows, _ = differences([one, two])
+    assert rows == [["a − a", "−0.10", "0.14", "−1.37 … +1.17", "2", "1 / 0"]]
 
 
 def test_only_equal_seeds_are_paired():
@@ -122,6 +129,8 @@ def test_only_equal_seeds_are_paired():
     assert found is not None
     assert found.pairs is not None
     assert (found.pairs.count, found.mean, found.reach) == (1, 2.0, None)
+    head, rows, others = differences([early, later, history(results([2, 4, 4]))])
+    assert (len(head), rows[0][2:4], len(others)) == (6, ["–", "–"], 1), "others have a spread"
     late = history(results([5], first_seed=9))
     assert paired_difference(history(results([1])).outcome, late.outcome) is None
 
@@ -179,10 +188,10 @@ def test_seeds_of_a_fixed_split_are_not_paired():
     fixed = {"dataset": "zinc"}
     first, other = history(results(one), **fixed), history(results(two, first_seed=9), **fixed)
     head, ((_, _, interval, seeds),), _ = differences([first, other])
+    assert "they are those of the means over all" in str(_difference_tables([first, other])[0])
     assert head == ["difference", "mean", "95 % interval", "seeds"], "pairs alone have a spread"
     found = stats.ttest_ind(two, one, equal_var=False).confidence_interval()
-    ends = [float(end.replace("−", "-")) for end in interval.split(" … ")]
-    assert ends == pytest.approx([found.low, found.high], abs=0.06)
+    assert interval == f"{found.low:+.2f} … {found.high:+.2f}".replace("-", "−")
     assert seeds == "5 and 3"
     assert unequal([first, other]) == "", "means over other seeds compare"
 

@@ -11,9 +11,11 @@ import pytest
 
 from gradformer.report.answers import answers_section
 from gradformer.report.history import History
-from gradformer.report.outcome import headline, result_section
+from gradformer.report.outcome import APART, headline, result_section
+from gradformer.report.scales import spread
 from gradformer.report.settings import protocol, settings_section
 from gradformer.training.keepsakes import Answers, save_answers
+from gradformer.training.metrics import SCALED
 from gradformer.training.run import Run
 
 
@@ -35,23 +37,56 @@ def test_the_best_mean_is_bold(kind, best, request):
     run = request.getfixturevalue(kind)
     histories = [history(run, "one", test=(0.25, 0.5)), history(run, "two", test=(0.5, 0.75))]
     rows = str(result_section(histories)).split("<tr>")
-    (bold,) = [words(row) for row in rows if 'class="best"' in row]
+    (bold,) = [words(row) for row in rows if '<td class="number"><span class="best"' in row]
     assert bold.startswith(f"{best} toy ")
 
 
-def test_a_headline_says_how_many_trials_of_what_size_and_how_long(classes):
-    found = words(headline(History(classes, "run")))
-    assert "2 of 2 trials that ended well" in found
-    assert f"{classes.results['trials'][0]['parameters']:,} parameters" in found
-    assert found.endswith("s training time, all trials")
+def test_a_headline_has_the_scores_how_many_trials_of_what_size_and_how_long(classes, numbers):
+    results, found = classes.results, headline(History(classes, "run"))
+    test, val = (spread(results[part]["values"]) for part in ("test", "val"))
+    size = results["trials"][0]["parameters"]
+    assert str(found).startswith('<div class="cards"><div class="card first">')
+    assert str(found).count("first") == 1
+    assert words(found).startswith(
+        f"{test} test accuracy, higher is better {val} validation accuracy "
+        f"2 of 2 trials that ended well {size:,} parameters "
+    )
+    assert words(found).endswith("s training time, all trials")
+    assert "test MAE, lower is better" in words(headline(History(numbers, "run")))
 
 
-def test_every_trial_has_a_row(classes):
-    found = words(result_section([History(classes, "run")]))
-    assert "Mean ± standard deviation over 2 trials." in found
-    for result in classes.results["trials"]:
+def test_every_metric_and_every_trial_has_a_row(classes):
+    alone = History(classes, "run")
+    found, trials = words(result_section([alone])), classes.results["trials"]
+    assert "Mean ± standard deviation over 2 trials. ★: the metric by which" in found
+    val, test = (spread([r[part]["accuracy"] for r in trials]) for part in ("val", "test"))
+    assert f"compared. metric validation test accuracy ↑ ★ {val} {test} " in found
+    assert "Every trial accuracy of every trial" in found
+    for result in trials:
         row = [result[name] for name in ("trial", "seed", "status", "best_epoch", "epochs")]
         assert " ".join(map(str, row)) in found
+    vars(alone)["results"] = [trials[0] | {"test": {"accuracy": 0.5, SCALED: 0.25}}]
+    found = words(result_section([alone]))
+    assert "One trial. ★" in found
+    assert "compared. std is that of each target in the training part." in found
+
+
+def test_runs_are_set_beside_each_other_if_they_have_a_score(classes, numbers):
+    one, two = history(classes, "one", test=(0.25, 0.5)), history(classes, "two", test=(0.5, 0.75))
+    none, apart = history(classes, "none", test=()), History(numbers, "apart")
+    page = result_section([one, two, none, apart])
+    found, size = words(page), f"{one.results[0]['parameters']:,}"
+    val = spread(classes.results["val"]["values"])
+    assert f" two toy accuracy ↑ 0.62 ± 0.18 {val} 2 {size} " in found
+    assert " none toy accuracy ↑ – – 0 – " in found
+    assert str(page).count('class="best"') == 1, "alone on its data, or without a score, is none"
+    assert "The best mean on each dataset is bold. run data" in found, "no word of seeds"
+    for metric, runs in (("accuracy ↑", 2), ("MAE ↓", 1)):
+        (strips,) = re.findall(rf"<title>Every trial: test {metric} on toy</title>.*?</svg>", page)
+        assert strips.count('class="mean"') == runs
+    assert re.findall(r"(\w+ − \w+) [+−]\d", found) == ["two − one"]
+    assert "Every trial of two accuracy of every trial" in found
+    assert APART in words(result_section([one, apart]))
 
 
 def test_the_protocol_is_that_of_the_recipe(classes):

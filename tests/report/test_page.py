@@ -144,12 +144,13 @@ def test_a_run_that_diverged_says_so(classes, tmp_path):
     lines = [json.loads(line) for line in (folder / "record.jsonl").read_text().splitlines()]
     for line in lines:
         if "test" in line:
-            line |= {"status": "diverged", "bad_step": 3, "val": {}, "test": None}
+            line |= {"status": "diverged", "bad_step": 3, "val": {}, "test": None, "best_epoch": 0}
     (folder / "record.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     page = write_report([folder], tmp_path / "report.html").read_text()
     check(page)
     assert "trial 1 diverged and counts in no mean" in page
     assert "No trial has ended well, so there is no result." in page
+    assert page.count('>diverged at step 3</td><td class="number">–</td>') == 2
 
 
 @pytest.mark.parametrize("task", ["binary", "multilabel"])
