@@ -1,8 +1,7 @@
-"""Benchmarks by name: cards, mirrors, checksums, downloads, stores and splits together."""
+"""Benchmarks by name: cards, checksums, stores and splits together."""
 
 from __future__ import annotations
 
-import hashlib
 import shutil
 import zipfile
 from dataclasses import replace
@@ -13,22 +12,16 @@ import pytest
 from tests.conftest import ROOT
 
 from gradformer.errors import ConfigError, GradformerWarning, InputError
-from gradformer.graphs import datasets, mirror
-from gradformer.graphs.cards import Card, card_names, find_card, is_card
-from gradformer.graphs.datasets import check_card, load_dataset, open_card
-from gradformer.graphs.mirror import fetch, raw_files
+from gradformer.graphs import datasets
+from gradformer.graphs.cards import card_names, find_card, is_card
+from gradformer.graphs.datasets import load_dataset, open_card
 from gradformer.graphs.store import Structure, pack
 from gradformer.graphs.summary import comparison_row, estimate_memory
 from gradformer.training.files import read_json
 from gradformer.training.metrics import check_metric
 from gradformer.training.recipe import load_recipe
 
-
-@pytest.fixture(autouse=True)
-def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("GRADFORMER_CACHE", str(tmp_path / "cache"))
-    monkeypatch.delenv("GRADFORMER_DATA", raising=False)
-    return tmp_path / "cache"
+pytestmark = pytest.mark.usefixtures("cache")
 
 
 def test_cards_are_complete_and_consistent() -> None:
@@ -93,6 +86,10 @@ def test_sample_needs_nothing_but_the_package(cache: Path) -> None:
     assert data.store.about["generated"]
     assert data.store.folder is not None
     assert data.store.folder.parent == cache / "stores"
+    drawn = load_dataset("pattern-sample", split="random")
+    assert [len(part) for part in drawn.split] == [800, 100, 100], "of graphs, not of their nodes"
+    with pytest.raises(ConfigError, match="no class to stratify by"):
+        load_dataset("pattern-sample", split="stratified")
 
 
 def test_splits_of_a_card(data_mirror: Path) -> None:
@@ -120,6 +117,8 @@ def test_node_datasets_split_nodes(data_mirror: Path) -> None:
     actor = [load_dataset("actor", data_mirror, seed=seed).split for seed in (0, 1, 10)]
     assert [len(part) for part in actor[1]] == [3648, 2432, 1520]
     assert actor[0].train.tolist() == actor[2].train.tolist() != actor[1].train.tolist()
+    drawn = load_dataset("actor", data_mirror, split="random").split
+    assert [len(part) for part in drawn] == [6080, 760, 760]
     cora = load_dataset("cora", data_mirror, split="random", seed=3)
     y = cora.store.arrays["y"]
     assert np.bincount(y[cora.split.train]).tolist() == [20] * 7
@@ -168,97 +167,14 @@ def test_wrong_content_is_refused_and_not_stored(
 
 
 def test_card_checks_classes_and_splits(data_mirror: Path) -> None:
-    card = find_card("cora")
-    store = open_card(card, data_mirror)
-    with pytest.raises(InputError, match="class counts are"):
-        check_card(replace(card, class_counts=(1, 2)), store)
-    with pytest.raises(InputError, match=r"sizes of split 0 are \(140, 500, 1000\)"):
-        check_card(replace(card, sizes=(141, 500, 1000)), store)
-    with pytest.raises(InputError, match="published splits are 1, the card says 10"):
-        check_card(replace(card, ways=10), store)
-
-
-def test_a_mirror_without_the_file_says_what_to_do(tmp_path: Path) -> None:
-    for place in (tmp_path, "~nobody-of-this-name/data"):  # which no shell would expand
-        with pytest.raises(InputError, match=r"zinc: ZINC/molecules\.zip is missing from the mir"):
-            load_dataset("zinc", place)
-
-
-def test_a_damaged_archive_is_one_line(data_mirror: Path, tmp_path: Path) -> None:
-    copy = small_mirror(data_mirror, tmp_path / "mirror")
-    path = copy / "TU" / "MUTAG.zip"
-    path.write_bytes(path.read_bytes()[:9000])
-    with pytest.warns(GradformerWarning), pytest.raises(InputError, match=r"MUTAG\.zip cannot be"):
-        load_dataset("mutag", copy)
-
-
-def card_with(download: dict[str, str], files: dict[str, str]) -> Card:
-    return replace(find_card("mutag"), download=download, files=files)
-
-
-def test_download_fills_the_cache_in_the_layout_of_a_mirror(
-    data_mirror: Path, cache: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    source = data_mirror / "TU" / "MUTAG.zip"
-    card = card_with({"TU/MUTAG.zip": source.as_uri()}, dict(find_card("mutag").files))
-    assert open_card(card).num_graphs == 188
-    assert f"fetching {source.as_uri()}" in capsys.readouterr().err
-    assert (cache / "raw" / "TU" / "MUTAG.zip").read_bytes() == source.read_bytes()
-    open_card(card)
-    assert capsys.readouterr().err == ""
-
-
-def test_an_archive_is_unpacked_without_its_top_folder(tmp_path: Path, cache: Path) -> None:
-    with zipfile.ZipFile(tmp_path / "hiv.zip", "w") as archive:
-        archive.writestr("hiv/raw/edge.csv", "1,2\n")
-        archive.writestr("hiv/../../outside", "never")
-    digest = hashlib.sha256(b"1,2\n").hexdigest()
-    address = (tmp_path / "hiv.zip").as_uri()
-    card = card_with({"ogbg/": address}, {"ogbg/raw/edge.csv": digest})
-    assert raw_files(card).sums == card.files
-    assert sorted(path.name for path in (cache / "raw").rglob("*")) == ["edge.csv", "ogbg", "raw"]
-
-
-def test_offline_is_one_line_with_the_remedy(cache: Path) -> None:
-    card = card_with({"TU/MUTAG.zip": "http://127.0.0.1:9/MUTAG.zip"}, {"TU/MUTAG.zip": "0" * 64})
-    with pytest.raises(InputError) as caught:
-        fetch(card, cache / "raw")
-    message = str(caught.value)
-    assert "could not be fetched" in message
-    assert "put TU/MUTAG.zip under a folder and name it with --data or GRADFORMER_DATA" in message
-    assert "\n" not in message
-    assert not list((cache / "raw").iterdir())
-
-
-def test_a_cache_that_cannot_be_made_is_not_blamed_on_the_network(tmp_path: Path) -> None:
-    (tmp_path / "file").touch()
-    card = card_with({"TU/MUTAG.zip": "http://127.0.0.1:9/MUTAG.zip"}, {"TU/MUTAG.zip": "0" * 64})
-    with pytest.raises(InputError, match=r"file/raw cannot be made .* GRADFORMER_CACHE"):
-        fetch(card, tmp_path / "file" / "raw")
-
-
-def test_published_block_models_take_the_place_of_generated_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (tmp_path / "SBM").mkdir()
-    (tmp_path / "SBM" / "PATTERN_v2.pt").write_bytes(b"published")
-    with pytest.warns(GradformerWarning, match=r"no checksum of SBM/PATTERN_v2\.pt is known"):
-        found = raw_files(find_card("pattern"), tmp_path).sums
-    assert found == {"SBM/PATTERN_v2.pt": hashlib.sha256(b"published").hexdigest()}
-    assert raw_files(find_card("pattern"), tmp_path / "SBM").sums == {}
-    with (
-        pytest.warns(GradformerWarning, match="no checksum"),
-        pytest.raises(InputError, match=r"SBM/PATTERN_v2\.pt is not a published SBM file"),
+    for name, wrong, reason in (
+        ("cora", {"class_counts": (1, 2)}, "class counts are"),
+        ("cora", {"sizes": (141, 500, 1000)}, r"sizes of split 0 are \(140, 500, 1000\)"),
+        ("cora", {"ways": 10}, "published splits are 1, the card says 10"),
+        ("mutag", {"split": "fixed"}, "published splits are 0, the card says 1"),
     ):
-        open_card(find_card("pattern"), tmp_path)
-
-
-def test_mirror_may_be_named_by_the_environment(
-    data_mirror: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("GRADFORMER_DATA", str(data_mirror))
-    assert load_dataset("mutag").store.num_graphs == 188
-    assert mirror.cache_folder().name == "cache"
+        with pytest.raises(InputError, match=reason):
+            open_card(replace(find_card(name), **wrong), data_mirror)  # type: ignore[arg-type]
 
 
 def test_summary_stands_beside_card_and_paper(data_mirror: Path) -> None:
@@ -310,15 +226,3 @@ def test_memory_estimate_is_near_what_was_measured(name: str) -> None:
         batch_size=recipe.train.batch_size,
     )
     assert found.model + found.step == pytest.approx(row["memory_gib"] * 2**30, rel=0.5)
-
-
-def test_without_a_home_the_cache_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of a user that a container does not know; it was called a bug."""
-
-    def unknown() -> Path:
-        raise RuntimeError("Could not determine home directory.")
-
-    monkeypatch.delenv("GRADFORMER_CACHE")
-    monkeypatch.setattr(Path, "home", unknown)
-    with pytest.raises(InputError, match=r"home folder is not known, .* name one with GRADFORMER_"):
-        mirror.cache_folder()

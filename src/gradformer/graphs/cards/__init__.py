@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 from typing import Any, Literal
@@ -116,14 +116,11 @@ def _found(name: str) -> Card | None:
 
 @cache
 def _cards() -> dict[str, Card]:
-    known = {entry.name for entry in fields(Card)}
     cards = {}
     for file in resources.files(__package__).iterdir():
         stem, _, suffix = file.name.rpartition(".")
         if suffix != "yaml":
             continue
         values = parse_yaml(file.read_text(encoding="utf-8"))
-        for key in values.keys() - known:
-            raise ConfigError(f"{file.name}: unknown key {key!r}; {suggest(key, known)}")
-        cards[stem] = Card(**{**tupled(values), "name": stem})
+        cards[stem] = Card(**tupled(values), name=stem)
     return cards
