@@ -1,8 +1,7 @@
-"""PyG data, NetworkX graphs and SMILES from Python."""
+"""NetworkX graphs, SMILES and tables from Python, and what all objects share."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import networkx as nx
@@ -11,10 +10,9 @@ import pandas as pd
 import pytest
 import torch
 from torch.utils.data import Dataset, Subset
-from torch_geometric.data import Batch, Data, HeteroData
+from torch_geometric.data import Data, HeteroData
 
-from gradformer.errors import InputError
-from gradformer.graphs.molecules import from_smiles
+from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.objects import (
     from_networkx,
     from_objects,
@@ -30,44 +28,13 @@ def path(**values: Any) -> Data:
     return Data(edge_index=EDGES, num_nodes=3, **values)
 
 
-def test_pyg_graphs() -> None:
-    graphs = [
-        path(x=torch.tensor([[0], [5], [1]]), edge_attr=torch.rand(4, 2), y=torch.tensor([[0.5]])),
-        path(x=torch.tensor([[0], [1], [2]]), edge_attr=torch.rand(4, 2), y=torch.tensor([[1.5]])),
-    ]
-    data = from_pyg(graphs)
-    assert (data.reading.node, data.reading.edge, data.reading.level) == ((6,), 2, "graph")
-    assert data.arrays.y.tolist() == [[0.5], [1.5]]
-    np.testing.assert_array_equal(data.arrays.edge_attr[4:], graphs[1].edge_attr.numpy())
-    np.testing.assert_array_equal(data.arrays.edge_index[:, :4], EDGES.numpy())
-
-
-def test_the_level_of_pyg_graphs_is_seen_from_y() -> None:
-    nodes = from_pyg([path(y=torch.tensor([0, 2, 1])), path(y=torch.tensor([1, 1, 0]))])
-    assert (nodes.reading.level, nodes.reading.labels.task) == ("node", "multiclass")
-    assert nodes.arrays.y.tolist() == [0, 2, 1, 1, 1, 0]
-    labels = torch.tensor([[1.0, 0.0, float("nan")]])
-    graphs = from_pyg([path(y=labels), path(y=1 - labels), path(y=torch.tensor([[0.0, 0, 1]]))])
-    assert (graphs.reading.level, graphs.reading.labels.task) == ("graph", "multilabel")
-    np.testing.assert_array_equal(graphs.arrays.y[0], np.float32([1, 0, np.nan]))
-
-
-def test_targets_of_pyg_graphs_may_stand_apart() -> None:
-    """``fit(graphs, y=targets)``, as for all Python objects; what the graphs call y is left out."""
-    graphs = [path(y=torch.zeros(3)), path(), path()]
-    data = from_objects(graphs, y=np.array([0.5, np.nan, 1.5]))
-    assert (data.reading.level, data.reading.labels.task) == ("graph", "regression")
-    np.testing.assert_array_equal(data.arrays.y, np.float32([[0.5], [np.nan], [1.5]]))
-    nodes = from_objects(graphs[:1], y=[["a", "b", "a"]], level="node")
-    assert nodes.arrays.y.reshape(-1).tolist() == [0, 1, 0]
-    with pytest.raises(InputError, match=r"^y has 2 entries for 3 graphs"):
-        from_objects(graphs, y=[1, 2])
-
-
 def test_a_part_of_a_dataset_is_taken_as_a_list_is() -> None:
     graphs = [path(y=torch.tensor([k / 2])) for k in range(6)]
     data = from_objects(Subset(graphs, [4, 1]))
     assert data.arrays.y.tolist() == [[2.0], [0.5]]
+    pytest.importorskip("rdkit")
+    column = pd.Series(["CC", "CO"], index=[7, 3])  # whose entries go by their labels
+    assert from_objects(column, y=[1.5, 2.5]).smiles == ("CC", "CO")
 
 
 def test_what_is_no_list_of_graphs_is_named() -> None:
@@ -161,25 +128,6 @@ def test_targets_of_nodes_may_be_tensors_and_are_found_again_in_new_graphs() -> 
     assert new.arrays.y.tolist() == data.arrays.y.tolist() * 2
 
 
-def test_molecules_of_pyg_are_not_taken_for_those_of_a_model_that_numbers_atoms_otherwise() -> None:
-    """PyG's own ``from_smiles`` has as many columns, and carbon is 6 there, not 5."""
-    pytest.importorskip("rdkit")
-    from torch_geometric.utils import from_smiles as pyg_smiles
-
-    like = from_smiles_list(["CCO", "CN"], y=[0.5, 1.5]).reading
-    like = replace(like, kind="graphs")  # as that of a benchmark, which takes graphs too
-    other = pyg_smiles("CCO")
-    for x in (other.x, other.x[:, :0]):
-        other.x = x
-        with pytest.raises(InputError, match=r"position 0: x numbers the atoms .*give the SMILES"):
-            from_pyg([other], like=like)
-    x, edge_index, edge_attr = map(torch.from_numpy, from_smiles("CCO"))
-    ours = Data(x=x, edge_index=edge_index.long(), edge_attr=edge_attr, smiles="CCO")
-    assert from_pyg([ours], like=like).arrays.num_graphs == 1
-    ours.smiles = "no molecule"  # it may be anything
-    assert from_pyg([ours], like=like).arrays.num_graphs == 1
-
-
 def test_attributes_that_are_not_used_are_named() -> None:
     y, mask = torch.tensor([0, 1, 0]), torch.tensor([True, False, False])
     single = from_pyg([path(y=y, x=torch.rand(3, 2), pos=torch.rand(3, 2), train_mask=mask)])
@@ -193,60 +141,6 @@ def test_attributes_that_are_not_used_are_named() -> None:
     assert from_networkx([graph], y=[2.5]).unused == (*names, "y of graphs")
 
 
-def test_a_batch_is_the_graphs_that_it_was_made_of() -> None:
-    """Not one graph that is not connected."""
-    graphs = [path(y=torch.tensor([k + 0.5])) for k in range(3)]
-    data = from_pyg([Batch.from_data_list(graphs[:2]), graphs[2]])
-    assert data.arrays.y.tolist() == [[0.5], [1.5], [2.5]]
-    assert data.unused == ()
-    with pytest.raises(InputError, match="a Batch does not know the graphs it was made of"):
-        from_pyg([Batch(edge_index=graphs[0].edge_index)])
-
-
-def test_masks_split_the_nodes_of_a_single_graph() -> None:
-    y = torch.tensor([0, 1, 0])
-    train, val = torch.tensor([True, False, False]), torch.tensor([False, False, True])
-    data = from_pyg([path(y=y, train_mask=train, val_mask=val)])
-    assert data.arrays.split.tolist() == [[0], [-1], [1]]
-    assert from_pyg([path(y=y, train_mask=train)] * 2).arrays.split is None
-    with pytest.raises(InputError, match="val_mask holds nodes that another mask holds too"):
-        from_pyg([path(y=y, train_mask=train, val_mask=train)])
-    with pytest.raises(InputError, match=r"test_mask must be booleans \[nodes\], found \(2,\)"):
-        from_pyg([path(y=y, test_mask=train[:2])])
-
-
-@pytest.mark.parametrize(
-    ("graph", "reason"),
-    [
-        ("graph", "expected torch_geometric.data.Data, found str"),
-        (Data(x=torch.zeros(3, 1)), "has no edge_index"),
-        (Data(edge_index=EDGES.float(), num_nodes=3), "edge_index must be whole numbers"),
-        (Data(edge_index=EDGES, num_nodes=2), r"edge \[1, 2\] is out of range"),
-        (Data(edge_index=EDGES[:, :0], num_nodes=0), "a graph has 1 to 1,000,000 nodes"),
-        (path(x=torch.zeros(2, 1)), r"x has shape \(2, 1\), expected 3 rows"),
-        (path(x=torch.full((3, 1), torch.nan)), r"x\[0, 0\] = nan is not a finite"),
-        (path(x=EDGES.to_sparse()), "x must be a dense tensor"),
-        (path(y=torch.zeros(2)), r"y has shape \(2,\), expected \[1\] or \[1, targets\]"),
-    ],
-)
-def test_bad_pyg_graphs_are_named(graph: Any, reason: str) -> None:
-    good = path(x=torch.zeros(3, 1), y=torch.tensor([0.5]))
-    with pytest.raises(InputError, match="position 1: " + reason):
-        from_pyg([good, graph])
-    kept = from_pyg([good, graph, good], skip_invalid=True)
-    assert kept.rows.tolist() == [0, 2]
-    assert [row for row, _ in kept.skipped] == [1]
-
-
-def test_new_pyg_graphs_are_checked_against_the_training_data() -> None:
-    like = from_pyg([path(x=torch.tensor([[0], [1], [2]]), y=torch.tensor([y])) for y in (0, 1)])
-    assert from_pyg([path(x=torch.tensor([[1], [1], [1]]))], like=like.reading).arrays.y is None
-    with pytest.raises(InputError, match="category unseen in training"):
-        from_pyg([path(x=torch.tensor([[0], [1], [3]]))], like=like.reading)
-    with pytest.raises(InputError, match="holds molecules as SMILES, but the model was trained on"):
-        from_smiles_list(["C"], like=like.reading)
-
-
 def test_networkx_graphs() -> None:
     graph = nx.Graph()
     graph.add_node("b", x=[1.5, 0], y="u")
@@ -258,6 +152,10 @@ def test_networkx_graphs() -> None:
     assert data.arrays.edge_attr[:, 0].tolist() == [2, 2, 2, 2]
     assert data.arrays.y.tolist() == [[1], [0]]
     assert from_networkx([graph], level="node").arrays.y.tolist() == [[0], [1]]
+    graph.add_node("c", x=[0, 0])
+    np.testing.assert_array_equal(
+        from_networkx([graph], level="node").arrays.y, np.float32([[0], [1], [np.nan]])
+    )
 
 
 def test_networkx_directions_and_graph_attributes() -> None:
@@ -274,6 +172,7 @@ def test_bad_networkx_graphs() -> None:
         ([half], [1], "position 0: some have the attribute 'x' and some have not"),
         ([nx.Graph()], [1], "this one has 0"),
         ([3], [1], "expected a networkx graph, found int"),
+        ([nx.Graph([(0, 1)], y=1), 3], None, "position 1: expected a networkx graph, found int"),
         ([half], [1, 2], "y has 2 entries for 1 graphs"),
         ([], [], "holds no data"),
         ([half], {0: 1}, "y: got dict, expected a list"),
@@ -282,6 +181,8 @@ def test_bad_networkx_graphs() -> None:
     ):
         with pytest.raises(InputError, match=reason):
             from_networkx(graphs, y=y)
+    with pytest.raises(ConfigError, match="level: unknown value 'nodes'"):
+        from_networkx([half], level="nodes")  # type: ignore[arg-type]
 
 
 def test_smiles() -> None:
@@ -290,7 +191,7 @@ def test_smiles() -> None:
     assert data.smiles == ("CCO", "C", "C")
     np.testing.assert_array_equal(data.arrays.y, np.float32([[0], [1], [np.nan]]))
     assert data.skipped[0].row == 1
-    with pytest.raises(InputError, match="position 0: expected SMILES as text, found int"):
+    with pytest.raises(InputError, match=r"^the list, position 0: expected SMILES as text"):
         from_smiles_list([3], y=[1])  # type: ignore[list-item]
     with pytest.raises(InputError, match="holds something that is no text"):
         from_smiles_list(["\ud800"], y=[1])

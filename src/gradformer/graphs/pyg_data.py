@@ -125,7 +125,7 @@ def _level_of_pyg(graphs: list[Data]) -> Level:
         for data in graphs
         if isinstance(data, Data) and isinstance(data.y, torch.Tensor)
     ]
-    if shapes and all(rows == nodes for rows, nodes in shapes) and any(n > 1 for _, n in shapes):
+    if all(rows == nodes for rows, nodes in shapes) and any(n > 1 for _, n in shapes):
         return "node"
     return "graph"
 
@@ -152,7 +152,8 @@ def _pyg_masks(data: Data) -> list[int] | None:
             continue
         chosen = dense(mask, f"{name}_mask")
         if chosen.shape != parts.shape or chosen.dtype != np.bool_:
-            raise InputError(f"{name}_mask must be booleans [nodes], found {chosen.shape}")
+            found = f"{chosen.shape} {chosen.dtype}"
+            raise InputError(f"{name}_mask must be booleans [nodes], found {found}")
         if (parts[chosen] >= 0).any():
             raise InputError(f"{name}_mask holds nodes that another mask holds too")
         parts[chosen] = part
