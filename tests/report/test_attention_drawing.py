@@ -5,16 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from itertools import combinations
-from types import SimpleNamespace
 
 import networkx as nx
 import numpy as np
 import pytest
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from gradformer.errors import InputError
-from gradformer.graphs.labels import Labels
-from gradformer.report import write_explanation
 from gradformer.report.attention import (
     Sketch,
     contrast,
@@ -24,16 +20,9 @@ from gradformer.report.attention import (
     lay_out,
     sketch,
 )
-from gradformer.report.curves import _visible, decay_tables, recorded_decay
-from gradformer.report.explain import _answer
 from gradformer.report.history import History, open_histories
 from gradformer.report.patterns import example_attention, kind_of, pair_attention, patterns_section
-from gradformer.report.scales import evenly
-from gradformer.structure.codebook import HOPS, Codebook
-from gradformer.training.fit import fit
-from gradformer.training.inference import Predictions
 from gradformer.training.keepsakes import load_examples
-from tests.report import toys
 
 
 @pytest.mark.parametrize(
@@ -185,91 +174,3 @@ def test_a_name_that_says_the_kind_is_not_said_twice(variants):
     section = patterns_section([History(run, label) for run, label in zip(variants, labels)])
     assert "<b>with decay</b>" in section
     assert "<b>plain: of old</b>" in section
-
-
-def test_decay_curve_is_that_of_the_start_points(variants):
-    model = variants[0].model()
-    (table,) = decay_tables(model.decay).values()
-    start = model.decay.start[0, 1].item()
-    hops = np.arange(255)
-    assert table[0, 1, :255] == pytest.approx(0.6 ** np.maximum(hops - start, 0), abs=1e-6)
-    assert decay_tables(variants[1].model().decay) == {}
-    assert list(decay_tables(variants[2].model().decay)) == ["factor of the weight"]
-
-
-def test_record_gives_the_decay_of_the_weights(variants):
-    (history,) = open_histories(variants[:1])
-    for trial in (0, 1):
-        kept, recorded = history.run.model(trial).decay, recorded_decay(history, trial)
-        (weights,), (record,) = decay_tables(kept).values(), decay_tables(recorded).values()
-        assert np.array_equal(weights, record)
-    assert recorded_decay(open_histories(variants[2:3])[0], 0) is None, "a profile is not recorded"
-
-
-def test_explanation_of_every_head(classes, tmp_path):
-    examples = load_examples(classes.folder)
-    page = write_explanation(classes, examples, tmp_path / "e.html").read_text()
-    assert page.count("<h3>Head ") == 2 * 2
-    assert "Prediction: <b>class 0: " in page
-    for name in ("Score", "Decay", "Weight"):
-        assert f"<title>{name} of head 2</title>" in page
-
-
-def test_a_probability_names_its_class():
-    run = SimpleNamespace(labels=Labels("binary", ("kind",), (("chain", "ring"),)))
-    predicted = Predictions(np.full((2, 3, 1), 0.25))
-    assert "<b>kind is ring: 0.25 ± 0</b>" in _answer(run, predicted, 1)
-
-
-def test_explanation_says_what_it_cannot_do(classes, variants, tmp_path):
-    examples = load_examples(classes.folder)
-    with pytest.raises(InputError, match="gin does not show its attention; explain a run of"):
-        write_explanation(variants[-1], examples, tmp_path / "e.html")
-    with pytest.raises(InputError, match="layer: got 3, expected 1 to 2"):
-        write_explanation(classes, examples, tmp_path / "e.html", layer=3)
-
-
-def test_molecules_are_drawn_with_their_elements(tmp_path):
-    pytest.importorskip("rdkit")
-    words = ["CCO", "CCN", "CCS", "CCCl", "CCCO", "CCCN", "CCCS", "CCF", "CC=O", "CCBr"]
-    smiles = [*words, *(f"CCC{word}" for word in words)]
-    run = fit(
-        smiles,
-        y=[float(len(s)) for s in smiles],
-        recipe=replace(toys.recipe(trials=1, epochs=1), dataset="molecules"),
-        out=tmp_path / "run",
-        device="cpu",
-        tensorboard=False,
-        quiet=True,
-    )
-    page = write_explanation(run, ["CCO", "NCC"], tmp_path / "e.html").read_text()
-    assert "Position 0: CCO</h2>" in page
-    per_graph = page.split("<h2>")[1:]
-    assert [re.findall(r'class="atom">(\w*)<', part)[:3] for part in per_graph] == [
-        ["", "", "O"],
-        ["N", "", ""],
-    ]
-
-
-@pytest.mark.parametrize(
-    ("book", "far", "count"),
-    [
-        (HOPS, 0, 8),
-        (HOPS, 3, 8),
-        (HOPS, 12, 14),
-        (HOPS, 60, 24),
-        (Codebook.uniform("similarity", 1.0), 3, 32),
-        (Codebook.uniform("similarity", 1.0), 254, 255),
-    ],
-)
-def test_a_decay_is_drawn_to_where_the_last_head_has_gone(book, far, count):
-    near = 0.5 * (np.arange(256) < 2)
-    signed = np.where(np.arange(256) <= far, -0.03, 0.01)
-    psi, seen = _visible(book.values, np.stack([near, signed]) * (far > 0))
-    np.testing.assert_array_equal(psi, book.values[:count])
-    assert seen.shape == (2, count)
-
-
-def test_six_of_many_layers_are_drawn_from_first_to_last():
-    assert evenly(6, 6) == [0, 1, 2, 3, 4, 5]
-    assert evenly(12, 6) == [0, 2, 4, 7, 9, 11]

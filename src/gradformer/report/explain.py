@@ -131,7 +131,7 @@ def _heads(found: PairAttention, graph: Sketch, layer: int | None) -> Markup:
         drawing = draw_graph(f"Attention of {name} on the graph", graph, weight[head], full)
         pictures = [figure(drawing, focus(weight[head], graph.hops))]
         for what, values, blank, dark, digits in (
-            ("score", score[head], low, max(high, low + 1e-9), 3),
+            ("score", score[head], low, high, 3),
             ("decay", decay[head], 0.0, max(1.0, float(decay.max())), 2),
             ("weight", weight[head], faint, full, 2),
         ):
