@@ -78,7 +78,7 @@ def example_attention(history: History) -> list[tuple[tuple[str, int], PairAtten
     """
     examples, trials = load_examples(history.run.folder), history.run.trials
     model = history.run.model(trials[0]) if trials else None
-    if examples is None or model is None or not shows_attention(model):
+    if examples is None or not shows_attention(model):
         return []
     precision = history.run.recipe.train.precision
     return [
