@@ -65,6 +65,7 @@ def test_one_line_with_the_remedy(program: Program, words: tuple[str, ...], says
         (("train", "--batch-size", "8"), "--batch-size; say --set train.batch_size=VALUE", "train"),
         (("train", "--epcohs", "3"), "--epcohs; say --set train.epochs=VALUE", "train"),
         (("train", "--trails", "3"), "--trails (Possible options: ", "train"),
+        (("train", "--xyzzy"), "No such option: --xyzzy (see", "train"),
         (("evaluate", "run", "--lr", "1"), "No such option: --lr (", "evaluate"),
         (("trian",), "'train'", ""),
         (("--dbug", "models"), "--dbug", ""),
@@ -96,6 +97,17 @@ def test_debug_shows_where_wherever_it_stands() -> None:
         result = CliRunner().invoke(app, words)
         assert result.exit_code == 1
         assert type(result.exception).__name__ == "ConfigError"
+
+
+def test_what_may_not_be_read_is_named(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a mirror of another user; it was called a bug."""
+
+    def refuse(*_: object) -> None:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/data/TU/MUTAG.zip")
+
+    monkeypatch.setattr("gradformer.graphs.mirror.raw_files", refuse)
+    said = program("data", "verify", "mutag", code=1).stderr
+    assert said == "error: /data/TU/MUTAG.zip: Permission denied; mend the permissions\n"
 
 
 def test_a_bug_of_ours_is_called_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -108,6 +108,8 @@ def _in_one_line(ctx: Any) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno in FULL:
             where = error.filename or "standard output"
             error = InputError(f"{where}: cannot be written ({error.strerror}); make room")
+        if isinstance(error, PermissionError) and error.filename is not None:
+            error = InputError(f"{error.filename}: {error.strerror}; mend the permissions")
         if isinstance(error, GradformerError):
             _say(str(error), ERROR)
             raise typer.Exit(TO_MEND) from None
