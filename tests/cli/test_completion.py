@@ -65,6 +65,8 @@ def test_files_are_offered_beside_datasets(tmp_path: Path, monkeypatch: pytest.M
     assert offered("gradformer train min") == ["mine/"]
     assert offered("gradformer predict run mine/") == ["mine/more.csv"]
     assert ".hidden" not in offered("gradformer train ")
+    assert offered("gradformer train .hi") == [".hidden"]
+    assert "/dev/" in offered("gradformer train /de")
     assert offered(f"gradformer train {tmp_path}/mol") == [f"{tmp_path}/molecules.csv"]
     assert offered("gradformer train nowhere/") == []
 

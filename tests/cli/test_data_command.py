@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from gradformer.graphs.cards import card_names, find_card
-from gradformer.training.data import benchmark
+from gradformer.graphs.datasets import open_card
+from gradformer.training.data import benchmark, structure_for
 from gradformer.training.metrics import metric_name
 from gradformer.training.recipe import load_recipe
 from tests.cli.conftest import Program
@@ -38,12 +39,32 @@ def test_list_has_every_dataset(program: Program) -> None:
         assert find_card(name).about in line
 
 
+def test_measured_datasets_stand_beside_the_paper(
+    program: Program, mirror: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gradformer.graphs.cards.card_names", lambda: ["mutag"])
+    head, row, caption = program("data", "list", "--measure", "--data", mirror).stdout.splitlines()
+    assert row.split() == ["MUTAG", "188", "17.93", "19.79", "2", "same", "188:", "17.9,", "19.7"]
+    assert head.split()[:4] == ["dataset", "graphs", "nodes", "edges"]
+    assert row.index(" 188 ") + 4 == head.index("graphs") + 6, "numbers end where their heads do"
+    assert caption.strip() == "paper: graphs: mean nodes, mean edges"
+
+
 def test_info_tells_sizes_pairs_and_memory(program: Program, mirror: Path) -> None:
     found = program("data", "info", "mutag", "--data", mirror).stdout
-    assert "188, random split 150 / 18 / 20" in found
-    assert "17.93 nodes, 19.79 edges" in found
-    assert "64,381" in found  # pairs
-    assert "MB for recipe mutag" in found
+    facts = dict(line.split(maxsplit=1) for line in found.splitlines())
+    card, structure = find_card("mutag"), structure_for(load_recipe("mutag").model.config.needs())
+    store = open_card(card, mirror, structure)
+    assert facts["dataset"].strip() == f"{card.title}: {card.about}"
+    assert facts["task"].strip() == "graph multiclass, scored by accuracy ↑"
+    assert facts["graphs"].startswith("188, random split 150 / 18 / 20 (")
+    assert facts["mean"].strip() == "17.93 nodes, 19.79 edges"
+    assert facts["largest"].strip() == "28 nodes"
+    assert facts["pairs"].strip() == "64,381"
+    assert facts["store"].strip() == f"{store.nbytes / 1e6:.1f} MB in {store.folder}"
+    assert "MB for recipe mutag: data " in facts["GPU"]
+    assert facts["exactness"].strip() == card.exactness
+    assert facts["citation"].strip() == card.citation
     words = ("data", "info", "mutag", "--data", mirror, "--recipe", "nci1")
     assert "MB for recipe nci1" in program(*words).stdout
 
@@ -56,6 +77,16 @@ def test_pack_builds_once_what_training_opens(program: Program, mirror: Path, ca
     assert len(packed) == 2
     recipes = (load_recipe(name, settings=["dataset=mutag"]) for name in ("mutag", "molhiv"))
     assert {benchmark(recipe, mirror).store.folder for recipe in recipes} == packed
+
+
+def test_raw_files_are_fetched_into_the_cache(
+    program: Program, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr("gradformer.graphs.mirror.fetch", lambda *given: asked.extend(given))
+    found = program("data", "fetch", "mutag").stdout
+    assert asked == [find_card("mutag"), cache / "raw"]
+    assert found == f"mutag: raw files are in {cache / 'raw'}\n"
 
 
 def test_verify_tells_right_wrong_and_unknown_files(program: Program, mirror: Path) -> None:

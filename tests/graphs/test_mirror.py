@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import zipfile
 from dataclasses import replace
@@ -13,7 +14,7 @@ from gradformer.errors import GradformerWarning, InputError
 from gradformer.graphs import mirror
 from gradformer.graphs.cards import Card, find_card
 from gradformer.graphs.datasets import load_dataset, open_card
-from gradformer.graphs.mirror import fetch, raw_files
+from gradformer.graphs.mirror import RawFiles, fetch, raw_files
 
 pytestmark = pytest.mark.usefixtures("cache")
 
@@ -30,6 +31,15 @@ def test_a_damaged_archive_is_one_line(data_mirror: Path, tmp_path: Path) -> Non
     (tmp_path / "TU" / "MUTAG.zip").write_bytes(whole[:9000])
     with pytest.warns(GradformerWarning), pytest.raises(InputError, match=r"MUTAG\.zip cannot be"):
         load_dataset("mutag", tmp_path)
+
+
+def test_a_packed_file_is_read_or_named(tmp_path: Path) -> None:
+    files = RawFiles(tmp_path, {})
+    (tmp_path / "a.gz").write_bytes(gzip.compress(b"1,2"))
+    assert files.read("a.gz") == b"1,2"
+    (tmp_path / "a.gz").write_bytes(b"1,2")
+    with pytest.raises(InputError, match=r"a\.gz cannot be read: Not a gzipped file"):
+        files.read("a.gz")
 
 
 def card_with(download: dict[str, str], files: dict[str, str]) -> Card:
@@ -57,14 +67,14 @@ def test_an_archive_is_unpacked_without_its_top_folder_if_a_file_of_it_is_missin
     (tmp_path / "one.txt").write_text("1,2\n")
     digest = hashlib.sha256(b"1,2\n").hexdigest()
     card = card_with(
-        {"one.txt": (tmp_path / "one.txt").as_uri(), "ogbg/": (tmp_path / "hiv.zip").as_uri()},
+        {"ogbg/": (tmp_path / "hiv.zip").as_uri(), "one.txt": (tmp_path / "one.txt").as_uri()},
         dict.fromkeys(("one.txt", "ogbg/raw/edge.csv", "ogbg/raw/node.csv"), digest),
     )
-    for fetched in (2, 0, 1):
+    for missing, fetched in ((None, 2), (None, 0), ("one.txt", 1), ("ogbg/raw/edge.csv", 1)):
+        if missing is not None:
+            (cache / "raw" / missing).unlink()
         assert raw_files(card).sums == card.files
         assert capsys.readouterr().err.count("fetching") == fetched
-        if not fetched:
-            (cache / "raw" / "ogbg" / "raw" / "edge.csv").unlink()
     names = sorted(path.name for path in (cache / "raw").rglob("*"))
     assert names == ["edge.csv", "node.csv", "ogbg", "one.txt", "raw"]
 

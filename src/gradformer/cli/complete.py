@@ -52,12 +52,12 @@ def choices(*words: str) -> Callable[[], list[str]]:
 
 
 def _paths(incomplete: str) -> list[str]:
-    """Files and folders that begin so; hidden ones only if asked."""
+    """Files and folders beside the unfinished word; hidden ones only if asked."""
     folder, _, start = incomplete.rpartition("/")
     place = Path(f"{folder}/" if folder or incomplete.startswith("/") else ".")
     if not place.is_dir():
         return []
     before = incomplete.removesuffix(start)
-    found = (path for path in place.iterdir() if path.name.startswith(start or ""))
-    shown = (path for path in found if start.startswith(".") or not path.name.startswith("."))
+    hidden = start.startswith(".")
+    shown = (path for path in place.iterdir() if hidden or not path.name.startswith("."))
     return sorted(f"{before}{path.name}" + ("/" if path.is_dir() else "") for path in shown)
