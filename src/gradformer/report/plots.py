@@ -213,7 +213,7 @@ def confusion_plot(title: str, counts: NDArray[np.float64], names: Sequence[str]
         middle = (k + 0.5) * size
         label = _shorten(name, 11)
         parts.append(_text(label, left - 6, top + middle + 4, "end"))
-        if size >= 44 or classes <= 12:
+        if classes <= 12:
             below = _shorten(name, max(2, int(size / 7)))
             parts.append(_text(below, left + middle, end_y + 16, "middle"))
     if classes <= 8:
