@@ -16,6 +16,8 @@ from gradformer.report.plots import (
     COLOURS,
     HEIGHT,
     LEFT,
+    LEGEND_LINE,
+    LETTER,
     RIGHT,
     TOP,
     WIDTH,
@@ -49,27 +51,23 @@ def words(picture: str) -> list[tuple[str, float, float, str]]:
     return [(text, float(x), float(y), anchor) for x, y, anchor, text in found]
 
 
-@pytest.mark.parametrize(
-    "picture",
-    [
-        line_plot("t", [Line("n" * 80, [0, 1], [0, 1]), Line("b", [0, 1], [1, 9])], Axes("x", "y")),
+def test_all_is_inside_of_the_picture():
+    long, short = Line("n" * 80, [0, 1], [0, 1]), Line("b", [0, 1], [1, 9])
+    for picture in (
+        line_plot("t", [long, short], Axes("x", "y")),
         dot_plot("t", [("left", 0.0, 0.5), ("right", 2.0, 0.5), ("up", 1.0, 1.0)], AXES),
         parity_plot("t", np.array([0.0, 1.0]), np.array([0.5, 2.0])),
         strip_plot("t", "score", [("a", [1.0, 3.0]), ("b", [2.0])]),
-        confusion_plot("t", np.eye(2), ["no", "yes"]),
-        confusion_plot("t", np.eye(8), list("abcdefgh")),
-        confusion_plot("t", np.eye(13), list("abcdefghijklm")),
-    ],
-)
-def test_all_is_inside_of_the_picture(picture):
-    places = [(x, y) for _, x, y, _ in words(picture)]
-    drawn = re.findall(r'<path d="(.*?)"', picture)
-    places += [place for path in drawn for place in points(path)]
-    widths = [float(x) for path in drawn for x in re.findall(r"H([-\d.]+)", path)]
-    heights = [float(y) for path in drawn for y in re.findall(r"V([-\d.]+)", path)]
-    assert len(places) > 10
-    assert all(0 <= x <= picture.width for x in [*widths, *(x for x, _ in places)])
-    assert all(0 <= y <= picture.height for y in [*heights, *(y for _, y in places)])
+        *(confusion_plot("t", np.eye(k), list("abcdefghijklm")[:k]) for k in (2, 8, 13)),
+    ):
+        drawn = re.findall(r'<path d="(.*?)"', picture)
+        places = [place for path in drawn for place in points(path)]
+        places += [(x, y) for _, x, y, _ in words(picture)]
+        widths = [float(x) for path in drawn for x in re.findall(r"H([-\d.]+)", path)]
+        heights = [float(y) for path in drawn for y in re.findall(r"V([-\d.]+)", path)]
+        assert len(places) > 10
+        assert all(0 <= x <= picture.width for x in [*widths, *(x for x, _ in places)])
+        assert all(0 <= y <= picture.height for y in [*heights, *(y for _, y in places)])
 
 
 def test_the_frame_has_a_word_for_each_line_and_axis():
@@ -166,6 +164,12 @@ def test_legend_takes_the_lines_it_needs():
     assert heights(2)[0] < heights(8)[0]
     assert len(heights(2)[1]) == 1
     assert len(heights(8)[1]) == 3
+    lines = [Line(name, [0, 1], [0.5, 0.5]) for name in ("n" * 80, "b")]
+    (name, x, y, _), (_, below, lower, _) = words(line_plot("t", lines, AXES))[-2:]
+    assert name.endswith("n…")
+    assert WIDTH - 30 < x + LETTER * len(name) < WIDTH
+    assert (below, lower) == (x, y + LEGEND_LINE)
+    assert HEIGHT < y < HEIGHT + LEGEND_LINE, "the first line is not left empty"
 
 
 def test_a_sheet_is_a_file_that_stands_alone():
