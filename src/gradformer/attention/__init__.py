@@ -5,7 +5,8 @@ kernel), ``draws`` is the hash behind all randomness. ``operation`` checks a cal
 and gives it to an engine, as far as ``availability`` allows:
 
 * the definition: ``reference``;
-* on a CPU: ``cpu`` with ``cpu_kernels``, by ``loops`` that numba compiles;
+* on a CPU: ``cpu`` with ``cpu_kernels`` over ``cpu_products``, made of vectors (``lanes``), by
+  ``loops`` that numba compiles;
 * on a GPU: ``fused``; ``launch`` chooses between ``small_kernels``, ``row_forward`` and
   ``row_backward``, ``tiled_forward``, ``tiled_query_gradients`` and ``tiled_key_gradients``, in
   ``tiles``. They share ``pair_kernels``, ``product_kernels``, ``draw_kernels``, ``lane_kernels``

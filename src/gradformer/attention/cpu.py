@@ -8,10 +8,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import pad
 
 from gradformer.attention.arguments import Call
 from gradformer.attention.cpu_kernels import backward_kernel, forward_kernel
-from gradformer.attention.draws import row_keys, threshold
+from gradformer.attention.draws import threshold
+from gradformer.attention.lanes import LANES
 from gradformer.attention.layout import Layout
 from gradformer.attention.loops import in_slices, plain_gradients
 from gradformer.attention.reference import reference_attention
@@ -25,6 +27,12 @@ def _numbers(x: Tensor | None, *shape: int) -> NDArray[Any]:
     if x is None:
         return np.empty((0, *shape), np.float32)
     return x.detach().float().contiguous().numpy()
+
+
+def _in_lanes(x: Tensor) -> NDArray[Any]:
+    """x [nodes, heads, d] as a flat float32 array, zeros behind the channels up to full lanes."""
+    lacking = -x.shape[2] % int(LANES)
+    return _numbers(pad(x.detach(), (0, lacking)) if lacking else x).reshape(-1)
 
 
 class _Attention(torch.autograd.Function):
@@ -44,23 +52,19 @@ class _Attention(torch.autograd.Function):
         seed: Tensor | None,
     ) -> Tensor:
         nodes, heads, d = len(qkv), qkv.shape[1] // 3, qkv.shape[2]
-        keys = qkv.new_empty((0, heads), dtype=torch.int32)
-        if dropout > 0.0:
-            assert seed is not None
-            rows, head = layout.rows, torch.arange(heads, dtype=torch.int32, device=qkv.device)
-            keys = row_keys(seed, rows.graph_id[:, None], head, rows.index[:, None])
-        out = qkv.new_zeros((nodes, heads, d), dtype=torch.float32)
+        out = qkv.new_zeros((nodes, heads, d + -d % int(LANES)), dtype=torch.float32)
         softmax = qkv.new_empty((nodes, heads, 2), dtype=torch.float32)
-        saved = qkv, mul, add, bias, keys, softmax, distance
+        saved = qkv, mul, add, bias, softmax, distance
         ctx.save_for_backward(*saved)  # so torch frees them, and sees if one is written to
-        ctx.options, ctx.seed = (layout, scale, dropout), seed
+        ctx.options = layout, scale, dropout, seed
         problem = _problem(*saved, *ctx.options)
-        _over_tasks(forward_kernel, layout, heads, *problem, out.numpy())
-        return out.to(qkv.dtype)
+        _over_tasks(forward_kernel, layout, heads, *problem, out.view(-1).numpy())
+        own = out if out.shape[2] == d else out[..., :d].contiguous()  # no view: it may be changed
+        return own.to(qkv.dtype)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        layout, scale, dropout = ctx.options
+        layout, scale, dropout, seed = ctx.options
         qkv, mul, add, bias, *_, distance = saved = ctx.saved_tensors
         if torch.is_grad_enabled():
 
@@ -68,24 +72,25 @@ class _Attention(torch.autograd.Function):
                 q, k, v = qkv.chunk(3, dim=1)
                 mul_table, add_table = (None if t is None else Table(t) for t in (mul, add))
                 call = Call(
-                    q, k, v, layout, distance, mul_table, add_table, bias, scale, dropout, ctx.seed
+                    q, k, v, layout, distance, mul_table, add_table, bias, scale, dropout, seed
                 )
                 return [reference_attention(call)[0]]
 
             again = plain_gradients(plain, saved[:4], ctx.needs_input_grad, [grad])
             return *again, *(None,) * 5
         heads, (_, need_mul, need_add, need_bias) = grad.shape[1], ctx.needs_input_grad[:4]
-        dqkv = np.zeros(qkv.shape, np.float32)
+        flat = _in_lanes(grad)
+        dqkv = np.zeros((*qkv.shape[:2], flat.size // max(len(qkv) * heads, 1)), np.float32)
         dmul, dadd = (
             np.zeros((layout.num_graphs if need else 0, heads, 256), np.float32)
             for need in (need_mul, need_add)
         )
         dbias = np.zeros(bias.shape if need_bias else (0, heads), np.float32)
-        gradients = dqkv, dmul, dadd, dbias
+        gradients = dqkv.reshape(-1), dmul, dadd, dbias
         problem = _problem(*saved, *ctx.options)
-        _over_tasks(backward_kernel, layout, heads, *problem, _numbers(grad), *gradients)
+        _over_tasks(backward_kernel, layout, heads, *problem, flat, *gradients)
         return (
-            torch.from_numpy(dqkv).to(qkv.dtype),
+            torch.from_numpy(dqkv)[..., : qkv.shape[2]].to(qkv.dtype),
             torch.from_numpy(dmul).sum(0).to(mul.dtype) if need_mul else None,
             torch.from_numpy(dadd).sum(0).to(add.dtype) if need_add else None,
             torch.from_numpy(dbias).to(bias.dtype) if need_bias else None,
@@ -94,14 +99,22 @@ class _Attention(torch.autograd.Function):
 
 
 def _problem(
-    qkv: Tensor, mul: Tensor | None, add: Tensor | None, bias: Tensor | None, keys: Tensor,
-    softmax: Tensor, distance: Tensor, layout: Layout, scale: float, dropout: float,
+    qkv: Tensor, mul: Tensor | None, add: Tensor | None, bias: Tensor | None, softmax: Tensor,
+    distance: Tensor, layout: Layout, scale: float, dropout: float, seed: Tensor | None,
 ) -> tuple[Any, ...]:  # fmt: skip
     """What both kernels are given."""
     where = (layout.node_ptr, layout.pair_ptr, layout.packed_ptr, distance)
+    drawn = torch.zeros(0, dtype=torch.int64)
+    if dropout > 0.0:
+        assert seed is not None
+        drawn = seed
+    keyed = drawn, layout.rows.graph_id, layout.rows.index
+    flat = _in_lanes(qkv)
     return (
-        *(_numbers(qkv), *(x.contiguous().numpy() for x in where)),
-        *(_numbers(mul, 256), _numbers(add, 256), _numbers(bias, softmax.shape[1]), keys.numpy()),
+        *(flat, flat.size // max(qkv.shape[0] * qkv.shape[1], 1)),
+        *(x.contiguous().numpy() for x in where),
+        *(_numbers(mul, 256), _numbers(add, 256), _numbers(bias, softmax.shape[1])),
+        *(x.contiguous().numpy() for x in keyed),
         *(np.float32(scale), np.int32(threshold(dropout)), np.float32(1.0 / (1.0 - dropout))),
         softmax.numpy(),
     )

@@ -1,18 +1,18 @@
 r"""The attention of one graph and head after the other, as loops for a CPU's vector units.
 
-Nothing of the size of a matrix of pairs is kept: a row of scores is made, used, and overwritten by
-the next; the backward pass makes it again from its largest entry and its sum (of both in one
-number, log-sum-exp, a large entry would leave no digits for the sum). Keys and values lie channel
-by channel, so that every inner loop runs along the nodes, padded to a multiple of :data:`LANES`. A
-task is a pair (graph, head), numbered ``graph · heads + head``; tasks write to places of their own,
-so any number of threads gives the same bits. Indices of rows are passed beside arrays, as a view of
-a row would cost more than the work on one of a small graph. Indices are unsigned: a signed one may
-count from the end, and of loops that ask for it at every entry compilers make no vectors.
+Nothing of the size of a matrix of pairs is kept: a tile of scores, eight queries by all keys, is
+made, used, and overwritten by the next; the backward pass makes it again from each row's largest
+entry and its sum (of both in one number, log-sum-exp, a large entry would leave no digits for the
+sum). Products are those of :mod:`.cpu_products`. A task is a pair (graph, head), numbered
+``graph · heads + head``; tasks write to places of their own, so any number of threads gives the
+same bits. Arrays of channels and tiles are flat, and places in them are passed beside them, as a
+view of a row would cost more than the work on one of a small graph. Indices are unsigned: a signed
+one may count from the end, and of loops that ask for it at every entry compilers make no vectors.
 
-Shapes: qkv [nodes, 3 · heads, d]; mul, add [heads, 256], or [0, 256] where absent; bias
-[pairs, heads] or [0, heads]; keys of dropout [nodes, heads] int32 or [0, heads]; out
-[nodes, heads, d]; softmax [nodes, heads, 2], a row's largest score m and 1 / Σ_j exp(score_j − m),
-or 0 if all are −∞.
+Shapes: qkv [nodes · 3 · heads · d], d a multiple of :data:`LANES`; mul, add [heads, 256], or
+[0, 256] where absent; bias [pairs, heads] or [0, heads]; seed of dropout [3] or [0], graph_id and
+row, which key it, [nodes]; out [nodes · heads · d]; softmax [nodes, heads, 2], a row's largest
+score m and 1 / Σ_j exp(score_j − m), or 0 if all are −∞.
 """
 
 # The kernels' arguments are untyped.
@@ -23,11 +23,10 @@ import math
 
 import numpy as np
 
+from gradformer.attention.cpu_products import ROWS, add_weighted, weighted_sums, with_columns
 from gradformer.attention.draws import FIRST, SECOND, STRIDE
+from gradformer.attention.lanes import LANES
 from gradformer.structure.parallel import inlined, vectorised
-
-LANES = np.uintp(16)
-ROWS = np.uintp(16)  # queries whose gradients are added to those of the keys at once
 
 _FIRST, _SECOND, _STRIDE = (np.uint32(x % (1 << 32)) for x in (FIRST, SECOND, STRIDE))
 _LOG2E, _LN2_HIGH, _LN2_LOW = (
@@ -38,7 +37,7 @@ _LOG2E, _LN2_HIGH, _LN2_LOW = (
 _LEAST = np.float32(-87.0)  # exp of less is zero
 _E2, _E3, _E4, _E5, _E6, _E7 = (np.float32(1.0 / math.factorial(n)) for n in range(2, 8))
 # Of a number that is written in a loop an index would become signed.
-_0, _1, _2, _3, _4, _5, _6, _7, _8 = (np.uintp(n) for n in range(9))
+_0, _1, _2, _3 = (np.uintp(n) for n in range(4))
 _HALF, _ONE, _ZERO, _NEVER = (np.float32(x) for x in (0.5, 1.0, 0.0, -np.inf))
 
 
@@ -78,84 +77,52 @@ def mix(x):
 
 
 @inlined
-def _padded(size, unit):
-    return (size + unit - _1) // unit * unit
+def _padded(size):
+    return (size + LANES - _1) // LANES * LANES
 
 
 @inlined
-def _combine(out, o, factors, f, rows):
-    """out[o, j] += Σ_c factors[f, c] · rows[c, j]; eight rows at a time."""
-    count, width = index(rows.shape[0]), index(rows.shape[1])
-    for c in range(_0, count, _8):
-        c1, c2, c3, c4, c5, c6, c7 = c + _1, c + _2, c + _3, c + _4, c + _5, c + _6, c + _7
-        f0, f1, f2, f3 = factors[f, c], factors[f, c1], factors[f, c2], factors[f, c3]
-        f4, f5, f6, f7 = factors[f, c4], factors[f, c5], factors[f, c6], factors[f, c7]
-        for j in range(width):
-            a = (f0 * rows[c, j] + f1 * rows[c1, j]) + (f2 * rows[c2, j] + f3 * rows[c3, j])
-            b = (f4 * rows[c4, j] + f5 * rows[c5, j]) + (f6 * rows[c6, j] + f7 * rows[c7, j])
-            out[o, j] += a + b
+def _widest(first_task, last_task, node_ptr, heads):
+    """Columns of the largest tile of some tasks."""
+    most = _0
+    for graph in range(first_task // heads, (last_task + heads - _1) // heads):
+        most = max(most, index(node_ptr[graph + _1]) - index(node_ptr[graph]))
+    return _padded(most)
 
 
 @inlined
-def _dots(out, o, row, r, rows):
-    """out[o, c] = Σ_j row[r, j] · rows[c, j]; four sums at a time."""
-    count, width = index(rows.shape[0]), index(rows.shape[1])
-    for c in range(_0, count, _4):
-        c1, c2, c3 = c + _1, c + _2, c + _3
-        s0 = s1 = s2 = s3 = _ZERO
-        for j in range(width):
-            s0 += row[r, j] * rows[c, j]
-            s1 += row[r, j] * rows[c1, j]
-            s2 += row[r, j] * rows[c2, j]
-            s3 += row[r, j] * rows[c3, j]
-        out[o, c], out[o, c1], out[o, c2], out[o, c3] = s0, s1, s2, s3
-
-
-@inlined
-def _by_channel(x, first, n, head):
-    """x[first : first + n, head] as [channels, nodes], zeros up to multiples of what loops take."""
-    d = index(x.shape[2])
-    out = np.zeros((_padded(d, _8), _padded(n, LANES)), np.float32)
+def _by_channel(out, x, first, step, n, d, width, scale):
+    """out[c, i] = scale · x_{i, c}, zeros up to the width."""
     for i in range(n):
         for c in range(d):
-            out[c, i] = x[first + i, head, c]
-    return out
+            out[c * width + i] = x[first + i * step + c] * scale
+    for c in range(d):
+        for i in range(n, width):
+            out[c * width + i] = _ZERO
 
 
 @inlined
-def _begin(task, qkv, node_ptr):
-    """Graph, head, first node and number of nodes of a task, with its keys and values."""
-    heads = index(qkv.shape[1]) // _3
-    graph, head = task // heads, task % heads
-    first = index(node_ptr[graph])
-    n = index(node_ptr[graph + _1]) - first
-    key = _by_channel(qkv, first, n, heads + head)
-    value = _by_channel(qkv, first, n, _2 * heads + head)
-    return graph, head, first, n, key, value
+def _end(logit, n, width):
+    """No weight for what is behind the last key of each row of a tile."""
+    for r in range(ROWS):
+        for j in range(n, width):
+            logit[r * width + j] = _NEVER
 
 
 @inlined
-def _scores(row, r, queries, q, key):
-    """row[r] = the products of a query with all keys."""
-    for j in range(index(key.shape[1])):
-        row[r, j] = _ZERO
-    _combine(row, r, queries, q, key)
-
-
-@inlined
-def _decay(logit, factor, score, distance, pair, mul, add, bias, packed, head, n):
-    """logit[0] = score[0] · factor[0] + add[byte] + bias, with factor[0] = mul[byte]."""
+def _decay(logit, factor, score, at, distance, pair, mul, add, bias, packed, head, n):
+    """logit = score · factor + add[byte] + bias, with factor = mul[byte], for a row of tiles."""
     if len(mul):
         for j in range(n):
-            factor[_0, j] = mul[head, distance[pair + j]]
+            factor[at + j] = mul[head, distance[pair + j]]
     for j in range(n):
-        logit[_0, j] = score[_0, j] * factor[_0, j]
+        logit[at + j] = score[at + j] * factor[at + j]
     if len(add):
         for j in range(n):
-            logit[_0, j] += add[head, distance[pair + j]]
+            logit[at + j] += add[head, distance[pair + j]]
     if len(bias):
         for j in range(n):
-            logit[_0, j] += bias[packed + j, head]
+            logit[at + j] += bias[packed + j, head]
 
 
 @inlined
@@ -165,135 +132,163 @@ def _ordered(bits):
 
 
 @inlined
-def _top(row):
-    """The largest entry of row[0], 0 if all are −∞."""
+def _top(tile, at, width):
+    """The largest entry of a row, 0 if all are −∞."""
     top = np.int32(-(1 << 31))
-    for j in range(index(row.shape[1])):
-        top = max(top, _ordered(np.float32(row[_0, j]).view(np.int32)))
+    for j in range(width):
+        top = max(top, _ordered(np.float32(tile[at + j]).view(np.int32)))
     found = np.int32(_ordered(top)).view(np.float32)
     return _ZERO if found == _NEVER else found
 
 
 @inlined
-def _drop(row, r, key, least, scale):
-    """Dropout of a row of weights: :func:`gradformer.attention.draws.keep`."""
-    for j in range(index(row.shape[1])):
-        u = np.int32(leading(np.uint32(key) + np.uint32(j) * _STRIDE))
-        row[r, j] = row[r, j] * scale if u >= least else _ZERO
+def _site(seed):
+    """:func:`gradformer.attention.draws.site_key`, or any number without a seed."""
+    if len(seed) == 0:
+        return np.uint32(0)
+    return mix(mix(mix(np.uint32(seed[_0])) + np.uint32(seed[_1])) + np.uint32(seed[_2]))
 
 
 @inlined
-def _add_up(out, graph, head, sums, s):
-    """out[graph, head] = the four tables sums[s], added."""
+def _drop(tile, at, width, site, graph_id, head, row, least, scale):
+    """Dropout of a row of weights: :func:`gradformer.attention.draws.keep`."""
+    key = mix(mix(site + np.uint32(graph_id)) + (np.uint32(head) << np.uint32(24)) + np.uint32(row))
+    for j in range(width):
+        u = np.int32(leading(key + np.uint32(j) * _STRIDE))
+        tile[at + j] = tile[at + j] * scale if u >= least else _ZERO
+
+
+@inlined
+def _hand_over(out, graph, head, sums, s):
+    """out[graph, head] = the four tables sums[s], added, which are zero then."""
     for b in range(index(sums.shape[2])):
         near, far = sums[s, _0, b] + sums[s, _1, b], sums[s, _2, b] + sums[s, _3, b]
         out[graph, head, b] = near + far
+    for r in range(_0, index(sums.shape[1])):
+        for b in range(index(sums.shape[2])):
+            sums[s, r, b] = _ZERO
 
 
 @vectorised
 def forward_kernel(
-    first_task, last_task, qkv, node_ptr, pair_ptr, packed_ptr, distance, mul, add, bias, keys,
-    scale, least, keep_scale, softmax, out,
+    first_task, last_task, qkv, d, node_ptr, pair_ptr, packed_ptr, distance, mul, add, bias, seed,
+    graph_id, row, scale, least, keep_scale, softmax, out,
 ):  # fmt: skip
-    d = index(out.shape[2])
-    channels = _padded(d, _8)
-    query, mean = np.zeros((1, channels), np.float32), np.empty((1, channels), np.float32)
+    d, heads, site = index(d), index(softmax.shape[1]), _site(seed)
+    widest = _widest(index(first_task), index(last_task), node_ptr, heads)
+    key, shares = np.empty(d * widest, np.float32), np.zeros(ROWS, np.float32)
+    score, logit = np.empty(ROWS * widest, np.float32), np.empty(ROWS * widest, np.float32)
+    factor, weight = np.ones(ROWS * widest, np.float32), np.zeros(ROWS * widest, np.float32)
+    step, out_step = _3 * heads * d, heads * d
     for task in range(index(first_task), index(last_task)):
-        graph, head, first, n, key, value = _begin(task, qkv, node_ptr)
-        shape = 1, key.shape[1]
-        score, weight = np.empty(shape, np.float32), np.empty(shape, np.float32)
-        factor, logit = np.ones(shape, np.float32), np.full(shape, _NEVER)
+        graph, head = task // heads, task % heads
+        first = index(node_ptr[graph])
+        n = index(node_ptr[graph + _1]) - first
+        width, last = _padded(n), n - _1
+        queries, results = first * step + head * d, first * out_step + head * d
+        values = queries + _2 * heads * d
+        _by_channel(key, qkv, queries + heads * d, step, n, d, width, scale)
+        _end(logit, n, width)
         pair, packed = index(pair_ptr[graph]), index(packed_ptr[graph])
-        for i in range(first, first + n):
-            for c in range(d):
-                query[_0, c] = qkv[i, head, c] * scale
-            _scores(score, _0, query, _0, key)
-            _decay(logit, factor, score, distance, pair, mul, add, bias, packed, head, n)
-            top, total = _top(logit), _ZERO
-            for j in range(index(key.shape[1])):
-                weight[_0, j] = exp(logit[_0, j] - top)
-            for j in range(index(key.shape[1])):
-                total += weight[_0, j]
-            if len(keys):
-                _drop(weight, _0, keys[i, head], least, keep_scale)
-            _dots(mean, _0, weight, _0, value)
-            share = _ONE / total if total != _ZERO else _ZERO
-            softmax[i, head, _0], softmax[i, head, _1] = top, share
-            for c in range(d):
-                out[i, head, c] = mean[_0, c] * share
-            pair += n
-            packed += n
+        for i in range(_0, n, ROWS):
+            count = min(n - i, ROWS)
+            with_columns(score, qkv, queries, step, i, last, key, d, width)
+            for r in range(count):
+                at = r * width
+                _decay(logit, factor, score, at, distance, pair, mul, add, bias, packed, head, n)
+                top = _top(logit, at, width)
+                softmax[first + i + r, head, _0] = top
+                for j in range(at, at + width):
+                    weight[j] = logit[j] - top
+                pair += n
+                packed += n
+            for j in range(count * width):
+                weight[j] = exp(weight[j])
+            for r in range(count):
+                at, node, total = r * width, first + i + r, _ZERO
+                for j in range(at, at + width):
+                    total += weight[j]
+                shares[r] = _ONE / total if total != _ZERO else _ZERO
+                softmax[node, head, _1] = shares[r]
+                if len(seed):
+                    whose = graph_id[node], head, row[node]
+                    _drop(weight, at, width, site, *whose, least, keep_scale)
+            where = results, out_step, i, last
+            weighted_sums(out, *where, shares, weight, qkv, values, step, d, width)
 
 
 @vectorised
 def backward_kernel(
-    first_task, last_task, qkv, node_ptr, pair_ptr, packed_ptr, distance, mul, add, bias, keys,
-    scale, least, keep_scale, softmax, grad, dqkv, dmul, dadd, dbias,
+    first_task, last_task, qkv, d, node_ptr, pair_ptr, packed_ptr, distance, mul, add, bias, seed,
+    graph_id, row, scale, least, keep_scale, softmax, grad, dqkv, dmul, dadd, dbias,
 ):  # fmt: skip
-    """dqkv as qkv; dmul, dadd [graphs, heads, 256] and dbias as bias, or without rows."""
-    heads, d = index(grad.shape[1]), index(grad.shape[2])
-    channels = _padded(d, _8)
-    queries, grads = np.zeros((d, ROWS), np.float32), np.zeros((d, ROWS), np.float32)
-    query, slope = np.zeros((1, channels), np.float32), np.zeros((1, channels), np.float32)
-    dquery = np.empty((1, channels), np.float32)
+    """dqkv as qkv, zero before; dmul, dadd [graphs, heads, 256] and dbias as bias, or no rows."""
+    d, heads, site = index(d), index(softmax.shape[1]), _site(seed)
+    widest = _widest(index(first_task), index(last_task), node_ptr, heads)
+    key, value = np.empty(d * widest, np.float32), np.empty(d * widest, np.float32)
+    score, logit = np.empty(ROWS * widest, np.float32), np.empty(ROWS * widest, np.float32)
+    factor, weight = np.ones(ROWS * widest, np.float32), np.empty(ROWS * widest, np.float32)
+    dweight, dlogit = np.empty(ROWS * widest, np.float32), np.empty(ROWS * widest, np.float32)
+    sums = np.zeros((2, 4, 256), np.float32)  # four of each: no addition waits for the last
+    ones = np.ones(ROWS, np.float32)
+    step, grad_step = _3 * heads * d, heads * d
     for task in range(index(first_task), index(last_task)):
-        graph, head, first, n, key, value = _begin(task, qkv, node_ptr)
-        dkey, dvalue = np.zeros_like(key), np.zeros_like(value)
-        width = index(key.shape[1])
-        score, dweight = np.empty((1, width), np.float32), np.empty((1, width), np.float32)
-        weight, dlogit = np.zeros((ROWS, width), np.float32), np.zeros((ROWS, width), np.float32)
-        factor, logit = np.ones((1, width), np.float32), np.full((1, width), _NEVER)
-        sums = np.zeros((2, 4, 256), np.float32)  # four of each: no addition waits for the last
+        graph, head = task // heads, task % heads
+        first = index(node_ptr[graph])
+        n = index(node_ptr[graph + _1]) - first
+        width, last = _padded(n), n - _1
+        queries, grads = first * step + head * d, first * grad_step + head * d
+        keys, values = queries + heads * d, queries + _2 * heads * d
+        _by_channel(key, qkv, keys, step, n, d, width, scale)
+        _by_channel(value, qkv, values, step, n, d, width, _ONE)
+        _end(logit, n, width)
         pair, packed = index(pair_ptr[graph]), index(packed_ptr[graph])
-        r = _0
-        for i in range(first, first + n):
-            for c in range(d):
-                query[_0, c] = queries[c, r] = qkv[i, head, c] * scale
-                slope[_0, c] = grads[c, r] = grad[i, head, c]
-            _scores(score, _0, query, _0, key)
-            _scores(dweight, _0, slope, _0, value)
-            _decay(logit, factor, score, distance, pair, mul, add, bias, packed, head, n)
-            top, share = softmax[i, head, _0], softmax[i, head, _1]
-            for j in range(width):
-                weight[r, j] = exp(logit[_0, j] - top) * share
-                dlogit[r, j] = weight[r, j]
-            if len(keys):
-                _drop(weight, r, keys[i, head], least, keep_scale)
-            mean = _ZERO
-            for j in range(width):
-                mean += weight[r, j] * dweight[_0, j]
-            for j in range(width):
-                dlogit[r, j] = weight[r, j] * dweight[_0, j] - dlogit[r, j] * mean
-            if len(dbias):
-                for j in range(n):
-                    dbias[packed + j, head] = dlogit[r, j]
-            if len(dadd):
-                for j in range(n):
-                    sums[_1, j & _3, distance[pair + j]] += dlogit[r, j]
-            if len(dmul):
-                for j in range(n):
-                    sums[_0, j & _3, distance[pair + j]] += dlogit[r, j] * score[_0, j]
-            for j in range(width):
-                dlogit[r, j] *= factor[_0, j]
-            _dots(dquery, _0, dlogit, r, key)
-            for c in range(d):
-                dqkv[i, head, c] = dquery[_0, c] * scale
-            r += _1
-            pair += n
-            packed += n
-            if r == ROWS or i + _1 == first + n:
-                for late in range(r, ROWS):  # of the rows before
-                    for c in range(d):
-                        queries[c, late] = grads[c, late] = _ZERO
-                for c in range(d):
-                    _combine(dkey, c, queries, c, dlogit)
-                    _combine(dvalue, c, grads, c, weight)
-                r = _0
+        for i in range(_0, n, ROWS):
+            count = min(n - i, ROWS)
+            with_columns(score, qkv, queries, step, i, last, key, d, width)
+            with_columns(dweight, grad, grads, grad_step, i, last, value, d, width)
+            for r in range(count):
+                at, on, beside = r * width, pair + r * n, packed + r * n
+                _decay(logit, factor, score, at, distance, on, mul, add, bias, beside, head, n)
+                top = softmax[first + i + r, head, _0]
+                for j in range(at, at + width):
+                    weight[j] = logit[j] - top
+            for j in range(count * width):
+                weight[j] = exp(weight[j])
+            for r in range(count):
+                at, node, mean = r * width, first + i + r, _ZERO
+                share = softmax[node, head, _1]
+                for j in range(at, at + width):
+                    weight[j] *= share
+                    dlogit[j] = weight[j]
+                if len(seed):
+                    whose = graph_id[node], head, row[node]
+                    _drop(weight, at, width, site, *whose, least, keep_scale)
+                for j in range(at, at + width):
+                    mean += weight[j] * dweight[j]
+                for j in range(at, at + width):
+                    dlogit[j] = weight[j] * dweight[j] - dlogit[j] * mean
+                if len(dbias):
+                    for j in range(n):
+                        dbias[packed + j, head] = dlogit[at + j]
+                if len(dadd):
+                    for j in range(n):
+                        sums[_1, j & _3, distance[pair + j]] += dlogit[at + j]
+                if len(dmul):
+                    for j in range(n):
+                        sums[_0, j & _3, distance[pair + j]] += dlogit[at + j] * score[at + j]
+                pair += n
+                packed += n
+            for j in range(count * width):
+                dlogit[j] *= factor[j] * scale
+            for j in range(count * width, ROWS * width):  # of the rows before
+                dlogit[j] = weight[j] = _ZERO
+            where = queries, step, i, last
+            weighted_sums(dqkv, *where, ones, dlogit, qkv, keys, step, d, width)
+            add_weighted(dqkv, keys, step, dlogit, qkv, *where, d, width)
+            where = grads, grad_step, i, last
+            add_weighted(dqkv, values, step, weight, grad, *where, d, width)
         if len(dmul):
-            _add_up(dmul, graph, head, sums, _0)
+            _hand_over(dmul, graph, head, sums, _0)
         if len(dadd):
-            _add_up(dadd, graph, head, sums, _1)
-        for i in range(n):
-            for c in range(d):
-                dqkv[first + i, heads + head, c] = dkey[c, i]
-                dqkv[first + i, _2 * heads + head, c] = dvalue[c, i]
+            _hand_over(dadd, graph, head, sums, _1)
