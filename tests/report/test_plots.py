@@ -270,6 +270,15 @@ def test_names_beside_dots_stay_inside_and_off_each_other():
     assert found["another"][1] >= height + 12
 
 
+def test_names_of_dots_near_the_axis_stand_above_it():
+    dots = [("first", 1.9, 0.05), ("second", 1.9, 0.03), ("third", 1.9, 0.02), ("alone", 0.1, 0.0)]
+    words = ElementTree.fromstring(f"<svg>{dot_plot('t', dots, AXES).inner}</svg>").iter("text")
+    found = {word.text: float(word.get("y")) for word in words}
+    heights = [found[name] for name, *_ in dots[:3]]
+    assert heights[0] + 12 <= heights[1] <= heights[2] - 12
+    assert max(heights[2], found["alone"]) < HEIGHT - BOTTOM
+
+
 MACHADO = {
     "protanopia": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
     "deuteranopia": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],

@@ -128,19 +128,26 @@ def _legend(lines: Sequence[Line]) -> tuple[list[Markup], float]:
 
 
 def dot_plot(title: str, dots: Sequence[tuple[str, float, float]], axes: Axes) -> Picture:
-    """Dots (name, x, y) with their names beside them: towards the middle, below one in the way."""
+    """Dots (name, x, y) with their names beside them: towards the middle, below one in the way,
+    but not below the axis."""
     xs, ys = [dot[1] for dot in dots], [dot[2] for dot in dots]
     x = fit_scale(xs, LEFT, WIDTH - RIGHT, given=axes.x_range, margin=0.06)
-    y = fit_scale(ys, HEIGHT - BOTTOM, TOP, given=axes.y_range, margin=0.06)
+    y = fit_scale(ys, HEIGHT - BOTTOM, TOP, given=axes.y_range, margin=0.12)
+    dots = sorted(dots, key=lambda dot: y(dot[2]))
+    sides = [-1 if x(a) > (LEFT + WIDTH) / 2 else 1 for _, a, _ in dots]
     names: list[tuple[float, float, float]] = []  # left, right and height of each
-    parts = []
-    for name, a, b in sorted(dots, key=lambda dot: y(dot[2])):
-        side = -1 if x(a) > (LEFT + WIDTH) / 2 else 1
-        near = x(a) + 9 * side
-        left, right = sorted((near, near + side * (LETTER * len(name) + 16)))
+    for (name, a, b), side in zip(dots, sides):
+        left, right = sorted((x(a) + 9 * side, x(a) + side * (LETTER * len(name) + 25)))
         above = [at for low, high, at in names if low < right and left < high]
         names.append((left, right, max([y(b) + 4, *(at + 14 for at in above)])))
-        parts.append(_text(name, near, names[-1][2], "end" if side < 0 else "start", "label"))
+    for k in reversed(range(len(names))):
+        left, right, height = names[k]
+        below = [at for low, high, at in names[k + 1 :] if low < right and left < high]
+        names[k] = left, right, min([height, HEIGHT - BOTTOM - 4, *(at - 14 for at in below)])
+    parts = [
+        _text(name, left if side > 0 else right, height, "start" if side > 0 else "end", "label")
+        for (name, _, _), side, (left, right, height) in zip(dots, sides, names)
+    ]
     points = [(a, b) for _, a, b in dots]
     parts.append(tag("path", d=_dots(points, x, y), class_="marks c0"))
     return Picture(title, _frame(axes, x, y), *parts)
