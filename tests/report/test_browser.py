@@ -14,6 +14,9 @@ from PIL import Image
 from gradformer.report import write_report
 from gradformer.report.markup import note
 from gradformer.report.page import page as make_page
+from gradformer.studies import STUDIES
+from gradformer.studies.page import html as study_page
+from tests.conftest import ROOT
 
 CHROMIUM = next(
     (p for name in ("chromium", "chromium-browser", "google-chrome") if (p := shutil.which(name))),
@@ -92,6 +95,21 @@ def test_phone_needs_no_sideways_scrolling(kind, request):
     assert int(width[1]) <= PHONE
     pixels = screenshot(in_frame(page), width=600)
     assert inked(pixels[:, :PHONE]) > 0.02
+
+
+def test_the_figure_of_a_study_keeps_its_size_on_a_phone(tmp_path):
+    """It is slid sideways; shrunk to the width of the phone its words could not be read."""
+    page = tmp_path / "study.html"
+    figure = ROOT / "results/studies/index/figure.svg"
+    page.write_text(study_page(STUDIES["index"], [], [], [], figure))
+    script = (
+        "const page = this.contentDocument; document.title = page.scrollingElement.scrollWidth + "
+        "' ' + page.querySelector('img.sheet').clientWidth"
+    )
+    seen = browse(in_frame(page, script), "--dump-dom", "--virtual-time-budget=3000")
+    width, shown = re.search(r"<title>(\d+) (\d+)</title>", seen).groups()
+    assert int(width) <= PHONE
+    assert f'width="{shown}"' in figure.read_text()[:300]
 
 
 def test_paper_shows_what_is_folded(page):

@@ -136,7 +136,7 @@ def html(
     if picture is not None:
         source = f"data:image/svg+xml;base64,{b64encode(picture.read_bytes()).decode()}"
         shown = tag("img", src=source, alt=study.title, class_="sheet")
-        sections.append(("figure", "Figure", shown))
+        sections.append(("figure", "Figure", tag("div", shown, class_="wide")))
     if links:
         items = (tag("li", tag("a", column, href=name)) for column, name in links)
         sections.append(("data", "Dataset by dataset", tag("ul", *items)))
