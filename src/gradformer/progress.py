@@ -16,15 +16,17 @@ PATIENCE = 2.0  # seconds
 def bar(label: str, total: int) -> Iterator[Callable[[int], None]]:
     """Give a function to be called with the number of items done since its last call.
 
-    The bar appears on standard error once the work has taken two seconds.
+    The bar appears on standard error, where that is no file, once the work has taken two seconds.
     """
     began = time.monotonic()
-    progress = Progress(console=Console(stderr=True), transient=True)
+    console = Console(stderr=True)
+    seen = console.is_terminal or console.is_jupyter
+    progress = Progress(console=console, transient=True)
     task = progress.add_task(label, total=total)
 
     def advance(items: int) -> None:
         progress.advance(task, items)
-        if time.monotonic() - began > PATIENCE and not progress.live.is_started:
+        if seen and time.monotonic() - began > PATIENCE and not progress.live.is_started:
             progress.start()
 
     try:

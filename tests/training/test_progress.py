@@ -12,6 +12,7 @@ import pytest
 import torch
 from rich.console import Console
 
+from gradformer import progress
 from gradformer.training.loop import Stop, train
 from gradformer.training.progress import Display
 from gradformer.training.records import Recorder
@@ -24,6 +25,16 @@ def trained(console: Console, epochs: int = 3) -> Trial:
     with Display([trial], console=console) as display:
         train([trial], display.epoch, Stop())
     return trial
+
+
+def test_a_bar_leaves_nothing_in_a_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", -1.0)
+    with progress.bar("work", total=2) as advance:
+        advance(1)
+        advance(1)
+    assert capsys.readouterr().err == ""
 
 
 def test_plain_lines_where_there_is_no_terminal() -> None:
