@@ -43,6 +43,13 @@ from tests.cli.conftest import Program
         (("report", "nowhere"), "not a run"),
         (("report", "two  spaces"), "two  spaces: not a run"),
         (("search", "peptides-func"), "--range"),
+        (("search",), "DATASET|FILE: say what to search on"),
+        (
+            ("search", "mutag", "--range", "model.decay="),
+            "--range 'model.decay=': expected NAME=V1",
+        ),
+        (("search", "mutag", "--range", "=1,2"), "'=1,2': expected NAME=V1,V2"),
+        (("search", "mutag", "--range", "model.decay"), "'model.decay': expected NAME=V1,V2"),
         (("search", "--resume", "nowhere"), "not a search"),
         (("models", "gni"), "did you mean 'gin'?"),
         (("models", "GIN"), "did you mean 'gin'?"),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import shutil
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -207,6 +209,25 @@ def test_a_search_whose_data_have_moved_goes_on_with_them(
     assert f"gradformer train {there / 'graphs.jsonl'} --recipe" in told
     assert load_plan(folder).data == str(there / "graphs.jsonl")
     program("search", "--resume", folder)
+
+
+@pytest.mark.parametrize("won", [(), ("train.lr=0.1", "model.decay=0.4")])
+def test_the_last_words_train_what_has_won(
+    won: tuple[str, ...],
+    program: Program,
+    files: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def carry_out(plan: Plan, folder: Path, **_: object) -> SimpleNamespace:
+        return SimpleNamespace(attempts=[], folder=folder, settings=won)
+
+    monkeypatch.setattr("gradformer.training.search.search", carry_out)
+    table = files / "molecules.csv"
+    best, recipe, train = program("search", table, "--target", "y").stdout.splitlines()
+    assert best == f"best     {' '.join(won) or 'the recipe as it is'}"
+    place = re.fullmatch(r"recipe   (runs/search-molecules-\d{8}-\d{6}/best\.yaml)", recipe)
+    assert place is not None
+    assert train == f"train    gradformer train {table} --target y --recipe {place[1]}"
 
 
 def test_a_search_whose_data_are_wrong_is_not_begun(

@@ -13,6 +13,8 @@ import pytest
 import yaml
 
 from gradformer.cli.tables import print_results
+from gradformer.cli.train import _finish
+from gradformer.errors import GradformerWarning
 from gradformer.training.run import Run
 from tests.cli.conftest import BRIEF, QUIET, Program, csv_rows
 
@@ -38,7 +40,7 @@ def test_without_arguments_the_sample_is_trained(
     (run,) = (tmp_path / "runs").iterdir()
     assert run.name.startswith("pattern-sample-gradformer-")
     assert "weighted accuracy" in result.stdout
-    assert f"runs/{run.name}/report.html" in result.stdout
+    assert f"\nrun      runs/{run.name}\nreport   runs/{run.name}/report.html\n" in result.stdout
     assert (run / "report.html").is_file()
 
 
@@ -140,6 +142,15 @@ def test_a_run_without_a_good_trial_is_a_failure(
     ended = program("train", files / "graphs.jsonl", "-o", out, "-q", *settings, code=1)
     assert f"error: {out}: no trial has a test score" in ended.stderr
     assert "Traceback" not in ended.stderr
+
+
+def test_a_run_with_a_good_trial_is_none(molecule_run: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(molecule_run, tmp_path / "run"))
+    results = json.loads((folder / "results.json").read_text())
+    results["trials"][1]["test"], results["diverged"] = None, [1]
+    (folder / "results.json").write_text(json.dumps(results))
+    with pytest.warns(GradformerWarning, match="trial 1 diverged: it counts nowhere"):
+        _finish(Run.load(folder), report=False)
 
 
 @pytest.mark.filterwarnings("default::gradformer.errors.GradformerWarning")

@@ -61,6 +61,7 @@ def test_neighbours_lie_closer_than_strangers():
 def test_the_largest_component_is_first():
     places = lay_out(9, [(0, 1), (1, 2), *((k, k + 1) for k in range(3, 8))])
     assert places[3:, 0].max() < places[:3, 0].min()
+    assert np.ptp(places[3:, 0]) > 1.2 * np.ptp(places[:3, 0]), "and the widest"
 
 
 def test_a_small_graph_is_laid_out_by_one_thread(monkeypatch):

@@ -56,6 +56,9 @@ def test_trials_are_averaged_and_their_spread_is_that_of_the_named_class() -> No
     assert found["kind_predicted"] == ["b"]
     assert [found[f"kind_p_{word}"] for word in "abc"] == [[0.25], [0.5], [0.25]]
     assert found["kind_spread"] == [0.25]
+    numbers, yes = Labels("regression", ("y",), ()), Labels("binary", ("toxic",), (("no", "yes"),))
+    assert said(numbers, [[1.0]], [[2.0]]) == {"y_predicted": [1.5], "y_spread": [0.5]}
+    assert said(yes, [[0.5]], [[1.0]])["toxic_spread"] == [0.25]
 
 
 def test_rows_have_their_part_and_those_of_the_test_part_what_is_right_and_what_was_answered() -> (
@@ -74,6 +77,10 @@ def test_rows_have_their_part_and_those_of_the_test_part_what_is_right_and_what_
     ]
     assert rows_table(data, data.split(0), None) == "row,part\n0,train\n1,val\n2,test\n3,\n4,test\n"
     assert rows_table(replace(data, rows=None), data.split(0), answers) is None
+    nodes = Answers(
+        np.zeros((11, 2), np.float32), np.zeros((11, 2))
+    )  # of all graphs that are tested
+    assert rows_table(data, data.split(0), nodes) == rows_table(data, data.split(0), None)
 
 
 def test_rows_keep_targets_apart_that_have_the_name_of_another_column() -> None:
