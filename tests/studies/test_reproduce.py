@@ -175,6 +175,7 @@ def test_settings_of_some_models_and_seeds_that_diverge_are_on_the_page(
     words = ("--dataset", "mutag", "--model", "graphgps", "--model", "gcn", "--trials", "1")
     changes = ("--set", "model.heads=2", "--set", "train.lr=1e30")
     said = reproduce("table1", *words, *changes, "--out", tmp_path, code=1)
+    assert "1 of 1 seeds diverged: they count nowhere" in said.output
     assert "measured 0 of 2 cells" in said.output
     text = (tmp_path / "table1" / "README.md").read_text()
     assert "1 of 1 seeds diverged (1 of 2): graphgps on mutag" in text

@@ -114,6 +114,8 @@ def carry_out(
                 _compute(cell, recipe, place, until)
             else:
                 _train(cell, recipe, place, until, device, quiet)
+                if lost := read_results(place / "results.json")["diverged"]:
+                    tell(f"{len(lost)} of {_ended(place)} seeds diverged: they count nowhere")
         except StoppedError as stopped:
             raise StoppedError(f"stopped and saved; {again}", stopped.signal) from None
         except BusyError:
