@@ -251,6 +251,19 @@ def test_what_decay_is_worth_by_itself_is_a_headline() -> None:
     assert "λ = 1" not in summary(beside, decays[1:]), "without a run at λ = 1 nothing is known"
 
 
+def test_depths_are_compared_with_graphgps_in_a_headline() -> None:
+    def at(depth: int, *some: Measured) -> list[Measured]:
+        return [replace(m, cell=replace(m.cell, column=f"nci1, {depth} layers")) for m in some]
+
+    gps = measured("nci1", "graphgps", EVEN)
+    ours = [measured("nci1", "gradformer", values) for values in (moved(0.1), moved(-0.1), EVEN)]
+    readout = replace(ours[2], cell=replace(ours[2].cell, row="gradformer, MLP readout"))
+    depths = [*at(4, ours[0], gps), *at(12, ours[1], readout, gps), *at(24, ours[1], gps)]
+    said = summary([ours[0], gps], depths=[*depths, *at(48, ours[1])])
+    assert "(Table 2): gradformer is clearly better on 1 and clearly worse on 2 of 3; " in said
+    assert "gradformer, MLP readout is clearly better on 0 and clearly worse on 0 of 1." in said
+
+
 def test_who_is_not_measured_is_neither_better_nor_worse() -> None:
     others = [measured("zinc", "gcn", EVEN), measured("zinc", "gin", moved(0.2))]
     alone = [measured("nci1", "gradformer", EVEN, preset) for preset in ("authors", "tuned")]

@@ -158,7 +158,7 @@ def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, M
     Figures are given by the path by which the page shows them.
     """
     parts, figures = list[str](), dict[str, Markup]()
-    ranked, everything = list[Measured](), list[Measured]()
+    known = dict[str, list[Measured]]()
     for study in studies:
         plan, kept = Plan(study.datasets, study.models), kept_plan(study, root)
         plan = plan if kept is None else plan.with_more(kept)
@@ -167,13 +167,13 @@ def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, M
         if (drawn := study.figure(measured)) is not None:
             path = f"assets/results/{study.name}.svg"
             figures[path] = drawn
-        if study.name in summary.STUDIES:
-            ranked += measured
-        everything += measured
+        known[study.name] = measured
         text = markdown(study, measured, _lists(plan, measured, {})[:2], path, caption="")
         parts.append(f"## {study.title}\n\n{text}")
-    decays = [one for one in everything if one.cell.point is not None]
-    head = [f"{INTRODUCTION}\n", summary.summary(ranked, decays), f"{READING}\n"]
+    ranked = [one for name in summary.STUDIES for one in known.get(name, ())]
+    everything = [one for measured in known.values() for one in measured]
+    short = summary.summary(ranked, known.get("decay", ()), known.get("deep", ()))
+    head = [f"{INTRODUCTION}\n", short, f"{READING}\n"]
     if (rows := tables.conditions(everything))[1]:
         parts.append(f"{CONDITIONS}\n\n{tables.markdown_table(rows)}\n")
     return "\n".join(part for part in (*head, *parts) if part), figures

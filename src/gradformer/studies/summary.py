@@ -39,10 +39,14 @@ OURS, SHOWN = "gradformer", ("paper", "tuned")
 STUDIES = ("table1", "nodes")
 
 
-def summary(measured: Sequence[Measured], decays: Sequence[Measured] = ()) -> str:
+def summary(
+    measured: Sequence[Measured],
+    decays: Sequence[Measured] = (),
+    depths: Sequence[Measured] = (),
+) -> str:
     """Two tables in markdown and how far to believe them; empty where nothing was measured.
 
-    ``decays`` are the cells of the study ``decay``.
+    ``decays`` and ``depths`` are the cells of the studies ``decay`` and ``deep``.
     """
     every = by_column(measured)
     columns = _without_parts(every)
@@ -54,10 +58,11 @@ def summary(measured: Sequence[Measured], decays: Sequence[Measured] = ()) -> st
     notes += [f"One model alone is measured on {alone}."] if alone else []
     again = ", ".join(name for name in every if name not in columns)
     notes += [f"Every run on {again} is in another row as well, and counts once."] if again else []
+    lines = [*headlines(several), *_deepened(depths), *_decayed(decays)]
     parts = [
         "## In short",
         RECIPES,
-        "\n".join(f"- {line}" for line in [*headlines(several), *_decayed(decays)]),
+        "\n".join(f"- {line}" for line in lines),
         "Which model is best on which data, from Table 1 and the appendix:",
         markdown_table(best(several)),
         "Gradformer, by the paper's recipe and by the tuned one, beside each other model:",
@@ -122,6 +127,22 @@ def _decayed(measured: Sequence[Measured]) -> list[str]:
         "The decay by itself, other rates and shapes in the recipe `paper` (Figure 6): clearly "
         f"better than none (λ = 1) are {', '.join(said)}."
     ]
+
+
+def _deepened(measured: Sequence[Measured]) -> list[str]:
+    """Gradformer beside GraphGPS at every depth: the cells of Table 2."""
+    signs: dict[str, list[int]] = {}
+    for some in by_column(measured).values():
+        for other in some:
+            for ours in some if other.cell.model == "graphgps" else ():
+                if ours.cell.model == OURS:
+                    signs.setdefault(ours.cell.row, []).append(verdict(other, ours))
+    said = [
+        f"{row} is clearly better on {own.count(1)} and clearly worse on {own.count(-1)} of "
+        f"{len(own)}"
+        for row, own in signs.items()
+    ]
+    return [f"Beside graphgps of equal depth (Table 2): {'; '.join(said)}."] if said else []
 
 
 def _beside_the_paper(columns: dict[str, list[Measured]]) -> list[str]:
