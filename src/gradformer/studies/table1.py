@@ -35,8 +35,8 @@ STUDY = Study(
     title="Table 1: nine datasets",
     text="Gradformer in three presets: `authors` (what the authors' code does), `paper` (the "
     "paper's text and table; of its two λ for NCI1 and for PROTEINS the better by validation, 0.7 "
-    "and 0.5), `tuned` (the best by validation score over all seeds of what searches found, "
-    "`paper` and `authors`). Where two presets are one recipe, they share a run. "
+    "and 0.5), `tuned` (the best by validation score of what searches found, `paper` and "
+    "`authors`, over the seeds that all have). Where two presets are one recipe, they share a run. "
     "PATTERN and CLUSTER are drawn anew and COLLAB is reconstructed: there only models on the same "
     "draw compare. In `cluster-16` and `pattern-16` Gradformer has 16 layers instead of 48 "
     f"(`authors` on CLUSTER in both), the other models are the same. {RIVAL_TEXT}",
