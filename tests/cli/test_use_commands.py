@@ -92,6 +92,16 @@ def test_embeddings_have_a_row_for_each_graph_and_node(
     assert ".npz" in program(*words, "-o", tmp_path / "e.txt", code=1).stderr
 
 
+def test_graphs_of_a_file_are_explained_by_their_lines(
+    program: Program, graph_run: Path, files: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "attention.html"
+    program("explain", graph_run, files / "graphs.jsonl", "--most", "2", "-o", out)
+    page = out.read_text()
+    assert re.findall("<h2>(.*?)</h2>", page) == ["Line 1", "Line 2"]
+    assert 'class="atom"' not in page
+
+
 @pytest.mark.filterwarnings("default::gradformer.errors.GradformerWarning")
 def test_explain_writes_a_page_with_every_head(
     program: Program, molecule_run: Path, files: Path, tmp_path: Path

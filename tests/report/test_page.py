@@ -112,6 +112,7 @@ def test_comparison(variants, tmp_path):
         assert re.search(rf"<title>graph \d+ with attention, {column}</title>", page)
     order = [page.index(f"<b>{column}</b>") for column in columns]
     assert order == sorted(order)
+    assert "decay off" not in page, "which a run alone has beside it"
     assert "Not shown for gin" in page
     assert "gin has no decay." in page
     assert SEES in page
