@@ -69,7 +69,8 @@ def test_three_classes_of_graphs_with_features_come_as_probabilities(tmp_path: P
     settings = [*SHORT, "model.pe=lap", "model.pe_steps=4"]
     words, parts = [*"abc" * 6, "a", "b"], ["val"] * 3 + ["test"] * 3 + ["train"] * 14
     run = fit(graphs, y=words, split=parts, settings=settings, out=tmp_path / "run", **QUIET)
-    program = export_program(run, tmp_path / "program.pt2").module()
+    export_program(run, tmp_path / "program.pt2")
+    program = torch.export.load(str(tmp_path / "program.pt2")).module()
     store, _ = run.pack(new)
     found = np.concatenate([program(**graph_inputs(store, g)).numpy() for g in range(len(new))])
     assert found.shape == (3, 3)
