@@ -110,6 +110,7 @@ def test_dots_marks_and_other_curves_are_drawn_where_asked():
     others = [([0, 1], [0.2, 0.3])]
     given = replace(plain, dots=True, faint=others, marks=[(1, 0.5), (2, math.nan)])
     full, bare = (line_plot("t", [line], AXES) for line in (given, plain))
+    assert "nan" not in full
     for style, count in (("dots", 3), ("faint", 2), ("marks", 1)):
         assert [len(points(path)) for path in paths(full, style)] == [count]
         assert not paths(bare, style)
@@ -250,6 +251,7 @@ def test_a_strip_is_as_long_as_the_spread_and_names_stand_beside_it():
     reach = [re.match(r"M(\S+) (\S+)H(\S+)", path).groups() for path in paths(picture, "range")]
     (low, y, high), (one, _, other), (left, _, right) = [map(float, each) for each in reach]
     assert ((low, y), (high, y)) == (dots[0][0], dots[0][2])
+    assert y == TOP + 17
     assert one == other == dots[1][0][0]
     assert left < dots[2][0][0] < dots[2][1][0] < right < WIDTH
     heights = {text: height for text, _, height, anchor in words(picture) if anchor == "end"}

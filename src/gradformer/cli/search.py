@@ -181,7 +181,7 @@ def _plan(
 
 
 def _range(text: str) -> tuple[str, list[str]]:
-    name, equals, values = text.partition("=")
-    if not equals or not name.strip() or not values.strip():
+    name, _, values = text.partition("=")
+    if not name.strip() or not values.strip():
         raise ConfigError(f"--range {text!r}: expected NAME=V1,V2, as in model.decay=0.4,0.6")
     return name.strip(), [value.strip() for value in values.split(",")]
