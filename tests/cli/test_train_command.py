@@ -144,13 +144,21 @@ def test_a_run_without_a_good_trial_is_a_failure(
     assert "Traceback" not in ended.stderr
 
 
-def test_a_run_with_a_good_trial_is_none(molecule_run: Path, tmp_path: Path) -> None:
+def test_a_run_with_a_good_trial_is_none(
+    molecule_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     folder = Path(shutil.copytree(molecule_run, tmp_path / "run"))
     results = json.loads((folder / "results.json").read_text())
     results["trials"][1]["test"], results["diverged"] = None, [1]
     (folder / "results.json").write_text(json.dumps(results))
     with pytest.warns(GradformerWarning, match="trial 1 diverged: it counts nowhere"):
         _finish(Run.load(folder), report=False)
+    told = capsys.readouterr().out
+    size = f"{results['trials'][0]['parameters']:,}"
+    assert re.match(
+        rf"gradformer on .*molecules\.csv: 1 trial, {size} parameters, .* of training\n", told
+    )
+    assert told.endswith(f"test at the epoch of the best validation\nrun      {folder}\n")
 
 
 @pytest.mark.filterwarnings("default::gradformer.errors.GradformerWarning")

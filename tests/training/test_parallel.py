@@ -93,6 +93,10 @@ def test_every_process_launches_on_its_own_device(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_gpu_that_is_not_there_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    with pytest.raises(ConfigError, match="device: cuda is asked for, but torch sees no GPU; use"):
+        find_device("cuda")
+
     def refuse(device: torch.device) -> None:
         raise RuntimeError("CUDA error: invalid device ordinal")
 
