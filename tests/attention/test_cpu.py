@@ -11,7 +11,7 @@ from gradformer.attention import Decay, cpu, decay_attention, joint_attention, l
 from gradformer.attention.arguments import Call
 from tests.attention.problems import KINDS, Problem, decay_of, moved, padded, random_problem, solve
 
-SIZES = (3, 1, 40, 16, 17)  # less than the lanes of a row, more, and just as many
+SIZES = (3, 1, 40, 16, 17)  # less than the lanes of a row and the rows of a tile, more, just so
 
 
 def check(problem: Problem, decay: Decay | None, dropout: float) -> dict[str, torch.Tensor]:
@@ -46,6 +46,12 @@ def test_every_decay(kind: str, dropout: float, biased: bool, taken: list[int]) 
     width = 6 if biased else 8
     problem = random_problem(SIZES, heads=2, width=width, biased=biased)
     check(problem, decay_of(KINDS[kind], 2, "cpu"), dropout)
+    assert taken == [width]
+
+
+@pytest.mark.parametrize("width", [16, 20])
+def test_channels_of_several_lanes(width: int, taken: list[int]) -> None:
+    check(random_problem(SIZES, heads=3, width=width), decay_of({"profile": True}, 3, "cpu"), 0.3)
     assert taken == [width]
 
 
@@ -135,10 +141,12 @@ def test_what_is_written_to_is_seen() -> None:
     qkv.detach().zero_()
     with pytest.raises(RuntimeError, match="modified by an inplace operation"):
         out.sum().backward()
-    out = decay_attention(q, k, v, problem.layout, problem.distance, None, None)
-    problem.distance.zero_()
-    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
-        out.sum().backward()
+    for written in (problem.distance, seed := torch.tensor([1, 2, 3])):
+        where = problem.layout, problem.distance
+        out = decay_attention(q, k, v, *where, None, None, dropout=0.5, seed=seed)
+        written.zero_()
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            out.sum().backward()
 
 
 def test_second_derivatives_have_no_part_in_autocast() -> None:

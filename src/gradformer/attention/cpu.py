@@ -29,9 +29,14 @@ def _numbers(x: Tensor | None, *shape: int) -> NDArray[Any]:
     return x.detach().float().contiguous().numpy()
 
 
-def _in_lanes(x: Tensor) -> NDArray[Any]:
-    """x [nodes, heads, d] as a flat float32 array, zeros behind the channels up to full lanes."""
-    lacking = -x.shape[2] % int(LANES)
+def _whole(d: int) -> int:
+    """Channels that fill their lanes."""
+    return d + -d % int(LANES)
+
+
+def _flat(x: Tensor) -> NDArray[Any]:
+    """x [nodes, heads, d] as a flat float32 array, with zeros behind the channels of each head."""
+    lacking = _whole(x.shape[2]) - x.shape[2]
     return _numbers(pad(x.detach(), (0, lacking)) if lacking else x).reshape(-1)
 
 
@@ -52,11 +57,11 @@ class _Attention(torch.autograd.Function):
         seed: Tensor | None,
     ) -> Tensor:
         nodes, heads, d = len(qkv), qkv.shape[1] // 3, qkv.shape[2]
-        out = qkv.new_zeros((nodes, heads, d + -d % int(LANES)), dtype=torch.float32)
+        out = qkv.new_zeros((nodes, heads, _whole(d)), dtype=torch.float32)
         softmax = qkv.new_empty((nodes, heads, 2), dtype=torch.float32)
-        saved = qkv, mul, add, bias, softmax, distance
+        saved = qkv, mul, add, bias, softmax, distance, seed
         ctx.save_for_backward(*saved)  # so torch frees them, and sees if one is written to
-        ctx.options = layout, scale, dropout, seed
+        ctx.options = layout, scale, dropout
         problem = _problem(*saved, *ctx.options)
         _over_tasks(forward_kernel, layout, heads, *problem, out.view(-1).numpy())
         own = out if out.shape[2] == d else out[..., :d].contiguous()  # no view: it may be changed
@@ -64,8 +69,8 @@ class _Attention(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
-        layout, scale, dropout, seed = ctx.options
-        qkv, mul, add, bias, *_, distance = saved = ctx.saved_tensors
+        layout, scale, dropout = ctx.options
+        qkv, mul, add, bias, _, distance, seed = saved = ctx.saved_tensors
         if torch.is_grad_enabled():
 
             def plain(qkv: Tensor, mul: Tensor, add: Tensor, bias: Tensor) -> list[Tensor]:
@@ -79,8 +84,7 @@ class _Attention(torch.autograd.Function):
             again = plain_gradients(plain, saved[:4], ctx.needs_input_grad, [grad])
             return *again, *(None,) * 5
         heads, (_, need_mul, need_add, need_bias) = grad.shape[1], ctx.needs_input_grad[:4]
-        flat = _in_lanes(grad)
-        dqkv = np.zeros((*qkv.shape[:2], flat.size // max(len(qkv) * heads, 1)), np.float32)
+        dqkv = np.zeros((*qkv.shape[:2], _whole(qkv.shape[2])), np.float32)
         dmul, dadd = (
             np.zeros((layout.num_graphs if need else 0, heads, 256), np.float32)
             for need in (need_mul, need_add)
@@ -88,7 +92,7 @@ class _Attention(torch.autograd.Function):
         dbias = np.zeros(bias.shape if need_bias else (0, heads), np.float32)
         gradients = dqkv.reshape(-1), dmul, dadd, dbias
         problem = _problem(*saved, *ctx.options)
-        _over_tasks(backward_kernel, layout, heads, *problem, flat, *gradients)
+        _over_tasks(backward_kernel, layout, heads, *problem, _flat(grad), *gradients)
         return (
             torch.from_numpy(dqkv)[..., : qkv.shape[2]].to(qkv.dtype),
             torch.from_numpy(dmul).sum(0).to(mul.dtype) if need_mul else None,
@@ -100,18 +104,16 @@ class _Attention(torch.autograd.Function):
 
 def _problem(
     qkv: Tensor, mul: Tensor | None, add: Tensor | None, bias: Tensor | None, softmax: Tensor,
-    distance: Tensor, layout: Layout, scale: float, dropout: float, seed: Tensor | None,
+    distance: Tensor, seed: Tensor | None, layout: Layout, scale: float, dropout: float,
 ) -> tuple[Any, ...]:  # fmt: skip
     """What both kernels are given."""
     where = (layout.node_ptr, layout.pair_ptr, layout.packed_ptr, distance)
-    drawn = torch.zeros(0, dtype=torch.int64)
+    keyed = [torch.empty(0, dtype=kind) for kind in (torch.int64, torch.int32, torch.int32)]
     if dropout > 0.0:
         assert seed is not None
-        drawn = seed
-    keyed = drawn, layout.rows.graph_id, layout.rows.index
-    flat = _in_lanes(qkv)
+        keyed = [seed, layout.rows.graph_id, layout.rows.index]
     return (
-        *(flat, flat.size // max(qkv.shape[0] * qkv.shape[1], 1)),
+        *(_flat(qkv), _whole(qkv.shape[2])),
         *(x.contiguous().numpy() for x in where),
         *(_numbers(mul, 256), _numbers(add, 256), _numbers(bias, softmax.shape[1])),
         *(x.contiguous().numpy() for x in keyed),

@@ -10,7 +10,7 @@ none. Arrays are flat; LLVM puts the eight into registers of the machine at hand
 from __future__ import annotations
 
 import numpy as np
-from llvmlite import ir  # type: ignore[import-untyped]
+from llvmlite import ir
 from numba.core import types
 from numba.extending import intrinsic, models, register_model
 
