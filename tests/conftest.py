@@ -10,6 +10,8 @@ from types import ModuleType
 import pytest
 import torch
 
+if os.environ.get("TRITON_INTERPRET") == "1":  # as by `make test`: what CI tests, on any machine
+    os.environ["CUDA_VISIBLE_DEVICES"] = ""
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # for the processes that tests start
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_BF16")  # some machines say AMX and lack it
