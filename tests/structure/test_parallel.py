@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import errno
+import os
+import shutil
+import subprocess
+import sys
 import threading
 
 import numpy as np
@@ -97,3 +101,40 @@ def test_a_disk_without_room_for_compiled_code_costs_nothing_else(monkeypatch):
 
     monkeypatch.setattr("numba.core.caching.IndexDataCacheFile.save", full)
     assert compiled(double)(3) == 6
+
+
+def test_kept_machine_code_is_that_of_all_its_sources(tmp_path):
+    """numba itself looks at the file of the function alone."""
+    package = tmp_path / "gradformer"
+    (package / "structure").mkdir(parents=True)
+    shutil.copy(parallel.__file__, package / "structure")
+    (package / "__init__.py").touch()
+    (package / "numbers.py").write_text("ONE = 1")
+    (package / "parts.py").write_text(
+        "from gradformer.structure.parallel import inlined\n"
+        "@inlined\ndef times(x):\n    return 2 * x\n"
+    )
+    (package / "whole.py").write_text(
+        "from gradformer import numbers\n"
+        "from gradformer.parts import times\n"
+        "from gradformer.structure.parallel import compiled\n"
+        "@compiled\ndef result(x):\n    return times(x) + numbers.ONE\n"
+    )
+
+    def result_of_ten():
+        code = "from gradformer.whole import result as r; print(r(10), *r.stats.cache_hits)"
+        run = subprocess.run(
+            [sys.executable, "-c", code],
+            env=os.environ | {"PYTHONPATH": str(tmp_path)},
+            capture_output=True,
+            text=True,
+        )
+        assert run.returncode == 0, run.stderr
+        return run.stdout.split()
+
+    assert result_of_ten() == ["21"]
+    assert result_of_ten() == ["21", "(int64,)"], "kept"
+    (package / "parts.py").write_text((package / "parts.py").read_text().replace("2", "30"))
+    assert result_of_ten() == ["301"]
+    (package / "numbers.py").write_text("ONE = 50")
+    assert result_of_ten() == ["350"]

@@ -7,10 +7,14 @@ runs them. (numba's own parallel loops would not survive a forked data loader.)
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import cache
+from hashlib import sha256
 from itertools import pairwise
+from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -29,12 +33,32 @@ except ImportError:  # pragma: no cover - numba is a dependency, but not on ever
 
 HAVE_NUMBA = numba is not None and not numba.config.DISABLE_JIT
 Progress = Callable[[int], None]
+_IMPORT = re.compile(r"^from (gradformer[\w.]*) import (\([^)]*\)|.*)", re.MULTILINE)
+
+
+@cache
+def _sources(file: Path) -> str:
+    """A hash of what ``file`` says, and what it imports from this package at its top, in turn."""
+    texts: dict[Path, str] = {}
+    left = [file]
+    while left:
+        file = left.pop()
+        if file in texts or not file.is_file():
+            continue
+        texts[file] = file.read_text(encoding="utf-8")
+        for module, names in _IMPORT.findall(texts[file]):
+            for name in (module, *(f"{module}.{part}" for part in re.findall(r"\w+", names))):
+                place = Path(__file__).parents[2].joinpath(*name.split("."))
+                left += [place.with_suffix(".py"), place / "__init__.py"]
+    return sha256("".join(texts[file] for file in sorted(texts)).encode()).hexdigest()
 
 
 def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     """``function`` compiled without the interpreter lock; itself where numba is absent or off.
 
-    The machine code is kept on disk, unless no place for it can be written or that is full.
+    The machine code is kept on disk, unless no place for it can be written or that is full. It is
+    that of the sources it was made of: numba alone would ask for changes of the function's own
+    file, and not of those from which it inlines others.
     """
     if not HAVE_NUMBA:
         return function
@@ -42,6 +66,8 @@ def compiled(function: Callable[..., Any], **options: Any) -> Callable[..., Any]
         jitted: Any = numba.njit(cache=True, nogil=True, **options)(function)
     except RuntimeError:
         return numba.njit(nogil=True, **options)(function)
+    kept = jitted._cache._cache_file
+    kept._source_stamp = kept._source_stamp, _sources(Path(function.__code__.co_filename))
     keep = jitted._cache.save_overload
 
     def keep_if_there_is_room(*code: Any) -> None:
