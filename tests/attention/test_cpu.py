@@ -7,7 +7,15 @@ from dataclasses import replace
 import pytest
 import torch
 
-from gradformer.attention import Decay, cpu, decay_attention, joint_attention, loops, use_engine
+from gradformer.attention import (
+    Decay,
+    Layout,
+    cpu,
+    decay_attention,
+    joint_attention,
+    loops,
+    use_engine,
+)
 from gradformer.attention.arguments import Call
 from tests.attention.problems import KINDS, Problem, decay_of, moved, padded, random_problem, solve
 
@@ -77,6 +85,16 @@ def test_a_row_of_large_scores_keeps_the_digits_of_its_sum() -> None:
         found.append(solve(alike, None, "auto", torch.float32))
     for name in ("out", "q", "v"):
         torch.testing.assert_close(found[1][name], found[0][name])
+
+
+def test_a_sum_over_thousands_of_keys_keeps_its_digits() -> None:
+    n = 4000
+    v = torch.rand(n, 1, 8, generator=torch.Generator().manual_seed(0))
+    none, layout = torch.zeros(n, 1, 8), Layout.from_sizes([n])
+    distance = torch.zeros(n * n, dtype=torch.uint8)
+    out = decay_attention(none, none, v, layout, distance, None, None)
+    mean = v.double().mean(0).expand(n, -1, -1)
+    torch.testing.assert_close(out.double(), mean, rtol=5e-7, atol=0.0)
 
 
 def test_what_is_not_a_number_stays_so() -> None:

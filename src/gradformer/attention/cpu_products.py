@@ -15,6 +15,7 @@ from gradformer.attention.lanes import LANES, add, add_product, load, multiply, 
 from gradformer.structure.parallel import inlined
 
 ROWS = np.uintp(8)
+STRETCH = np.uintp(128)  # keys whose sum is taken for itself: in one of thousands digits are lost
 _0, _1, _2, _3, _4, _5, _6, _7 = (np.uintp(n) for n in range(8))
 _ZERO = np.float32(0.0)
 
@@ -72,16 +73,20 @@ def weighted_sums(out, first, step, i, last, shares, tile, x, x_first, x_step, d
     o0, o1, o2, o3, o4, o5, o6, o7 = _eight(first, step, i, last)
     for c in range(_0, d, LANES):
         s0 = s1 = s2 = s3 = s4 = s5 = s6 = s7 = spread(_ZERO)
-        for j in range(last + _1):
-            row = load(x, x_first + j * x_step + c)
-            s0 = add_product(s0, spread(tile[j]), row)
-            s1 = add_product(s1, spread(tile[width + j]), row)
-            s2 = add_product(s2, spread(tile[_2 * width + j]), row)
-            s3 = add_product(s3, spread(tile[_3 * width + j]), row)
-            s4 = add_product(s4, spread(tile[_4 * width + j]), row)
-            s5 = add_product(s5, spread(tile[_5 * width + j]), row)
-            s6 = add_product(s6, spread(tile[_6 * width + j]), row)
-            s7 = add_product(s7, spread(tile[_7 * width + j]), row)
+        for begin in range(_0, last + _1, STRETCH):
+            p0 = p1 = p2 = p3 = p4 = p5 = p6 = p7 = spread(_ZERO)
+            for j in range(begin, min(begin + STRETCH, last + _1)):
+                row = load(x, x_first + j * x_step + c)
+                p0 = add_product(p0, spread(tile[j]), row)
+                p1 = add_product(p1, spread(tile[width + j]), row)
+                p2 = add_product(p2, spread(tile[_2 * width + j]), row)
+                p3 = add_product(p3, spread(tile[_3 * width + j]), row)
+                p4 = add_product(p4, spread(tile[_4 * width + j]), row)
+                p5 = add_product(p5, spread(tile[_5 * width + j]), row)
+                p6 = add_product(p6, spread(tile[_6 * width + j]), row)
+                p7 = add_product(p7, spread(tile[_7 * width + j]), row)
+            s0, s1, s2, s3 = add(s0, p0), add(s1, p1), add(s2, p2), add(s3, p3)
+            s4, s5, s6, s7 = add(s4, p4), add(s5, p5), add(s6, p6), add(s7, p7)
         # Backwards: of rows that lie in one place the first is the real one.
         store(out, o7 + c, multiply(spread(shares[_7]), s7))
         store(out, o6 + c, multiply(spread(shares[_6]), s6))
