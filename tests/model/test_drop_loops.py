@@ -13,7 +13,6 @@ from gradformer.attention.layout import Rows
 from gradformer.model import drop_loops
 from gradformer.model.parts import Draw, Dropout, DropPath
 
-pytest.importorskip("numba")
 ROWS = 70
 SEED = torch.tensor([2**40 + 7, 123_456, 5])
 
