@@ -114,7 +114,7 @@ def _sizes(columns: dict[str, list[Measured]]) -> str:
         ours = parameters(_leader(some).known)
         others = max(parameters(one.known) for one in _camp(some, False))
         said += [f"{ours:,} on {name} (the others at most {others:,})"] if others else []
-    return f" Its parameters: {', '.join(said)}." if said else ""
+    return f" Gradformer's parameters: {', '.join(said)}." if said else ""
 
 
 def _decayed(measured: Sequence[Measured]) -> list[str]:
@@ -131,17 +131,19 @@ def _decayed(measured: Sequence[Measured]) -> list[str]:
 
 def _deepened(measured: Sequence[Measured]) -> list[str]:
     """Gradformer beside GraphGPS at every depth: the cells of Table 2."""
-    signs: dict[str, list[int]] = {}
-    for some in by_column(measured).values():
+    found: dict[str, dict[str, int]] = {}
+    for column, some in by_column(measured).items():
         for other in some:
-            for ours in some if other.cell.model == "graphgps" else ():
-                if ours.cell.model == OURS:
-                    signs.setdefault(ours.cell.row, []).append(verdict(other, ours))
-    said = [
-        f"{row} is clearly better on {own.count(1)} and clearly worse on {own.count(-1)} of "
-        f"{len(own)}"
-        for row, own in signs.items()
-    ]
+            for ours in _camp(some, True) if other.cell.model == "graphgps" else ():
+                found.setdefault(ours.cell.row, {})[column] = verdict(other, ours)
+    said = []
+    for row, signs in found.items():
+        better, worse = (
+            " / ".join(name for name, each in signs.items() if each == sign) or "none"
+            for sign in (1, -1)
+        )
+        text = f"{row} is clearly better on {better} and clearly worse on {worse}"
+        said.append(f"{text}, of {len(signs)} measured")
     return [f"Beside graphgps of equal depth (Table 2): {'; '.join(said)}."] if said else []
 
 
