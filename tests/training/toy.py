@@ -167,7 +167,7 @@ def finish(folder: Path, *settings: str, trials: int = 1) -> Path:
 
 def _train(folder: Path, settings: tuple[str, ...], trials: int) -> None:
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)  # a file that grows too large is an error
-    saving.SAVE_EVERY = 0.0  # here only: the process is a fork
+    saving.SAVE_EVERY = 0.0  # here only: this is a process of its own
     recipe = replace(RECIPE.change(*settings), trials=trials)
     try:
         if (folder / "recipe.yaml").exists():
