@@ -17,9 +17,10 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
     """The linear decay loses 1 − λ a hop, so that one hop past the start both shapes are at λ."""
     found = []
     for dataset in datasets:
-        preset = "paper" if "paper" in presets(dataset) else None  # without it nothing is trained
-        config = load_recipe(dataset, preset=preset).model.config
-        start = getattr(config, "start", 0.0)
+        start = 0.0
+        if "paper" in presets(dataset):  # without it nothing is trained
+            config = load_recipe(dataset, preset="paper").model.config
+            start = config.start  # type: ignore[attr-defined]
         for rate in RATES:
             shapes = {shape: [f"model.decay={rate}"] for shape in ("exponential", "linear")}
             if rate < 1:

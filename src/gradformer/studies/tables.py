@@ -73,7 +73,7 @@ def results(study: Study, measured: Sequence[Measured], sizes: bool = True) -> R
 
 def parameters(outcome: dict[str, Any]) -> int:
     """The size of a model; 0 of what has none."""
-    return max((trial.get("parameters", 0) for trial in outcome["trials"]), default=0)
+    return max(trial.get("parameters", 0) for trial in outcome["trials"])
 
 
 def apart(first: Measured, other: Measured) -> str:
