@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 import shutil
+from itertools import product
 from pathlib import Path
 
 import pytest
 
+from gradformer.studies import STUDIES
+from gradformer.studies.study import Plan, chosen_cells
 from gradformer.training.files import read_json
 from gradformer.training.folder import held
 from gradformer.training.run import Run
@@ -135,7 +138,10 @@ def test_several_processes_share_a_study(reproduce: Reproduce, tmp_path: Path) -
         said = reproduce(*words, *cells).output
     assert "gin on mutag\nanother process is training it\n" in said
     assert "measured 1 of 2 cells" in said
-    assert "measured 2 of 2 cells" in reproduce(*words, "--resume").output
+    said = reproduce(*words, "--resume").output
+    assert "measured 2 of 2 cells" in said
+    assert "parameters" not in said, "which the page has: a terminal is narrow"
+    assert "| parameters |" in (tmp_path / "table1" / "README.md").read_text()
 
 
 @pytest.mark.parametrize(
@@ -158,13 +164,23 @@ def test_what_fits_no_cell_is_said_before_anything_is_written(
     assert not list(tmp_path.iterdir())
 
 
-@pytest.mark.parametrize("study", ["decay", "attention", "starts"])
+def test_what_only_shortens_the_cells_of_cost_may_be_set() -> None:
+    study, shorter = STUDIES["efficiency"], "train.epochs=2"
+    plan = Plan(("mutag",), ("gcn",), settings=(shorter,))
+    cost, score = chosen_cells(study, plan, settings=[shorter])
+    assert (cost.cost, score.cost) == (True, False)
+
+
+@pytest.mark.parametrize(
+    ("study", "data"),
+    [*product(("decay", "attention", "starts"), ["pattern-sample"]), ("decay", "zinc-gcn")],
+)
 def test_a_recipe_without_the_preset_of_a_study_is_named(
-    study: str, reproduce: Reproduce, tmp_path: Path
+    study: str, data: str, reproduce: Reproduce, tmp_path: Path
 ) -> None:
-    words = (study, "--dataset", "pattern-sample", "--out", tmp_path)
+    words = (study, "--dataset", data, "--out", tmp_path)
     alone = reproduce(*words, code=1)
-    assert "on pattern-sample: the recipe has no preset paper" in alone.output
+    assert f"on {data}: the recipe has no preset paper" in alone.output
     reproduce(*words, "--dataset", "mutag", "--budget", "0")
     assert "the recipe has no preset paper (" in (tmp_path / study / "README.md").read_text()
 
