@@ -165,7 +165,7 @@ APART = "No two runs share data, split and, where each seed has its own split, a
 _WHICH = {
     True: "Where each seed has its own split they are paired over equal seeds: what the split adds "
     "to both cancels. The interval is Student's t; as splits overlap, it is too narrow.",
-    False: "Where the split is fixed, equal seeds have nothing in common: they are those of the "
+    False: "Where all have one split, equal seeds have nothing in common: they are those of the "
     "means over all seeds, with Welch's interval.",
 }
 

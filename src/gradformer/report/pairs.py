@@ -67,7 +67,7 @@ def difference(
     """Of two outcomes as in ``results.json``; None where nothing compares.
 
     Where each seed has its own split (``by_seed``) it is paired, over the seeds that both have:
-    what a split adds to both cancels. Where the split is fixed, equal seeds have nothing in common:
+    what a split adds to both cancels. Where all have one split, equal seeds have nothing in common:
     it is Welch's, over all seeds of both.
     """
     if by_seed:
