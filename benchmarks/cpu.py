@@ -2,12 +2,12 @@
 
     python benchmarks/cpu.py [--json results/benchmarks/cpu.json] [--threads 2] [--steps 15]
 
-Both sides have the same graphs, batches, widths, depths, heads and dropout; their steps alternate,
-and medians are told. Ours gathers each batch from the store inside the step; PyG's batches are
-collated beforehand. PyG has no GatedGCN with edge states, which ours has: GPSConv is given one that
-is written with PyG's scatter and, on a row of its own, PyG's nearest, ResGatedGraphConv,
-which has no edge states and so spares all work on them. Freed memory is kept, for both sides, as
-the program ``gradformer`` does it.
+Both sides have the same graphs, batches, widths, depths, heads, dropout, and threads, as many as
+training takes of them; their steps alternate, and medians are told. Ours gathers each batch from
+the store inside the step; PyG's batches are collated beforehand. PyG has no GatedGCN with edge
+states, which ours has: GPSConv is given one that is written with PyG's scatter and, on a row of its
+own, PyG's nearest, ResGatedGraphConv, which has no edge states and so spares all work on them.
+Freed memory is kept, for both sides, as the program ``gradformer`` does it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,13 @@ import torch.nn.functional as F
 from common import graphs, parameters, training_data, write_record
 from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
-from torch_geometric.nn import GINConv, GPSConv, ResGatedGraphConv, global_add_pool
+from torch_geometric.nn import GINConv, GINEConv, GPSConv, ResGatedGraphConv, global_add_pool
 
 from gradformer.cli.memory import keep_freed_memory
 from gradformer.graphs.arrays import Schema
 from gradformer.training.data import TrainingData
 from gradformer.training.recipe import Recipe, load_recipe
+from gradformer.training.threads import worthwhile_threads
 from gradformer.training.trial import Trial
 from training import ScatterGatedGCN
 
@@ -45,6 +46,7 @@ class Case:
 CASES = {
     case.name: case
     for case in (
+        Case("zinc", "zinc", 10, "gine", "GINEConv"),
         Case("nci1", "nci1", 4, "gin", "GINConv"),
         Case("pattern-gin", "pattern", 4, "gin", "GINConv"),
         Case("pattern", "pattern", 4, "gatedgcn", "GatedGCN"),
@@ -83,7 +85,9 @@ class PygModel(nn.Module):
             )
             for _ in range(config.layers)
         )
-        self.edge = nn.Embedding(1, width) if local == "GatedGCN" else None
+        kinds = {"GatedGCN": 1, "GINEConv": schema.edge[0] if schema.edge else 0}.get(local)
+        self.edge = None if kinds is None else nn.Embedding(kinds, width)
+        self.carries_edges = local == "GatedGCN"
         self.graph_level = schema.level == "graph"
         self.head = nn.Linear(width, schema.outputs)
 
@@ -92,8 +96,10 @@ class PygModel(nn.Module):
         if self.walk is not None:
             x = x + self.walk(data.rwse)
         more = {}
-        if self.edge is not None:
+        if self.carries_edges:
             more["states"] = [self.edge.weight.expand(data.num_edges, -1)]
+        elif self.edge is not None:
+            more["edge_attr"] = self.edge(data.edge_attr[:, 0])
         for layer in self.layers:
             x = layer(x, data.edge_index, data.batch, **more)
         return self.head(global_add_pool(x, data.batch, data.num_graphs) if self.graph_level else x)
@@ -104,7 +110,8 @@ def conv(local: str, width: int) -> nn.Module:
         return EdgeCarrier(width)
     if local == "ResGatedGraphConv":
         return ResGatedGraphConv(width, width)
-    return GINConv(nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)))
+    kind = GINEConv if local == "GINEConv" else GINConv
+    return kind(nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width)))
 
 
 def pyg_batch(data: TrainingData, ids: np.ndarray) -> Batch:
@@ -117,6 +124,8 @@ def pyg_batch(data: TrainingData, ids: np.ndarray) -> Batch:
         own = slice(g, g + 1) if data.schema.level == "graph" else nodes
         item = Data(x=torch.from_numpy(arrays["x"][nodes]), edge_index=index.long())
         item.y = torch.from_numpy(arrays["y"][own])
+        if "edge_attr" in arrays:
+            item.edge_attr = torch.from_numpy(arrays["edge_attr"][edges])
         if "rwse" in arrays:
             item.rwse = torch.from_numpy(arrays["rwse"][nodes])
         items.append(item)
@@ -128,10 +137,11 @@ def pyg_step(
 ) -> tuple[nn.Module, Callable[[Batch], Tensor]]:
     model = PygModel(data.schema, recipe.model.config, local).train()
     optimizer = torch.optim.Adam(model.parameters(), lr=recipe.train.lr)
+    objective = F.l1_loss if data.schema.task == "regression" else F.cross_entropy
 
     def step(batch: Batch) -> Tensor:
         optimizer.zero_grad()
-        loss = F.cross_entropy(model(batch), batch.y)
+        loss = objective(model(batch), batch.y)
         loss.backward()
         optimizer.step()
         return loss
@@ -149,16 +159,18 @@ def measure(case: Case, steps: int) -> dict[str, object]:
     batches = [ids for ids in trial.order(0) if len(ids) == recipe.train.batch_size]
     ready = [pyg_batch(data, ids) for ids in batches]
     times: dict[str, list[float]] = {"ours": [], "pyg": []}
-    for number in range(steps + 2):
-        place = number % len(batches)
-        for who, step, batch in (
-            ("ours", trial.step, torch.from_numpy(batches[place])),
-            ("pyg", peer, ready[place]),
-        ):
-            start = time.perf_counter()
-            loss = step(batch)
-            times[who].append((time.perf_counter() - start) * 1e3)
-            assert torch.isfinite(loss), f"{who}: the loss is not finite"
+    with worthwhile_threads(trial.model, trial.collator, trial.graphs, recipe.train.batch_size):
+        threads = torch.get_num_threads()
+        for number in range(steps + 2):
+            place = number % len(batches)
+            for who, step, batch in (
+                ("ours", trial.step, torch.from_numpy(batches[place])),
+                ("pyg", peer, ready[place]),
+            ):
+                start = time.perf_counter()
+                loss = step(batch)
+                times[who].append((time.perf_counter() - start) * 1e3)
+                assert torch.isfinite(loss), f"{who}: the loss is not finite"
     quarters = {
         who: np.quantile(found[2:], (0.25, 0.5, 0.75)).tolist() for who, found in times.items()
     }
@@ -168,6 +180,7 @@ def measure(case: Case, steps: int) -> dict[str, object]:
         "local": case.local,
         "pyg_conv": case.peer,
         "batch_size": recipe.train.batch_size,
+        "threads": threads,
         "layers": case.layers,
         "width": recipe.model.config.width,
         "parameters": parameters(trial),

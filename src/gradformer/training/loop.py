@@ -17,6 +17,7 @@ from gradformer.graphs.collate import Capacity
 from gradformer.model.parallel import is_shared
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.distributed import place_in_batch
+from gradformer.training.threads import worthwhile_threads
 from gradformer.training.trial import Trial
 
 PATIENCE = 50
@@ -129,7 +130,8 @@ def train_epoch(trials: list[Trial], stop: Stop) -> bool:
     (trial,) = trials
     process, _ = place_in_batch()
     steps = [*zip(trial.batches(), trial.generator_seeds(process))]
-    with _generators(trial.collator.device) as generators:
+    whose = trial.model, trial.collator, trial.graphs, trial.recipe.train.batch_size
+    with _generators(trial.collator.device) as generators, worthwhile_threads(*whose):
         for ids, seed in steps[len(trial.losses) :]:
             if stop.agreed():
                 return False

@@ -14,6 +14,7 @@ from gradformer.model.parallel import is_shared
 from gradformer.training.distributed import place_in_batch
 from gradformer.training.sections import at_least
 from gradformer.training.step import autocast
+from gradformer.training.threads import worthwhile_threads
 
 
 @torch.no_grad()
@@ -33,10 +34,11 @@ def model_outputs(
     batches = np.split(graphs, range(batch_size, len(graphs), batch_size))
     first, stride = place_in_batch()
     done: dict[int, NDArray[Any]] = {}
-    for number in range(first, len(batches), stride):
-        batch = collator(torch.from_numpy(batches[number]).to(collator.device))
-        with autocast(precision, collator.device):
-            done[number] = model(batch).float().cpu().numpy()
+    with worthwhile_threads(model, collator, graphs, batch_size):
+        for number in range(first, len(batches), stride):
+            batch = collator(torch.from_numpy(batches[number]).to(collator.device))
+            with autocast(precision, collator.device):
+                done[number] = model(batch).float().cpu().numpy()
     if is_shared():
         shares: list[Any] = [None] * stride
         torch.distributed.all_gather_object(shares, done)
