@@ -14,6 +14,7 @@ from gradformer.studies.study import Plan, chosen_cells
 from gradformer.training.files import read_json
 from gradformer.training.folder import held
 from gradformer.training.run import Run
+from gradformer.training.trial import Trial
 from tests.studies.conftest import Reproduce
 
 
@@ -185,14 +186,36 @@ def test_a_recipe_without_the_preset_of_a_study_is_named(
     assert "the recipe has no preset paper (" in (tmp_path / study / "README.md").read_text()
 
 
-def test_settings_of_some_models_and_seeds_that_diverge_are_on_the_page(
+def test_a_setting_that_a_model_lacks_is_on_the_page(reproduce: Reproduce, tmp_path: Path) -> None:
+    words = ("--dataset", "mutag", "--model", "graphgps", "--model", "gcn", "--trials", "1")
+    said = reproduce("table1", *words, "--set", "model.heads=2", "--out", tmp_path, code=1)
+    assert "measured 1 of 2 cells" in said.output
+    assert "model.heads: unknown option" in (tmp_path / "table1" / "README.md").read_text()
+
+
+def test_a_cell_whose_seeds_all_diverged_is_a_failure_also_the_next_time(
     reproduce: Reproduce, tmp_path: Path
 ) -> None:
-    words = ("--dataset", "mutag", "--model", "graphgps", "--model", "gcn", "--trials", "1")
-    changes = ("--set", "model.heads=2", "--set", "train.lr=1e30")
-    said = reproduce("table1", *words, *changes, "--out", tmp_path, code=1)
-    assert "1 of 1 seeds diverged: they count nowhere" in said.output
-    assert "measured 0 of 2 cells" in said.output
+    """A script must not take a study without a number for one that is done."""
+    words = ("table1", "--dataset", "mutag", "--model", "gcn", "--trials", "2", "--out", tmp_path)
+    changes = ("--set", "train.lr=1e30")
+    for resume in ((), ("--resume",)):
+        said = reproduce(*words, *changes, *resume, code=1).output
+        assert said.count("2 of 2 seeds diverged") == 1
+        assert "gcn on mutag is left out: 2 of 2 seeds diverged\n" in said
+        assert "measured 0 of 1 cells" in said
+        text = (tmp_path / "table1" / "README.md").read_text()
+        assert "2 of 2 seeds diverged (1 of 1): gcn on mutag" in text
+
+
+def test_seeds_that_diverged_beside_good_ones_are_said(
+    reproduce: Reproduce, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    validate = Trial.validate
+    monkeypatch.setattr(Trial, "validate", lambda one: validate(one) if one.number else None)
+    words = ("table1", "--dataset", "mutag", "--model", "gcn", "--trials", "2", "--out", tmp_path)
+    said = reproduce(*words).output
+    assert "1 of 2 seeds diverged: they count nowhere" in said
+    assert "measured 0 of 1 cells" in said
     text = (tmp_path / "table1" / "README.md").read_text()
-    assert "1 of 1 seeds diverged (1 of 2): graphgps on mutag" in text
-    assert "model.heads: unknown option" in text
+    assert "1 of 2 seeds diverged (1 of 1): gcn on mutag" in text

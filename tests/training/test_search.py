@@ -116,7 +116,7 @@ def test_a_search_without_a_winner_or_in_a_folder_of_others_says_so(
     judged("mae", lambda settings: None)
     plan = Plan("mutag", load_recipe("own"), {"train.lr": RATES})
     (tmp_path / "search").mkdir()
-    with pytest.raises(InputError, match="search: every candidate diverged; try lower rates"):
+    with pytest.raises(InputError, match="every candidate of the last rung diverged; try"):
         search(plan, tmp_path / "search")
     begun = _Trainer(plan, tmp_path / "search", Record(tmp_path / "search", {}), "cpu", None)
     begun._require_file()  # a benchmark is none

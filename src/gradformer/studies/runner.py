@@ -85,7 +85,7 @@ def carry_out(
     only: Sequence[str] = (),
     seeds: int | None = None,
 ) -> dict[Cell, str]:
-    """Train what is missing of ``cells``, in order; gives the cells that failed, and why.
+    """Train what is missing of ``cells``, in order; gives those that end without a score, and why.
 
     A cell that is not begun gets the seeds of the plan; one that is, its own number, or ``seeds``
     if these are more. ``only`` are the words of a command that chose the cells, said where it
@@ -105,6 +105,7 @@ def carry_out(
             if found is not None:
                 recipe = replace(recipe, trials=_wanted(found, cell, seeds))
                 if _ended(found) >= recipe.trials:
+                    _require_score(found)
                     continue
             place = found or own
             if until is not None and time.monotonic() >= until:
@@ -114,8 +115,8 @@ def carry_out(
                 _compute(cell, recipe, place, until)
             else:
                 _train(cell, recipe, place, until, device, quiet)
-                if lost := read_results(place / "results.json")["diverged"]:
-                    tell(f"{len(lost)} of {_ended(place)} seeds diverged: they count nowhere")
+            if lost := _require_score(place)["diverged"]:
+                tell(f"{len(lost)} of {_ended(place)} seeds diverged: they count nowhere")
         except StoppedError as stopped:
             raise StoppedError(f"stopped and saved; {again}", stopped.signal) from None
         except BusyError:
@@ -226,6 +227,14 @@ def _missing(outcome: dict[str, Any], wanted: int) -> str:
     if ended < wanted:
         return f"{ended} of {wanted} seeds are done"
     return "" if good == ended else f"{ended - good} of {ended} seeds diverged"
+
+
+def _require_score(folder: Path) -> dict[str, Any]:
+    """The results of a cell whose seeds have ended; raises if none of them has a score."""
+    outcome = read_results(folder / "results.json")
+    if not outcome["test"]["values"]:
+        raise InputError(_missing(outcome, len(outcome["trials"])))
+    return outcome
 
 
 def _train(

@@ -85,7 +85,9 @@ def search(
         alive.sort(key=lambda candidate: made[candidate].cost)
     winner = made[alive[0]]
     if winner.val is None:
-        raise InputError(f"{folder}: every candidate diverged; try lower rates (train.lr)")
+        raise InputError(
+            f"{folder}: every candidate of the last rung diverged; try lower rates (train.lr)"
+        )
     best = plan.recipe.change(*winner.settings)
     replace_file(folder / "best.yaml", best.to_yaml())
     return Found(folder, best, winner.settings, record.attempts)
