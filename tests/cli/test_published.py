@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import re
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -13,13 +14,15 @@ import pandas as pd
 import pytest
 
 from gradformer import InputError, Run, load_dataset
-from gradformer.training.export import export
+from gradformer.training.card import model_card
+from gradformer.training.export import best_trial, export
 from gradformer.training.fit import fit
 from gradformer.weights import published
 from tests.cli.conftest import Program
 from tests.conftest import shared_path
 
 SMALL = ("train.epochs=1", "data.fraction=0.01", "model.layers=1", "train.warmup_epochs=0")
+ROOT = Path(__file__).parents[2]
 QUIET = {"device": "cpu", "quiet": True, "tensorboard": False}
 
 
@@ -58,16 +61,48 @@ def test_an_exported_model_is_scored_on_the_fold_it_was_tested_on(tmp_path: Path
 
 def test_a_card_says_what_was_trained_on_what(weights: Path) -> None:
     text = (weights / "mutag" / "README.md").read_text()
-    result = Run.load("mutag").results["trials"][0]
+    val = Run.load("mutag").results["trials"][0]["val"]["accuracy"]
     whole = Run.load(weights / "runs" / "mutag").results["test"]
     assert text.startswith("# gradformer trained on MUTAG\n")
     assert "$ gradformer predict mutag graphs.jsonl" in text
-    assert f"| this model, seed 1 | validation accuracy {result['val']['accuracy']:.4f}, " in text
-    assert f"test accuracy {whole['mean']:.4f} ± {whole['std']:.4f}" in text
+    assert re.search(rf"\| this model, seed 1.* \| validation accuracy {val:.4f}, test ", text)
+    mean = f"test accuracy {whole['mean']:.4f} ± {whole['std']:.4f}"
+    assert f"| mean of all 2 seeds | {mean} |" in text
     assert "| protocol | tu-random-811 |" in text
     assert "TUDataset" in text
     assert str(weights) not in text
     assert "predict zinc molecules.csv --smiles smiles" in (weights / "zinc/README.md").read_text()
+
+
+@pytest.mark.parametrize(("lower", "best"), [(False, 1), (True, 0)])
+def test_a_card_says_that_a_model_was_chosen(
+    lower: bool, best: int, weights: Path, tmp_path: Path
+) -> None:
+    """Its test score is not the mean that the run is judged by."""
+    place = shutil.copytree(weights / "runs" / "mutag", tmp_path / "run")
+    results = json.loads((place / "results.json").read_text()) | {"lower_is_better": lower}
+    for trial, score in zip(results["trials"], (0.25, 0.75)):
+        trial["val"]["accuracy"] = score
+    results["val"]["values"] = [0.25, 0.75]
+    (place / "results.json").write_text(json.dumps(results))
+    cards = [model_card(Run.load(place), trial, "mine") for trial in (0, 1)]
+    assert f"| this model, seed {best}, the best of 2 by validation | " in cards[best]
+    assert f"| this model, seed {1 - best} | " in cards[1 - best]
+
+
+@pytest.mark.parametrize("name", published())
+def test_a_card_of_the_package_is_that_of_its_record(name: str) -> None:
+    result = json.loads((published()[name] / "trials/0/result.json").read_text())
+    runs = {
+        path.parent: trial
+        for path in (ROOT / "results" / "studies").glob(f"table1/{name}*/results.json")
+        for trial in json.loads(path.read_text())["trials"]
+        if {**trial, "trial": 0} == result
+    }
+    ((place, trial),) = runs.items()
+    run = Run.load(place)
+    assert trial["trial"] == best_trial(run)
+    assert (published()[name] / "README.md").read_text() == model_card(run, trial["trial"], name)
 
 
 def test_zinc_by_name_reads_molecules_as_its_files_do(program: Program, tmp_path: Path) -> None:
@@ -142,6 +177,7 @@ def test_they_are_listed(program: Program) -> None:
     text = program("models").stdout
     assert "trained" in text
     assert "MAE" in text
+    assert "test, one seed" in text
 
 
 def test_a_trained_model_shows_its_card(program: Program, weights: Path) -> None:

@@ -58,7 +58,9 @@ def _show_trained() -> None:
     from gradformer.training.run import Run
     from gradformer.weights import published
 
-    table = plain_table("trained model", "data", "model", "test", right=("test",))
+    table = plain_table(
+        "trained model", "data", "model", "test, one seed", right=("test, one seed",)
+    )
     for name in published():
         run = Run.load(name)
         test = run.results["test"]["mean"]

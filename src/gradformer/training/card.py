@@ -66,18 +66,20 @@ def _data(run: Run, dataset: str) -> list[tuple[str, str]]:
 
 
 def _scores(run: Run, trial: int) -> list[tuple[str, str]]:
-    result = run.result(trial)
+    """Of the model, and beside it the mean of its run: a model that was chosen is no measure."""
+    results = run.results
+    result, test, val = results["trials"][trial], results["test"], results["val"]["values"]
     metric, name = result["metric"], metric_name(result["metric"])
     score = result["test"][metric]  # None where an answer was not finite
     both = f"{result['val'][metric]:.4f}, test {'–' if score is None else f'{score:.4f}'}"
-    found = [
-        ("parameters", f"{result['parameters']:,}"),
-        (f"this model, seed {result['seed']}", f"validation {name} {both}"),
-    ]
-    test = run.results["test"]
+    this = f"this model, seed {result['seed']}"
+    best = min if results["lower_is_better"] else max
+    if len(val) > 1 and result["val"][metric] == best(val):
+        this += f", the best of {len(val)} by validation"
+    found = [("parameters", f"{result['parameters']:,}"), (this, f"validation {name} {both}")]
     if test["std"] is not None:
         text = f"{test['mean']:.4f} ± {test['std']:.4f}"
-        found.append((f"all {len(test['values'])} seeds", f"test {name} {text}"))
+        found.append((f"mean of all {len(val)} seeds", f"test {name} {text}"))
     return found
 
 
