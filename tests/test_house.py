@@ -1,9 +1,14 @@
-"""The rooms of the package, as docs/design.md lists them: what imports what, and their maps."""
+"""The rooms of the package, as docs/design.md lists them: what imports what, and their maps; and
+that pyproject.toml names every package that is imported."""
 
 from __future__ import annotations
 
 import ast
 import re
+import sys
+import tomllib
+from importlib.metadata import packages_distributions
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -41,3 +46,32 @@ def test_every_file_of_a_room_is_on_its_map(room: str) -> None:
     }
     text = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text("utf-8")))
     assert set(re.findall(r"``(\w+)``", text or "")) == files - {"__init__"}
+
+
+def test_every_package_that_is_imported_is_declared() -> None:
+    """What comes along with another may stay away one day."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    of_users = (extras[name] for name in extras if name not in ("dev", "docs"))
+    asked = chain(project["dependencies"], *of_users)
+    declared = {_normal(re.split(r"[^\w.-]", text)[0]) for text in asked}
+    known = packages_distributions()
+    for path in PACKAGE.rglob("*.py"):
+        for name in _imported(path) - {*sys.stdlib_module_names, "gradformer"}:
+            named = {_normal(each) for each in known.get(name, [name])}
+            assert named & declared, f"{path.relative_to(PACKAGE)} imports {name}"
+
+
+def _imported(path: Path) -> set[str]:
+    """The packages that a file imports anywhere."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            found |= {alias.name.split(".")[0] for alias in node.names}
+        elif isinstance(node, ast.ImportFrom):
+            found.add(str(node.module).split(".")[0])
+    return found
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
