@@ -103,6 +103,19 @@ def test_verify_tells_right_wrong_and_unknown_files(program: Program, mirror: Pa
     assert found.strip().endswith("SBM/CLUSTER_v2.pt")
 
 
+def test_verify_fetches_nothing(
+    program: Program, cache: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who asks whether files are right has not asked for a download."""
+    monkeypatch.setattr("gradformer.graphs.mirror.fetch", lambda *_: pytest.fail("it fetches"))
+    said = program("data", "verify", "mutag", code=1).stderr
+    where = f"TU/MUTAG.zip is missing from the cache {cache / 'raw'}"
+    assert said == f"error: mutag: {where}; gradformer data fetch mutag gets it\n"
+    said = program("data", "verify", "mutag", "--data", tmp_path, code=1).stderr
+    where = f"TU/MUTAG.zip is missing from the mirror {tmp_path}"
+    assert said == f"error: mutag: {where}; put it there\n"
+
+
 @pytest.mark.parametrize("verb", ["fetch", "verify"])
 def test_generated_data_need_no_files(program: Program, verb: str) -> None:
     assert program("data", verb, "cluster").stdout.startswith("cluster is generated: there is no")

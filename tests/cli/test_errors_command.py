@@ -109,7 +109,7 @@ def test_debug_shows_where_wherever_it_stands() -> None:
 def test_what_may_not_be_read_is_named(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
     """As a mirror of another user; it was called a bug."""
 
-    def refuse(*_: object) -> None:
+    def refuse(*_: object, **__: object) -> None:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/data/TU/MUTAG.zip")
 
     monkeypatch.setattr("gradformer.graphs.mirror.raw_files", refuse)

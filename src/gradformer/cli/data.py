@@ -139,7 +139,7 @@ def fetch_dataset(name: Name) -> None:
 
 @data_app.command()
 def verify(name: Name, data: Mirror = None) -> None:
-    """Check the raw files of a dataset against the checksums of its card.
+    """Check the raw files of a dataset against the checksums of its card; nothing is downloaded.
 
     Example: [bold]gradformer data verify mutag[/bold]
     """
@@ -149,7 +149,7 @@ def verify(name: Name, data: Mirror = None) -> None:
     card = find_card(name)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", GradformerWarning)  # the table below says it better
-        files = raw_files(card, data)
+        files = raw_files(card, data, may_fetch=False)
     for path, found in files.sums.items():
         known = "DIFFERS" if path in files.unknown else "ok"
         word = known if path in card.files else "not on the card"

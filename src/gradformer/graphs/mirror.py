@@ -61,8 +61,13 @@ class RawFiles:
         return None
 
 
-def raw_files(card: Card, data: str | os.PathLike[str] | None = None) -> RawFiles:
-    """Find the files of ``card``, fetching them if no mirror is named, and check their sums.
+def raw_files(
+    card: Card, data: str | os.PathLike[str] | None = None, *, may_fetch: bool = True
+) -> RawFiles:
+    """Find the files of ``card`` and check their sums.
+
+    If no mirror is named they are in the cache; if they are not, they are fetched, unless
+    ``may_fetch`` is false: then that is an error.
 
     A file that differs from the card is used, warned about, and listed in ``unknown``.
     """
@@ -72,9 +77,12 @@ def raw_files(card: Card, data: str | os.PathLike[str] | None = None) -> RawFile
         warn(f"{card.name}: no checksum of {card.published} is known; the file's own is recorded")
         return RawFiles(root, {card.published: _sum(root / card.published)})
     if named:
-        _require_files(root, card)
-    else:
+        or_not = ", or leave --data and GRADFORMER_DATA out to have it fetched" * may_fetch
+        _require_files(card, root, f"the mirror {root}; put it there{or_not}")
+    elif may_fetch:
         fetch(card, root)
+    else:
+        _require_files(card, root, f"the cache {root}; gradformer data fetch {card.name} gets it")
     sums = {path: _sum(root / path) for path in sorted(card.files)}
     unknown = tuple(path for path, found in sums.items() if found != card.files[path])
     if unknown:
@@ -119,13 +127,10 @@ def _make_folder(root: Path) -> None:
         ) from None
 
 
-def _require_files(root: Path, card: Card) -> None:
+def _require_files(card: Card, root: Path, where: str) -> None:
     for path in card.files:
         if not (root / path).is_file():
-            raise InputError(
-                f"{card.name}: {path} is missing from the mirror {root}; "
-                "put it there, or leave --data and GRADFORMER_DATA out to have it fetched"
-            )
+            raise InputError(f"{card.name}: {path} is missing from {where}")
 
 
 def _sum(path: Path) -> str:
