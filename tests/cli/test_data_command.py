@@ -67,6 +67,9 @@ def test_info_tells_sizes_pairs_and_memory(program: Program, mirror: Path) -> No
     assert facts["citation"].strip() == card.citation
     words = ("data", "info", "mutag", "--data", mirror, "--recipe", "nci1")
     assert "MB for recipe nci1" in program(*words).stdout
+    assert "Gradformer" not in found
+    said = program(*words[:-1], "zinc-gin").stdout
+    assert " MB (estimated as for a Gradformer: gin may differ)" in said
 
 
 def test_pack_builds_once_what_training_opens(program: Program, mirror: Path, cache: Path) -> None:

@@ -109,11 +109,13 @@ def info(name: Name, data: Mirror = None, recipe: RecipeName = None) -> None:
         width=config.model.config.width,
         batch_size=config.train.batch_size,
     )
+    kind = config.model.name
+    but = "" if kind == "gradformer" else f" (estimated as for a Gradformer: {kind} may differ)"
     table.add_row(
         "GPU memory",
         f"about {_megabytes(memory.total)} for recipe {chosen}: data "
         f"{_megabytes(memory.store)}, model {_megabytes(memory.model)}, step "
-        f"{_megabytes(memory.step)}",
+        f"{_megabytes(memory.step)}{but}",
     )
     table.add_row("exactness", card.exactness)
     table.add_row("citation", card.citation)
