@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import replace
-from itertools import combinations
 from xml.etree import ElementTree
 
 import numpy as np
@@ -13,7 +12,6 @@ import pytest
 
 from gradformer.report.plots import (
     BOTTOM,
-    COLOURS,
     HEIGHT,
     LEFT,
     LEGEND_LINE,
@@ -30,7 +28,6 @@ from gradformer.report.plots import (
     parity_plot,
     strip_plot,
 )
-from gradformer.report.sheet import Panel, sheet, style_of
 
 AXES = Axes("x", "y", x_range=(0.0, 2.0), y_range=(0.0, 1.0))
 
@@ -173,19 +170,6 @@ def test_legend_takes_the_lines_it_needs():
     assert HEIGHT < y < HEIGHT + LEGEND_LINE, "the first line is not left empty"
 
 
-def test_a_sheet_is_a_file_that_stands_alone():
-    plot = line_plot("one < two", [Line("a", [0, 1], [0.5, 0.5])], AXES)
-    text = sheet("whole", [[Panel("left", [plot]), Panel("right", [plot], ["below"])]])
-    root = ElementTree.fromstring(text)
-    assert root.tag == "{http://www.w3.org/2000/svg}svg"
-    assert float(root.get("width")) > 2 * plot.width
-    assert float(root.get("height")) > plot.height
-    assert {"left", "right", "below"} <= {node.text for node in root.iter() if node.text}
-    used = set(" ".join(node.get("class", "") for node in root.iter()).split())
-    style = next(node.text for node in root.iter() if node.tag.endswith("style"))
-    assert all(f".{name}" in style for name in used - {"key"})
-
-
 def test_matrix_colours_by_share():
     cells = matrix_cells(np.array([[0.0, 1.0], [0.5, 0.5]]), 0, 0, 10)
     assert paths(cells, "level l10") == ["M10 0H20V10H10z"]
@@ -280,28 +264,3 @@ def test_names_of_dots_near_the_axis_stand_above_it():
     heights = [found[name] for name, *_ in dots[:3]]
     assert heights[0] + 12 <= heights[1] <= heights[2] - 12
     assert max(heights[2], found["alone"]) < HEIGHT - BOTTOM
-
-
-MACHADO = {
-    "protanopia": [[0.152, 1.053, -0.205], [0.115, 0.786, 0.099], [-0.004, -0.048, 1.052]],
-    "deuteranopia": [[0.367, 0.861, -0.228], [0.280, 0.673, 0.047], [-0.012, 0.043, 0.969]],
-    "tritanopia": [[1.256, -0.077, -0.179], [-0.078, 0.931, 0.148], [0.005, 0.691, 0.304]],
-    "none": np.eye(3).tolist(),
-}
-"""How linear RGB is seen (Machado, Oliveira and Fernandes 2009)."""
-
-
-@pytest.mark.parametrize("eyes", MACHADO)
-@pytest.mark.parametrize("file", ["plots.css", "style.css"])
-def test_curves_differ_for_colour_blind_readers(file, eyes):
-    """Distances in CIELAB, where 2 is about the least that is seen."""
-    colours = dict(re.findall(r"--(c\d+): (#\w{6})", str(style_of(file)).split("@media print")[0]))
-    assert len(colours) == COLOURS
-    values = np.array([[int(c[k : k + 2], 16) / 255 for k in (1, 3, 5)] for c in colours.values()])
-    linear = np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
-    seen = np.clip(linear @ np.array(MACHADO[eyes]).T, 0.0, 1.0)
-    white = [[0.4339, 0.2126, 0.0177], [0.3762, 0.7152, 0.1095], [0.1899, 0.0722, 0.8728]]
-    xyz = seen @ np.array(white)  # each of X, Y, Z as a share of white's
-    x, y, z = np.where(xyz > 0.008856, np.cbrt(xyz), 7.787 * xyz + 16 / 116).T
-    lab = np.stack([116 * y, 500 * (x - y), 200 * (y - z)], axis=1)
-    assert min(np.linalg.norm(a - b) for a, b in combinations(lab, 2)) > 20
