@@ -64,6 +64,7 @@ def statistics_kernel(
     """partial [norms, chunks, 3, C]: mean, Σ(z − mean)² and count of each chunk's real rows."""
     NORMS: tl.constexpr = 1 if x2 is None else 2
     keyed = (graph_id, index, rows)
+    given = ((x1, seed1, scale1, threshold1), (x2, seed2, scale2, threshold2), add, mask)
     number, first, end, first_channel = _own(rows, chunk, BLOCK_R, BLOCK_C, False)
     channel = first_channel + tl.arange(0, BLOCK_C)
     count = 0.0
@@ -72,9 +73,8 @@ def statistics_kernel(
         moments += ((nothing, nothing),)
     for start in range(first, end, BLOCK_R):
         at, real, entered = all_entering(
-            x1, seed1, scale1, threshold1, x2, seed2, scale2, threshold2, add, mask, keyed,
-            start, first_channel, C, BLOCK_R, BLOCK_C, BOTH,
-        )  # fmt: skip
+            given, keyed, start, first_channel, C, BLOCK_R, BLOCK_C, BOTH
+        )
         more = tl.sum(real.to(tl.float32))
         pooled = ()
         for i in tl.static_range(NORMS):
@@ -122,6 +122,7 @@ def normalise_kernel(
     WHOLE: tl.constexpr = partial is None
     NORMS: tl.constexpr = 1 if x2 is None else 2
     keyed = (graph_id, index, rows)
+    given = ((x1, seed1, scale1, threshold1), (x2, seed2, scale2, threshold2), add, mask)
     learned, running = ((weight1, bias1),), ((mean1, var1),)
     if x2 is not None:
         learned += ((weight2, bias2),)
@@ -130,9 +131,8 @@ def normalise_kernel(
     channel = first_channel + tl.arange(0, BLOCK_C)
     if ONE:
         at, real, entered = all_entering(
-            x1, seed1, scale1, threshold1, x2, seed2, scale2, threshold2, add, mask, keyed,
-            first, first_channel, C, BLOCK_R, BLOCK_C, BOTH,
-        )  # fmt: skip
+            given, keyed, first, first_channel, C, BLOCK_R, BLOCK_C, BOTH
+        )
     shares, moments = (), ()
     if WHOLE:
         count = tl.sum(real.to(tl.float32))
@@ -153,9 +153,8 @@ def normalise_kernel(
     for start in range(first, end, BLOCK_R):
         if not ONE:
             at, real, entered = all_entering(
-                x1, seed1, scale1, threshold1, x2, seed2, scale2, threshold2, add, mask,
-                keyed, start, first_channel, C, BLOCK_R, BLOCK_C, BOTH,
-            )  # fmt: skip
+                given, keyed, start, first_channel, C, BLOCK_R, BLOCK_C, BOTH
+            )
         out = affine(entered[0][0], moments[0], learned[0], channel, C)
         for i in tl.static_range(1, NORMS):
             out += affine(entered[i][0], moments[i], learned[i], channel, C)
@@ -173,6 +172,7 @@ def gradient_sums_kernel(
     """partial [norms, chunks, 2, C]: Σ dy·ẑ and Σ dy of each chunk."""
     NORMS: tl.constexpr = 1 if x2 is None else 2
     keyed = (graph_id, index, rows)
+    given = ((x1, seed1, scale1, threshold1), (x2, seed2, scale2, threshold2), add, mask)
     learned = ((weight1, bias1),)
     if x2 is not None:
         learned += ((weight2, bias2),)
@@ -182,10 +182,7 @@ def gradient_sums_kernel(
     for _norm in tl.static_range(NORMS):
         sums += ((nothing, nothing),)
     for start in range(first, end, BLOCK_R):
-        at, _, entered = all_entering(
-            x1, seed1, scale1, threshold1, x2, seed2, scale2, threshold2, add, mask, keyed,
-            start, first_channel, C, BLOCK_R, BLOCK_C, BOTH,
-        )  # fmt: skip
+        at, _, entered = all_entering(given, keyed, start, first_channel, C, BLOCK_R, BLOCK_C, BOTH)
         arriving = arriving_slope(grad, seed3, scale3, threshold3, keyed, at)
         more = ()
         for i in tl.static_range(NORMS):
@@ -225,6 +222,7 @@ def input_gradient_kernel(
     WHOLE: tl.constexpr = partial is None
     NORMS: tl.constexpr = 1 if x2 is None else 2
     keyed = (graph_id, index, rows)
+    given = ((x1, seed1, scale1, threshold1), (x2, seed2, scale2, threshold2), add, mask)
     learned, made = ((weight1, bias1),), ((dx1, dweight1, dbias1),)
     if x2 is not None:
         learned += ((weight2, bias2),)
@@ -232,10 +230,7 @@ def input_gradient_kernel(
     number, first, end, first_channel = _own(rows, chunk, BLOCK_R, BLOCK_C, WHOLE)
     channel = first_channel + tl.arange(0, BLOCK_C)
     if ONE:
-        at, _, entered = all_entering(
-            x1, seed1, scale1, threshold1, x2, seed2, scale2, threshold2, add, mask, keyed,
-            first, first_channel, C, BLOCK_R, BLOCK_C, BOTH,
-        )  # fmt: skip
+        at, _, entered = all_entering(given, keyed, first, first_channel, C, BLOCK_R, BLOCK_C, BOTH)
         arriving = arriving_slope(grad, seed3, scale3, threshold3, keyed, at)
     slopes, shares, sums = (), (), ()
     for i in tl.static_range(NORMS):
@@ -256,9 +251,8 @@ def input_gradient_kernel(
     for start in range(first, end, BLOCK_R):
         if not ONE:
             at, _, entered = all_entering(
-                x1, seed1, scale1, threshold1, x2, seed2, scale2, threshold2, add, mask,
-                keyed, start, first_channel, C, BLOCK_R, BLOCK_C, BOTH,
-            )  # fmt: skip
+                given, keyed, start, first_channel, C, BLOCK_R, BLOCK_C, BOTH
+            )
             arriving = arriving_slope(grad, seed3, scale3, threshold3, keyed, at)
         found = ()
         for i in tl.static_range(NORMS):

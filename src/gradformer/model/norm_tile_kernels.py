@@ -12,7 +12,8 @@ those of this batch, which takes their gradients out. Sums are float32.
 
 What is absent is None. Helpers take some of their arguments together: a tile ``at`` (rows,
 channels, places, which of them exist, which are real), ``keyed`` (what keys the draws of each row:
-graph_id, index, rows), and of a norm what it has ``learned`` (weight, bias), its ``moments`` (mean,
+graph_id, index, rows), what is ``given`` (for each norm x and its dropout's seed, scale and
+threshold; add; mask), and of a norm what it has ``learned`` (weight, bias), its ``moments`` (mean,
 rstd), and the ``sums`` of its slopes (Σ dy·ẑ, Σ dy).
 """
 
@@ -55,11 +56,12 @@ def _kept(seed, threshold, keyed, at):
 
 
 @triton.jit
-def _entering(x, add, seed, scale, threshold, keyed, at):
+def _entering(one, add, keyed, at):
     """z, 0 where it is not real; after a dropout also where that keeps x, and its factor.
 
     All is read that exists, so that no load waits for the mask.
     """
+    x, seed, scale, threshold = one
     _, _, place, inside, there = at
     value = tl.load(x + place, inside, other=0.0).to(tl.float32)
     if seed is not None:
@@ -76,16 +78,15 @@ def _entering(x, add, seed, scale, threshold, keyed, at):
 
 @triton.jit
 def all_entering(
-    x1, seed1, scale1, threshold1, x2, seed2, scale2, threshold2, add, mask, keyed,
-    start, first_channel, C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr,
-    BOTH: tl.constexpr,
+    given, keyed, start, first_channel,
+    C: tl.constexpr, BLOCK_R: tl.constexpr, BLOCK_C: tl.constexpr, BOTH: tl.constexpr,
 ):  # fmt: skip
     """A tile, which of its rows are real, and what enters one norm or two."""
+    one, two, add, mask = given
     at, real = _tile(mask, start, keyed[2], first_channel, C, BLOCK_R, BLOCK_C)
-    entered = (_entering(x1, add, seed1, scale1, threshold1, keyed, at),)
-    if x2 is not None:
-        second = add if BOTH else None
-        entered += (_entering(x2, second, seed2, scale2, threshold2, keyed, at),)
+    entered = (_entering(one, add, keyed, at),)
+    if two[0] is not None:
+        entered += (_entering(two, add if BOTH else None, keyed, at),)
     return at, real, entered
 
 
