@@ -89,7 +89,7 @@ def test_where_nobody_reads_on_it_stops_and_says_so_by_its_exit_code(
     ended = subprocess.run([*PROGRAM, *words], stdout=writing, stderr=writing, check=False)
     os.close(writing)
     assert ended.returncode == 128 + signal.SIGPIPE
-    assert (tmp_path / "run" / "trials" / "0" / "checkpoints" / "latest").is_file()
+    assert (tmp_path / "run" / "trials" / "0" / "checkpoint.safetensors").is_file()
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -25,29 +24,25 @@ from gradformer.training.recipe import ModelChoice
 from tests.training import toy
 
 
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        (lambda state: state.pop("sha256"), "missing or unknown: sha256"),
-        (lambda state: state.pop("progress"), "progress.best, progress.best_epoch, progress.epoch"),
-        (lambda state: state["progress"].pop("status"), "missing or unknown: progress.status"),
-        (lambda state: state["progress"].update(mood=1), "missing or unknown: progress.mood"),
-        (lambda state: state.update(progress=[]), "not the state of a trial"),
-        (lambda state: state.update(format=0), "format 0, this version reads 1"),
-        (lambda state: state.update(seed=5), "of seed 5, expected 0"),
-    ],
-)
-def test_a_state_of_another_kind_is_one_line(
-    change: Callable[[dict[str, Any]], object], words: str, tmp_path: Path
+def test_a_checkpoint_of_another_version_or_seed_is_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trial = toy.trial()
-    save_checkpoint(tmp_path, trial)
-    (path,) = (tmp_path / "checkpoints").glob("*/state.json")
-    state = json.loads(path.read_text())
-    change(state)
-    path.write_text(json.dumps(state))
-    with pytest.raises(InputError, match=f"^{path}: .*{words}.*; restore the file, or remove"):
-        load_checkpoint(tmp_path, trial)
+    path = tmp_path / checkpoint.FILE
+    with monkeypatch.context() as before:
+        before.setattr(checkpoint, "FORMAT", 1)
+        save_checkpoint(tmp_path, toy.trial())
+    with pytest.raises(InputError, match=f"^{path}: of format 1, expected 2; restore the file, or"):
+        load_checkpoint(tmp_path, toy.trial())
+    save_checkpoint(tmp_path, toy.trial(toy.RECIPE.change("seed=5")))
+    with pytest.raises(InputError, match=f"^{path}: of seed 5, expected 0; restore the file, or"):
+        load_checkpoint(tmp_path, toy.trial())
+
+
+def test_a_folder_of_an_earlier_version_is_not_passed_over(tmp_path: Path) -> None:
+    """The trial would begin anew, and its checkpoints be lost."""
+    (tmp_path / "checkpoints").mkdir()
+    with pytest.raises(InputError, match="checkpoints: an earlier version of gradformer wrote it;"):
+        load_checkpoint(tmp_path, toy.trial())
 
 
 def test_a_checkpoint_of_another_model_is_one_line(tmp_path: Path) -> None:
@@ -61,51 +56,31 @@ def test_a_checkpoint_of_another_model_is_one_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("file", "words"),
-    [("*/state.json", "not the state of a trial"), ("latest", "cannot be read .Is a directory.")],
+    ("damage", "words"),
+    [
+        (lambda whole: whole[:-1], r"damaged \(.*\)"),
+        (lambda whole: b"", r"damaged \(.*\)"),
+        (lambda whole: whole.replace(b'"epoch": 0', b'"epoch": 1'), "damaged, its checksum"),
+        (lambda whole: whole[:-1] + bytes([whole[-1] ^ 1]), "damaged, its checksum"),
+        (lambda whole: whole.replace(b'"sha256"', b'"sha255"'), "damaged, its checksum"),
+    ],
 )
-def test_a_file_of_another_kind_is_one_line(file: str, words: str, tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_one_line(
+    damage: Callable[[bytes], bytes], words: str, tmp_path: Path
+) -> None:
     save_checkpoint(tmp_path, toy.trial())
-    (path,) = (tmp_path / "checkpoints").glob(file)
-    path.unlink()
-    path.write_text("[]") if path.suffix else path.mkdir()
-    with pytest.raises(InputError, match=f"^{path}: {words}; restore the file, or remove"):
+    path = tmp_path / checkpoint.FILE
+    before = path.read_bytes()
+    path.write_bytes(damage(before))
+    assert path.read_bytes() != before
+    with pytest.raises(InputError, match=f"^{path}: {words}.*; restore the file, or remove it"):
         load_checkpoint(tmp_path, toy.trial())
 
 
-@pytest.mark.parametrize("damaged", [b"", b"epoch-00000-st\xe5p-0\n", b"epoch\0", b"epoch-00009\n"])
-def test_a_pointer_that_names_nothing_says_how_to_mend_it(damaged: bytes, tmp_path: Path) -> None:
-    """Nothing but the pointer is lost; it was called a bug, or the whole run damaged."""
-    save_checkpoint(tmp_path, toy.trial())
-    pointer = tmp_path / "checkpoints" / "latest"
-    (folder,) = (path for path in pointer.parent.iterdir() if path.is_dir())
-    pointer.write_bytes(damaged)
-    words = f"^{pointer}: names no checkpoint; write the name of the folder beside it into it, or "
-    with pytest.raises(InputError, match=words):
+def test_a_checkpoint_that_is_no_file_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / checkpoint.FILE).mkdir()
+    with pytest.raises(InputError, match=r"cannot be read .Is a directory.; restore the file, or"):
         load_checkpoint(tmp_path, toy.trial())
-    pointer.write_text(folder.name)
-    assert load_checkpoint(tmp_path, toy.trial())
-
-
-def test_a_folder_that_is_moved_while_it_is_tidied_is_one_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = tmp_path / "run"
-    monkeypatch.setattr(
-        checkpoint, "replace_file", lambda *_: folder.rename(tmp_path / "elsewhere")
-    )
-    words = r"checkpoints: cannot be written \(No such file .*--resume"
-    with pytest.raises(InputError, match=words):
-        save_checkpoint(folder, toy.trial())
-
-
-def test_a_checkpoint_that_is_there_is_not_written_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """To be stopped right after it was saved: for a moment there was none to continue from."""
-    save_checkpoint(tmp_path, toy.trial())
-    monkeypatch.setattr("shutil.rmtree", lambda *_, **__: pytest.fail("it is removed"))
-    save_checkpoint(tmp_path, toy.trial())
 
 
 def test_the_batches_that_a_norm_of_torch_has_seen_are_kept(
@@ -148,6 +123,7 @@ def test_the_batches_that_a_norm_of_torch_has_seen_are_kept(
 
 
 def test_a_checkpoint_that_cannot_be_written_says_how_to_go_on(tmp_path: Path) -> None:
-    (tmp_path / "checkpoints" / ".latest.unfinished").mkdir(parents=True)
-    with pytest.raises(InputError, match=r"latest: cannot be written .* --resume \(from the last"):
+    (tmp_path / f".{checkpoint.FILE}.unfinished").mkdir()
+    words = r"checkpoint\.safetensors: cannot be written .* --resume \(from the last"
+    with pytest.raises(InputError, match=words):
         save_checkpoint(tmp_path, toy.trial())

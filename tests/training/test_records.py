@@ -121,7 +121,7 @@ def test_a_record_without_its_first_line_gets_it(tmp_path: Path) -> None:
     run = fit(toy.data(recipe), recipe=recipe, out=tmp_path / "run", **toy.QUIET)
     kinds = [entry["kind"] for entry in run.record]
     (run.folder / "record.jsonl").write_text("")  # opened, then killed
-    for path in ("results.json", "trials/0/result.json", "trials/0/checkpoints/latest"):
+    for path in ("results.json", "trials/0/result.json", "trials/0/checkpoint.safetensors"):
         (run.folder / path).unlink()
     assert [e["kind"] for e in resume(run.folder, toy.data(recipe), **toy.QUIET).record] == kinds
 

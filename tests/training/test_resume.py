@@ -94,7 +94,7 @@ def test_killed_while_writing_a_checkpoint_the_last_one_is_whole(
     class KilledError(BaseException):
         pass
 
-    for fatal in range(0, 60, 7):
+    for fatal in range(0, 32, 4):
         folder = tmp_path / str(fatal)
         calls = iter(range(1000))
 
@@ -132,12 +132,9 @@ def test_a_full_disk_is_one_line_and_leaves_the_last_checkpoint(long: Path, tmp_
 
 def test_a_missing_or_damaged_file_is_named(copied: Path, tmp_path: Path) -> None:
     (copied / "trials/0/result.json").unlink()
-    (path,) = (copied / "trials/0/checkpoints").glob("*/tensors.safetensors")
+    path = copied / "trials/0/checkpoint.safetensors"
     path.write_bytes(path.read_bytes()[:-1])
-    with pytest.raises(InputError, match="checksum"):
-        resume(copied, toy.data(), **QUIET)
-    path.unlink()
-    with pytest.raises(InputError, match="safetensors: cannot be read"):
+    with pytest.raises(InputError, match="safetensors: damaged"):
         resume(copied, toy.data(), **QUIET)
     (copied / "data.json").write_text("{")
     with pytest.raises(InputError, match=r"data.json: cannot be read \(Expecting property name"):

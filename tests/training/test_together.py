@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -54,8 +55,9 @@ def test_each_recipe_has_its_own_bits(tmp_path: Path, monkeypatch: pytest.Monkey
         with pytest.raises(StoppedError):
             fit_together(jobs(tmp_path / "stopped"), device="cpu")
     assert not (tmp_path / "stopped" / "0" / "results.json").exists()
-    latest = tmp_path / "stopped" / "0" / "trials" / "0" / "checkpoints" / "latest"
-    assert latest.read_text() == "epoch-00001-step-00000004\n"  # all that was done
+    kept = load_file(tmp_path / "stopped" / "0" / "trials" / "0" / "checkpoint.safetensors")
+    state = json.loads(bytes(kept["state"].tolist()))
+    assert (state["progress"]["epoch"], state["step"]) == (1, 4)  # all that was done
     resumed = fit_together(jobs(tmp_path / "stopped"), device="cpu")
     assert all(same(*pair) for pair in zip(alone, resumed))
 

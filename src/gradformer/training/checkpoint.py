@@ -1,10 +1,8 @@
-"""Checkpoints: a trial between two steps, as files that any later process continues from.
+"""Checkpoints: a trial between two steps, as one file that any later process continues from.
 
-``<trial>/checkpoints/epoch-00003-step-00000120/`` holds ``tensors.safetensors`` (weights, averaged
-weights, weights of the best epoch, both vectors of the optimizer, losses of the epoch so far,
-counters of the model) and ``state.json`` (the rest, and a checksum of the tensors).
-``<trial>/checkpoints/latest`` names the folder to continue from. The folder is written under
-another name, synced, renamed; the pointer follows; then the checkpoint before it is removed. The
+``<trial>/checkpoint.safetensors`` holds weights, averaged weights, weights of the best epoch, both
+vectors of the optimizer, losses of the epoch so far and counters of the model; ``state``, the rest
+as JSON; and ``sha256``, a checksum of all these. A new one takes the place of the old at once. The
 same state gives the same bytes.
 """
 
@@ -12,118 +10,81 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
-from dataclasses import asdict, fields
+from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import SafetensorError
 from safetensors.numpy import save as write_arrays
 from safetensors.torch import load as read_tensors
 from torch import Tensor
 
 from gradformer.errors import InputError
-from gradformer.graphs.atomic import appearing
-from gradformer.training.files import RESUMABLE, read_json, replace_file, writing
+from gradformer.training.files import RESUMABLE, reading, replace_file
 from gradformer.training.trial import Progress, Trial
 from gradformer.training.weights import counters
 
-FORMAT = 1
-_ANEW = "or remove the folder 'checkpoints' to train this trial from the start"
-REMEDY = f"restore the file, {_ANEW}"
+FORMAT = 2
+FILE = "checkpoint.safetensors"
+_ANEW = "to train this trial from the start"
+REMEDY = f"restore the file, or remove it {_ANEW}"
 
 
 def save_checkpoint(folder: Path, trial: Trial) -> None:
-    """Write the state of ``trial`` under ``folder``, the trial's own."""
-    place = folder / "checkpoints"
-    step = int(trial.step.count)
-    target = place / f"epoch-{trial.progress.epoch:05d}-step-{step:08d}"
-    tensors = write_arrays(_arrays(trial))
+    """Write the state of ``trial`` into ``folder``, the trial's own."""
     state = {
         "format": FORMAT,
-        "step": step,
+        "step": int(trial.step.count),
         "seed": trial.seed,
         "progress": asdict(trial.progress),
-        "sha256": hashlib.sha256(tensors).hexdigest(),
     }
-    with writing(target, RESUMABLE):
-        if _latest(place) == target:
-            return
-        if target.exists():  # renamed by a process that was killed before it moved the pointer
-            shutil.rmtree(target)
-        with appearing(target) as unfinished:
-            (unfinished / "tensors.safetensors").write_bytes(tensors)
-            (unfinished / "state.json").write_text(json.dumps(state, indent=1) + "\n")
-    replace_file(place / "latest", f"{target.name}\n", RESUMABLE)
-    _tidy(place, target)
+    arrays = {**_arrays(trial), "state": np.frombuffer(json.dumps(state).encode(), np.uint8)}
+    arrays["sha256"] = np.frombuffer(_checksum(arrays), np.uint8)
+    replace_file(folder / FILE, write_arrays(arrays), RESUMABLE)
 
 
 def has_checkpoint(folder: Path) -> bool:
-    """Whether a trial was ever saved under ``folder``."""
-    return (folder / "checkpoints" / "latest").exists()
+    """Whether a trial was ever saved in ``folder``."""
+    return (folder / FILE).exists()
 
 
 def load_checkpoint(folder: Path, trial: Trial) -> bool:
-    """Bring ``trial`` to the state under ``folder``; False if there is no checkpoint."""
-    place = folder / "checkpoints"
-    source = _latest(place)
-    if source is None:
+    """Bring ``trial`` to the state in ``folder``; False if there is no checkpoint."""
+    path, earlier = folder / FILE, folder / "checkpoints"
+    if not path.exists():
+        if earlier.is_dir():
+            way = f"continue with that, or remove the folder {_ANEW}"
+            raise InputError(f"{earlier}: an earlier version of gradformer wrote it; {way}")
         return False
-    state = _read_state(source / "state.json")
-    path = source / "tensors.safetensors"
-    try:
+    with reading(path, REMEDY):
         data = path.read_bytes()
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror}); {REMEDY}") from None
-    if hashlib.sha256(data).hexdigest() != state["sha256"]:
+    try:
+        tensors = read_tensors(data)
+    except SafetensorError as error:
+        raise InputError(f"{path}: damaged ({error}); {REMEDY}") from None
+    known = tensors.pop("sha256", torch.zeros(0))
+    if bytes(known.tolist()) != _checksum({name: t.numpy() for name, t in tensors.items()}):
         raise InputError(f"{path}: damaged, its checksum is another; {REMEDY}")
-    if state["seed"] != trial.seed:
-        of = f"of seed {state['seed']}, expected {trial.seed}"
-        raise InputError(f"{source / 'state.json'}: {of}; {REMEDY}")
-    _restore(trial, read_tensors(data), path)
+    state = json.loads(bytes(tensors["state"].tolist()))
+    for name, expected in (("format", FORMAT), ("seed", trial.seed)):
+        if state[name] != expected:
+            raise InputError(f"{path}: of {name} {state[name]}, expected {expected}; {REMEDY}")
+    _restore(trial, tensors, path)
     trial.step.count.fill_(state["step"])
     trial.progress = Progress(**state["progress"])
-    _tidy(place, source)
     return True
 
 
-def _read_state(path: Path) -> dict[str, Any]:
-    """What :func:`save_checkpoint` writes beside the tensors, with all its keys."""
-    state = read_json(path, remedy=REMEDY)
-    if not isinstance(state, dict) or not isinstance(state.get("progress", {}), dict):
-        raise InputError(f"{path}: not the state of a trial; {REMEDY}")
-    if state.get("format") != FORMAT:
-        came = f"format {state.get('format')}, this version reads {FORMAT}"
-        raise InputError(f"{path}: {came}; {REMEDY}")
-    expected = {"step", "seed", "sha256", *(f"progress.{each.name}" for each in fields(Progress))}
-    found = {*state, *(f"progress.{name}" for name in state.get("progress", ()))}
-    if wrong := expected ^ (found - {"format", "progress"}):
-        raise InputError(f"{path}: missing or unknown: {', '.join(sorted(wrong))}; {REMEDY}")
-    return state
-
-
-def _tidy(place: Path, keep: Path) -> None:
-    """Remove all checkpoints but one, and what was never finished."""
-    with writing(place, RESUMABLE):
-        for old in place.iterdir():
-            if old.is_dir() and old != keep:
-                shutil.rmtree(old, ignore_errors=True)
-
-
-def _latest(place: Path) -> Path | None:
-    """The folder that the pointer names, None if there is no pointer."""
-    pointer = place / "latest"
-    try:
-        name = pointer.read_text(errors="replace").strip()
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise InputError(f"{pointer}: cannot be read ({error.strerror}); {REMEDY}") from None
-    if name not in [path.name for path in place.iterdir()]:
-        into = "write the name of the folder beside it into it"
-        raise InputError(f"{pointer}: names no checkpoint; {into}, {_ANEW}")
-    return place / name
+def _checksum(arrays: Mapping[str, NDArray[Any]]) -> bytes:
+    digest = hashlib.sha256()
+    for name in sorted(arrays):
+        digest.update(f"{name} {arrays[name].dtype.str} {arrays[name].shape}".encode())
+        digest.update(arrays[name].tobytes())
+    return digest.digest()
 
 
 def _vectors(trial: Trial) -> dict[str, Tensor]:
@@ -154,14 +115,13 @@ def _arrays(trial: Trial) -> dict[str, NDArray[Any]]:
     return {**found, **counted, "losses": losses.numpy()}
 
 
-def _restore(trial: Trial, tensors: dict[str, Tensor], path: Path) -> None:
+def _restore(trial: Trial, tensors: Mapping[str, Tensor], path: Path) -> None:
     kept = {
         f"{kind}/{name}": view
         for kind, vector in _vectors(trial).items()
         for name, view in trial.weights.views(vector).items()
     }
-    counted = {n: t for n, t in _counters(trial).items() if n in tensors}  # older files have none
-    for name, tensor in {**kept, **counted}.items():
+    for name, tensor in {**kept, **_counters(trial)}.items():
         stored = tensors.get(name)
         if stored is None or stored.shape != tensor.shape:
             came = "missing" if stored is None else f"shaped {list(stored.shape)}"
