@@ -18,7 +18,7 @@ from gradformer.graphs.arrays import GraphArrays, Schema
 from gradformer.graphs.sbm import cluster, pattern
 from gradformer.graphs.splits import Split
 from gradformer.graphs.store import pack
-from gradformer.training.data import TrainingData, structure_for
+from gradformer.training.data import TrainingData
 from gradformer.training.files import replace_json
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import environment
@@ -66,7 +66,7 @@ def graphs(name: str, count: int) -> GraphArrays:
 
 def training_data(arrays: GraphArrays, recipe: Recipe) -> TrainingData:
     """Packed as the recipe's model needs it; seven eighths are trained on."""
-    store = pack(arrays, structure_for(recipe.model.config.needs()))
+    store = pack(arrays, recipe.model.config.needs())
     everything = np.arange(store.num_graphs)
     rest = everything[-(len(everything) // 8) :]
     split = Split(everything[: -len(rest)], rest, rest)

@@ -9,7 +9,7 @@ import pytest
 
 from gradformer.graphs.cards import card_names, find_card
 from gradformer.graphs.datasets import open_card
-from gradformer.training.data import benchmark, structure_for
+from gradformer.training.data import benchmark
 from gradformer.training.metrics import metric_name
 from gradformer.training.recipe import load_recipe
 from tests.cli.conftest import Program
@@ -53,7 +53,7 @@ def test_measured_datasets_stand_beside_the_paper(
 def test_info_tells_sizes_pairs_and_memory(program: Program, mirror: Path) -> None:
     found = program("data", "info", "mutag", "--data", mirror).stdout
     facts = dict(line.split(maxsplit=1) for line in found.splitlines())
-    card, structure = find_card("mutag"), structure_for(load_recipe("mutag").model.config.needs())
+    card, structure = find_card("mutag"), load_recipe("mutag").model.config.needs()
     store = open_card(card, mirror, structure)
     assert facts["dataset"].strip() == f"{card.title}: {card.about}"
     assert facts["task"].strip() == "graph multiclass, scored by accuracy ↑"

@@ -9,7 +9,7 @@ import numpy as np
 from gradformer.graphs.arrays import GraphArrays, Schema
 from gradformer.graphs.splits import random_split
 from gradformer.graphs.store import pack
-from gradformer.training.data import TrainingData, structure_for
+from gradformer.training.data import TrainingData
 from gradformer.training.fit import fit
 from gradformer.training.recipe import Recipe
 from gradformer.training.run import Run
@@ -64,7 +64,7 @@ def data(recipe: Recipe, task: str = "multiclass", level: str = "graph") -> Trai
         x=rng.integers(0, 3, (int(sizes.sum()), 1)),
         y=y,
     )
-    store = pack(arrays, structure_for(recipe.model.config.needs()))
+    store = pack(arrays, recipe.model.config.needs())
     return TrainingData(
         store,
         lambda seed: random_split(40, seed, (0.6, 0.2, 0.2)),

@@ -22,7 +22,7 @@ from gradformer.graphs.arrays import GraphArrays, Schema
 from gradformer.graphs.splits import random_split
 from gradformer.graphs.store import pack
 from gradformer.training import trials as saving
-from gradformer.training.data import TrainingData, structure_for
+from gradformer.training.data import TrainingData
 from gradformer.training.fit import fit, resume
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import read_record
@@ -82,7 +82,7 @@ def one_graph(recipe: Recipe = RECIPE) -> TrainingData:
     first = np.repeat(many.node_ptr[:-1], np.diff(many.edge_ptr)).astype(np.int32)
     ends = {"node_ptr": many.node_ptr[[0, -1]], "edge_ptr": many.edge_ptr[[0, -1]]}
     graph = replace(many, edge_index=many.edge_index + first, **ends)
-    store = pack(graph, structure_for(recipe.model.config.needs()))
+    store = pack(graph, recipe.model.config.needs())
     split = random_split(int(many.node_ptr[-1]), 0)
     return TrainingData(store, lambda seed: split, "accuracy", "nodes", about={"name": "toy"})
 
@@ -90,7 +90,7 @@ def one_graph(recipe: Recipe = RECIPE) -> TrainingData:
 def data(recipe: Recipe = RECIPE, **options: object) -> TrainingData:
     """The problem as a trial takes it."""
     graphs = arrays(**options)  # type: ignore[arg-type]
-    store = pack(graphs, structure_for(recipe.model.config.needs()))
+    store = pack(graphs, recipe.model.config.needs())
     regression = graphs.schema.task == "regression"
     return TrainingData(
         store,

@@ -11,7 +11,6 @@ from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.store import pack
 from gradformer.model.base import all_models, create_model, model_class
-from gradformer.training.data import structure_for
 from gradformer.training.recipe import load_recipe
 from tests.zoo.toys import IDS, SIZES, own_collator, toy_graphs, toy_schema
 
@@ -92,7 +91,7 @@ def test_nodes_that_a_transformer_does_not_see_have_no_state():
 @pytest.mark.parametrize("edges", [True, False])
 @pytest.mark.parametrize("name", ["graphormer", "deepgraph"])
 def test_paths_are_stored_where_edges_have_features(name, edges):
-    structure = structure_for(model_class(name).Config().needs())
+    structure = model_class(name).Config().needs()
     store = pack(toy_graphs(toy_schema("graph", edges)), structure)
     assert ("first_edge" in store.arrays) == edges
 

@@ -15,7 +15,6 @@ from gradformer.graphs.collate import Capacity, Collator
 from gradformer.graphs.store import pack
 from gradformer.graphs.structures import Structure
 from gradformer.model.base import GraphModel, create_model
-from gradformer.training.data import structure_for
 
 STEPS = 5
 DEEP = {"layers": 3, "width": 32}
@@ -110,7 +109,7 @@ def collator(arrays: GraphArrays) -> Collator:
 
 def own_collator(model: GraphModel, device: str = "cpu") -> Collator:
     """The toy graphs in a store that holds what the model asks for, as training has them."""
-    store = pack(toy_graphs(model.schema), structure_for(model.config.needs()))
+    store = pack(toy_graphs(model.schema), model.config.needs())
     return Collator(store, device)
 
 

@@ -183,11 +183,10 @@ def pack(name: Name, data: Mirror = None, recipe: RecipeName = None) -> None:
 def _packed(card: Card, recipe: str, data: Path | None) -> tuple[Recipe, Store]:
     """A recipe, and the store of a dataset as training by it opens it."""
     from gradformer.graphs.datasets import open_card
-    from gradformer.training.data import structure_for
     from gradformer.training.recipe import load_recipe
 
     chosen = load_recipe(recipe)
-    return chosen, open_card(card, data, structure_for(chosen.model.config.needs()))
+    return chosen, open_card(card, data, chosen.model.config.needs())
 
 
 def _megabytes(count: int) -> str:

@@ -52,6 +52,11 @@ class Structure:
         for extra in self.extras:
             _parse(extra)
 
+    @classmethod
+    def encoded(cls, pe: str, steps: int, index: Any = None) -> Structure:
+        """With the encoding ``pe`` (rwse, lap or none) of so many steps."""
+        return cls(index, rwse=steps * (pe == "rwse"), lap=steps * (pe == "lap"))
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values for a file or a hash, with the versions of what may have changed."""
         versions = {extra: _REGISTRY[_parse(extra)[0]].version for extra in self.extras}

@@ -16,6 +16,7 @@ from gradformer.attention.draws import number_sites
 from gradformer.errors import ConfigError, suggest
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
+from gradformer.graphs.structures import Structure
 from gradformer.model.encoders import check_categories
 from gradformer.model.own import HINT, VARIABLE, import_own_models
 
@@ -23,19 +24,8 @@ _KINDS: dict[type, type] = {int: Integral, float: Real, str: str, bool: bool}
 """What may be given for an option of each type."""
 
 
-@dataclass(frozen=True)
-class Needs:
-    """What a model wants the store to precompute: the pair index, encodings, further structure."""
-
-    index: str | None = "hops"
-    rwse: int = 0
-    lap: int = 0
-    extras: tuple[str, ...] = ()
-
-    @classmethod
-    def encoded(cls, pe: str, steps: int, index: str | None = None) -> Needs:
-        """With the encoding ``pe`` (rwse, lap or none) of so many steps."""
-        return cls(index, steps if pe == "rwse" else 0, steps if pe == "lap" else 0)
+Needs = Structure
+"""What a model wants of the store."""
 
 
 def option(default: Any, text: str, least: int = 0) -> Any:

@@ -18,11 +18,9 @@ from gradformer.graphs.collate import Collator
 from gradformer.graphs.datasets import open_card, split_of
 from gradformer.graphs.splits import Split, fold_of, low_resource
 from gradformer.graphs.store import Store, pack
-from gradformer.graphs.structures import Structure
 from gradformer.graphs.targets import TargetScale, is_labelled
 from gradformer.graphs.user_data import UserData
 from gradformer.graphs.user_splits import copies, user_split, user_way
-from gradformer.model.base import Needs
 from gradformer.training.metrics import check_metric, is_defined, metric_name, metrics_of
 from gradformer.training.recipe import Recipe
 
@@ -79,19 +77,13 @@ class TrainingData:
         return Collator(self.store, device)
 
 
-def structure_for(needs: Needs) -> Structure:
-    """What the store must compute for a model."""
-    index: Any = needs.index
-    return Structure(index=index, rwse=needs.rwse, lap=needs.lap, extras=needs.extras)
-
-
 def benchmark(recipe: Recipe, mirror: str | os.PathLike[str] | None = None) -> TrainingData:
     """The benchmark that a recipe names, packed as its model needs it.
 
     ``mirror`` is the folder with raw files, else ``GRADFORMER_DATA``.
     """
     card = find_card(recipe.dataset)
-    store = open_card(card, mirror, structure_for(recipe.model.config.needs()))
+    store = open_card(card, mirror, recipe.model.config.needs())
     kind: Any = None if recipe.data.split == "auto" else recipe.data.split
 
     def split(seed: int) -> Split:
@@ -120,7 +112,7 @@ def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingDat
     arrays = user.arrays
     if not begun:
         _refuse_constants(user)
-    store = pack(arrays, structure_for(recipe.model.config.needs()), called=user.place)
+    store = pack(arrays, recipe.model.config.needs(), called=user.place)
     way = user_way(recipe.data.split, arrays)
     find = user_split(way, user, recipe.seed)
 

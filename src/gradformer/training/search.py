@@ -21,7 +21,7 @@ from typing import Any
 from gradformer.errors import InputError
 from gradformer.graphs.splits import Split
 from gradformer.training.attempts import Attempt, Record
-from gradformer.training.data import TrainingData, structure_for
+from gradformer.training.data import TrainingData
 from gradformer.training.distributed import find_device
 from gradformer.training.files import read_json, reading, replace_file, replace_json, writing
 from gradformer.training.fit import Job, fit_together
@@ -179,7 +179,7 @@ class _Trainer:
 
     def _data(self, recipe: Recipe) -> TrainingData:
         """What a candidate learns from."""
-        key = (structure_for(recipe.model.config.needs()), recipe.data)
+        key = (recipe.model.config.needs(), recipe.data)
         if key not in self._opened:
             self._require_file()
             data, _ = prepare(self.plan.data, recipe, None, dict(self.plan.reading or {}))
