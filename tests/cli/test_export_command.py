@@ -122,8 +122,7 @@ def test_of_two_exports_to_one_folder_the_second_is_refused(
     monkeypatch.setattr(export, "model_card", meanwhile)
     program("export", graph_run, "-o", out)
     assert said == [
-        f"error: {out / '.export.unfinished'}: another process is at work there; wait for it, or "
-        "choose another folder\n"
+        f"error: {out}: another process is at work there; wait for it, or choose another folder\n"
     ]
     assert Run.load(out).trials == [0]
     assert Run.load(out).model() is not None

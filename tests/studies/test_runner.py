@@ -174,8 +174,8 @@ def test_a_folder_with_another_recipe_is_left_alone(tmp_path: Path) -> None:
 
 def test_a_cell_that_was_killed_before_it_began_is_begun(tmp_path: Path) -> None:
     place = tmp_path / "table1" / CELLS[0].name
-    place.mkdir(parents=True)
-    for left in (".lock", "data.json"):
+    (place / ".unfinished").mkdir(parents=True)
+    for left in (".lock", ".unfinished/data.json"):
         (place / left).touch()
     assert train(tmp_path, PLAN, CELLS[:1]) == {}
 

@@ -13,7 +13,7 @@ import pytest
 from gradformer.errors import ConfigError, InputError
 from gradformer.training import fit as fitting
 from gradformer.training.fit import fit, resume
-from gradformer.training.folder import check_free, held, replacing
+from gradformer.training.folder import check_free, filling, held
 from gradformer.training.run import Run
 from tests.training import toy
 
@@ -66,8 +66,8 @@ def test_a_run_that_cannot_begin_leaves_the_old_one(
         raise InputError("the disk is full")
 
     before = toy.contents(old)
-    (old / ".replaced").mkdir()  # by a process that was killed before it tidied
-    (old / ".replaced" / "older").touch()
+    (old / ".unfinished").mkdir()  # by a process that was killed before it tidied
+    (old / ".unfinished" / "older").touch()
     with pytest.raises(InputError, match="exists already"):
         fit(toy.data(OTHER), recipe=OTHER, out=old, **toy.QUIET)
     with monkeypatch.context() as patch:
@@ -75,9 +75,9 @@ def test_a_run_that_cannot_begin_leaves_the_old_one(
         with pytest.raises(InputError, match="is full"):
             fit(toy.data(OTHER), recipe=OTHER, out=old, overwrite=True, **toy.QUIET)
     assert toy.contents(old) == before
-    assert not (old / ".replaced").exists()
+    assert not (old / ".unfinished").exists()
     assert fit(toy.data(OTHER), recipe=OTHER, out=old, overwrite=True, **toy.QUIET).recipe == OTHER
-    assert not (old / ".replaced").exists()
+    assert not (old / ".unfinished").exists()
 
 
 def test_a_disk_that_turns_read_only_while_a_run_begins_is_what_is_said(
@@ -112,8 +112,8 @@ def test_a_run_that_another_process_has_made_meanwhile_stays(
     assert toy.contents(folder) == toy.contents(finished)
 
 
-@pytest.mark.parametrize("last", ["save_examples", "replace_file", "replacing", "_train"])
-def test_killed_while_beginning_a_plain_start_works(
+@pytest.mark.parametrize("last", ["save_examples", "replace_file", "filling", "_train"])
+def test_killed_while_beginning_there_is_the_old_run_or_the_new_one(
     last: str, old: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The process ends where it would call ``last``; before ``_train`` the new run has begun."""
@@ -122,17 +122,41 @@ def test_killed_while_beginning_a_plain_start_works(
         monkeypatch.setattr(fitting, last, lambda *_: os._exit(9))
         fit(toy.data(OTHER), recipe=OTHER, out=old, overwrite=True, **toy.QUIET)
 
+    before = toy.contents(old)
     process = toy.FORK.Process(target=begin)
     process.start()
     process.join()
     assert process.exitcode == 9
-    if last == "replacing":
-        assert Run.load(old).recipe == SMALL
-    elif last == "_train":
+    if last == "_train":
         assert resume(old, toy.data(OTHER), **toy.QUIET).recipe == OTHER
     else:
-        assert fit(toy.data(OTHER), recipe=OTHER, out=old, **toy.QUIET).recipe == OTHER
-    assert not (old / ".replaced").exists()
+        assert resume(old, toy.data(SMALL), **toy.QUIET).recipe == SMALL
+        assert toy.contents(old) == before
+    assert not (old / ".unfinished").exists()
+
+
+@pytest.mark.parametrize("moved", [0, 1, 3, 6, 7])
+def test_killed_between_two_runs_a_plain_start_works(
+    moved: int, old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process ends when so many files of the old run, or then of the new, have their places."""
+    names, rename = iter(range(100)), Path.rename
+
+    def counted(path: Path, target: Path) -> Path:
+        if not path.name.startswith(".") and next(names) == moved:
+            os._exit(9)
+        return rename(path, target)
+
+    def begin() -> None:
+        monkeypatch.setattr(Path, "rename", counted)
+        fit(toy.data(OTHER), recipe=OTHER, out=old, overwrite=True, **toy.QUIET)
+
+    process = toy.FORK.Process(target=begin)
+    process.start()
+    process.join()
+    assert process.exitcode == 9
+    assert fit(toy.data(OTHER), recipe=OTHER, out=old, overwrite=moved == 0, **toy.QUIET).trials
+    assert not (old / ".unfinished").exists()
     assert len(Run.load(old).results["test"]["values"]) == 1
 
 
@@ -145,11 +169,12 @@ def test_only_what_a_run_left_counts_as_nothing(
     with pytest.raises(InputError, match="exists already"):
         fit(toy.data(SMALL), recipe=SMALL, out=tmp_path, **toy.QUIET)
     (tmp_path / ".lock").touch()
-    (tmp_path / ".examples.unfinished").mkdir()
-    (tmp_path / ".recipe.yaml.unfinished").touch()
+    with pytest.raises(InputError, match="exists already"):
+        fit(toy.data(SMALL), recipe=SMALL, out=tmp_path, **toy.QUIET)
+    (tmp_path / ".unfinished").mkdir()
     (tmp_path / "examples").symlink_to(elsewhere)
     fit(toy.data(SMALL), recipe=SMALL, out=tmp_path, **toy.QUIET)
-    assert not [*tmp_path.glob(".*.unfinished")]
+    assert not [*tmp_path.glob(".unfinished")]
     assert [*elsewhere.iterdir()] == [elsewhere / "mine"]
 
 
@@ -175,9 +200,10 @@ def test_a_folder_counts_as_a_run_only_while_it_is_whole(
         return rename(path, target)
 
     monkeypatch.setattr(Path, "rename", noted)
-    with pytest.raises(RuntimeError, match="no luck"), replacing(old):
-        raise RuntimeError("no luck")
-    away, back = moved[: len(moved) // 2], moved[len(moved) // 2 :]
-    assert away[0] == back[-1] == "recipe.yaml"
-    assert sorted(away) == sorted(back)
-    assert len(away) > 3
+    with filling(old) as new:
+        for name in ("data.json", "recipe.yaml", "examples"):
+            (new / name).touch()
+        assert not moved
+    assert moved[0] == moved[-1] == "recipe.yaml"
+    assert len(moved) > 6
+    assert {path.name for path in old.iterdir()} == {".lock", *moved[-3:]}

@@ -10,14 +10,11 @@ from pathlib import Path
 from gradformer.errors import InputError
 from gradformer.training.card import model_card
 from gradformer.training.files import read_json, replace_file, replace_json, writing
-from gradformer.training.folder import RECIPE, WEIGHTS, clear, held, move
+from gradformer.training.folder import LOCK, RECIPE, WEIGHTS, filling, held, is_free
 from gradformer.training.origins import dataset_name
 from gradformer.training.program import export_program
 from gradformer.training.run import Run
 from gradformer.training.trials import summary
-
-_UNFINISHED = ".export.unfinished"
-"""In the folder to be filled: all that an export leaves there which is killed."""
 
 
 def export(run: Run, out: str | Path, trial: int = 0, program: bool = False) -> Run:
@@ -30,30 +27,27 @@ def export(run: Run, out: str | Path, trial: int = 0, program: bool = False) -> 
     ``program.pt2`` too, see :func:`~gradformer.training.program.export_program`.
     """
     out = Path(out)
-    unfinished = out / _UNFINISHED
     run.model(trial)  # raises where there is none
-    is_new = _check_empty(out)
-    with held(unfinished):
+    is_new = _check_free(out)
+    with held(out):
         try:
-            _check_empty(out)  # now that no other process exports there
-            with writing(out):
-                clear(unfinished)
+            _check_free(out)  # now that no other process exports there
+            with filling(out) as unfinished:
                 _write(run, unfinished, trial, program, out.absolute().name)
-                move(unfinished, out, recipe_last=True)
         finally:
-            shutil.rmtree(unfinished, ignore_errors=True)
+            (out / LOCK).unlink(missing_ok=True)
             if is_new:
                 with suppress(OSError):  # not empty: the model is there
                     out.rmdir()
     return Run.load(out)
 
 
-def _check_empty(out: Path) -> bool:
+def _check_free(out: Path) -> bool:
     """Raise unless there is nothing in ``out``; gives whether it is not there at all."""
     with writing(out):
         if not out.exists():
             return True
-        if any(path.name != _UNFINISHED for path in out.iterdir()):
+        if not is_free(out):
             raise InputError(f"{out}: exists already; choose another folder")
     return False
 

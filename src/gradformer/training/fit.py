@@ -18,7 +18,7 @@ from gradformer.training.beginning import begin_from
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import by_first, find_device, from_first, joined
 from gradformer.training.files import RESUMABLE, plain, read_json, replace_file, replace_json
-from gradformer.training.folder import RECIPE, check_free, held, replacing, tidy
+from gradformer.training.folder import RECIPE, check_free, filling, held, tidy
 from gradformer.training.keepsakes import save_examples
 from gradformer.training.options import flat
 from gradformer.training.origins import again, dataset_name, prepare, recipe_name
@@ -194,12 +194,12 @@ def _begin(
     origin: dict[str, Any],
     overwrite: bool = False,
 ) -> None:
-    """Write what a run is, before anything is trained; the recipe comes last."""
+    """Write what a run is, before anything is trained."""
     check_free(folder, overwrite)  # now that no other process can begin there
-    with replacing(folder):
-        describe_data(folder / "data.json", data, origin)
-        save_examples(folder, data, recipe.seed)
-        replace_file(folder / RECIPE, recipe.to_yaml())
+    with filling(folder) as new:
+        describe_data(new / "data.json", data, origin)
+        save_examples(new, data, recipe.seed)
+        replace_file(new / RECIPE, recipe.to_yaml())
 
 
 def _refuse_edits(run: Run) -> None:

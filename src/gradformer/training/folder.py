@@ -1,13 +1,13 @@
-"""The folder of a run: held by one process, and replaced only once its successor has begun.
+"""The folder of a run: held by one process, and filled all or nothing.
 
-``recipe.yaml`` is the last that is written when a run begins: a folder without it holds no run.
+``recipe.yaml`` is the last that comes and the first that goes: a folder without it holds no run.
 """
 
 from __future__ import annotations
 
 import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from gradformer.errors import InputError
@@ -18,8 +18,7 @@ from gradformer.training.files import writing
 RECIPE = "recipe.yaml"
 WEIGHTS = "model.safetensors"
 """Of a trial that has ended."""
-_LOCK, _OLD = ".lock", ".replaced"
-_BEFORE = {_LOCK, "data.json", "examples"}  # what is there before the recipe
+LOCK, _NEW = ".lock", ".unfinished"
 
 
 class BusyError(InputError):
@@ -29,7 +28,7 @@ class BusyError(InputError):
 def check_free(folder: Path, overwrite: bool) -> None:
     """Raise unless a run may begin in ``folder``; nothing but a run is ever overwritten."""
     with writing(folder):
-        if not folder.exists() or (folder.is_dir() and _is_free(folder)):
+        if not folder.exists() or (folder.is_dir() and is_free(folder)):
             return
     if not overwrite:
         raise InputError(
@@ -52,38 +51,33 @@ def held(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def replacing(folder: Path) -> Iterator[None]:
-    """Inside, a run begins in ``folder``, which is held. An old run is put aside; it is removed
-    when the new one has begun, and back in its place if that fails."""
-    old = folder / _OLD
+def filling(folder: Path) -> Iterator[Path]:
+    """Give an empty folder for the files of a run, inside of ``folder``, which is held. When the
+    block ends well they take the place of all that was there."""
+    new = folder / _NEW
     with writing(folder):
-        if (folder / RECIPE).exists():
+        tidy(folder)
+        new.mkdir()
+        try:
+            yield new
+        except BaseException:
             tidy(folder)
-            move(folder, old, recipe_last=False)
-        else:
-            clear(folder)
-    try:
-        yield
-    except BaseException:
-        with suppress(OSError):  # of a disk that takes nothing back: the first error is said
-            clear(folder)
-            if old.exists():
-                move(old, folder, recipe_last=True)
-                old.rmdir()
-        raise
-    tidy(folder)
+            raise
+        _move(folder, new / _NEW, recipe_last=False)
+        _move(new, folder, recipe_last=True)
+        tidy(folder)
 
 
 def tidy(folder: Path) -> None:
-    """Remove an old run that a process had put aside before it was killed."""
-    shutil.rmtree(folder / _OLD, ignore_errors=True)
+    """Remove what a process had not finished, or not yet removed, when it was killed."""
+    shutil.rmtree(folder / _NEW, ignore_errors=True)
 
 
 @contextmanager
 def _locked(folder: Path) -> Iterator[None]:
     with writing(folder):
         folder.mkdir(parents=True, exist_ok=True)
-        file = open(folder / _LOCK, "a")  # noqa: SIM115
+        file = open(folder / LOCK, "a")  # noqa: SIM115
     with file:
         try:
             lock(file, wait=False)
@@ -94,29 +88,15 @@ def _locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _is_free(folder: Path) -> bool:
-    """Whether there is nothing, or what a process left that ended before its run had begun."""
+def is_free(folder: Path) -> bool:
+    """Whether there is nothing, or what a process left that was killed before its run was there."""
     names = {path.name for path in folder.iterdir()}
-    if not names or (_OLD in names and RECIPE not in names):
-        return True
-    return _LOCK in names and all(n in _BEFORE or n.endswith(".unfinished") for n in names)
+    return names <= {LOCK} or (_NEW in names and RECIPE not in names)
 
 
-def clear(folder: Path) -> None:
-    """Remove all that is in a folder, but what holds it or is put aside in it."""
-    for path in _content(folder):
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path)
-        else:
-            path.unlink()
-
-
-def move(source: Path, target: Path, recipe_last: bool) -> None:
+def _move(source: Path, target: Path, recipe_last: bool) -> None:
     """Move all content; the recipe last, or first: it decides what counts as a run."""
     target.mkdir(exist_ok=True)
-    for path in sorted(_content(source), key=lambda path: (path.name == RECIPE) is recipe_last):
+    content = [path for path in source.iterdir() if path.name not in (LOCK, _NEW)]
+    for path in sorted(content, key=lambda path: (path.name == RECIPE) is recipe_last):
         path.rename(target / path.name)
-
-
-def _content(folder: Path) -> list[Path]:
-    return [path for path in folder.iterdir() if path.name not in (_LOCK, _OLD)]
