@@ -3,25 +3,42 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from gradformer.cli.search import AS_IT_IS
+from gradformer.grouping import grouped
 from gradformer.report.levers import levers
 from gradformer.report.markup import Markup
+from gradformer.report.settings import protocol
 from gradformer.studies import STUDIES
-from gradformer.studies.page import results_page, write_markdown
+from gradformer.studies.page import CAPTION, lists_of, markdown, write_markdown
 from gradformer.studies.runner import kept_plan, look
+from gradformer.studies.study import Measured, Rows, Study
+from gradformer.studies.study import Plan as StudyPlan
 from gradformer.studies.tables import markdown_table, shown, value
 from gradformer.training.attempts import load_attempts
 from gradformer.training.files import read_json
 from gradformer.training.metrics import LOWER_IS_BETTER, metric_label
 from gradformer.training.plan import Plan, load_plan
 from gradformer.training.recipe import Recipe, load_recipe, presets
+from summary import RANKED, summary
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results.md"
 STUDIED = ROOT / "results" / "studies"
 SEARCHED = ROOT / "results" / "search"
+INTRODUCTION = (
+    "# Results\n\nEvery number on this page is made from the records under `results/` "
+    "(`make tables`) or stands in the paper's tables. What is not measured is named."
+)
+READING = f"## How to read the tables\n\n{CAPTION}"
+CONDITIONS = (
+    "## How it was measured\n\nThe test part is evaluated once a trial, with the weights of the "
+    "selected epoch, the first one with the best validation score. Trial k has seed k. ± is the "
+    "sample standard deviation (n − 1) over trials that ended well. Protocol, machine, versions "
+    "and commit of every cell are in `results/studies/NAME/README.md`, beside its records."
+)
 CLEAR = 3.0
 SEARCHES = (
     "## The searches behind `tuned`\n\nThe candidates of a search are drawn at random from the "
@@ -48,6 +65,43 @@ def made() -> tuple[str, dict[str, Markup]]:
     """The page, and its figures by their paths beside it."""
     text, figures = results_page(list(STUDIES.values()), STUDIED)
     return f"{text}\n{searches()}", figures
+
+
+def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, Markup]]:
+    """All studies, from the records under ``root``; figures by the path by which they are shown."""
+    parts, figures = list[str](), dict[str, Markup]()
+    known = dict[str, list[Measured]]()
+    for study in studies:
+        plan, kept = StudyPlan(study.datasets, study.models), kept_plan(study, root)
+        plan = plan if kept is None else plan.with_more(kept)
+        measured = look(study, plan, root)
+        path = None
+        if (drawn := study.figure(measured)) is not None:
+            path = f"assets/results/{study.name}.svg"
+            figures[path] = drawn
+        known[study.name] = measured
+        text = markdown(study, measured, lists_of(plan, measured, {})[:2], path, caption="")
+        parts.append(f"## {study.title}\n\n{text}")
+    ranked = [one for name in RANKED for one in known.get(name, ())]
+    everything = [one for measured in known.values() for one in measured]
+    short = summary(ranked, known.get("decay", ()), known.get("deep", ()))
+    head = [f"{INTRODUCTION}\n", short, f"{READING}\n"]
+    if (rows := conditions(everything))[1]:
+        parts.append(f"{CONDITIONS}\n\n{markdown_table(rows)}\n")
+    return "\n".join(part for part in (*head, *parts) if part), figures
+
+
+def conditions(measured: Sequence[Measured]) -> Rows:
+    """A row for each dataset: its task, split, and selection; where cells differ, all of them."""
+    head = ["data", "task", "split", "selected by", "data exactness"]
+    begun = (one.history for one in measured if one.history is not None)
+    known = [dict(protocol(history)) for history in begun if history.header]
+    for facts in known:
+        facts["selected by"] = facts["selection"].removeprefix("first epoch with the best ")
+    return head, [
+        [" / ".join(dict.fromkeys(own.get(name, "–") for own in some)) for name in head]
+        for some in grouped((facts["data"], facts) for facts in known).values()
+    ]
 
 
 def searches() -> str:

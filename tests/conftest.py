@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 from pathlib import Path
 from types import ModuleType
 
@@ -40,7 +41,11 @@ def docs_script(name: str) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    sys.path.append(str(ROOT / "docs"))  # where a script finds others when it is run
+    try:
+        spec.loader.exec_module(module)
+    finally:
+        sys.path.pop()
     return module
 
 

@@ -14,7 +14,6 @@ import pytest
 from gradformer.report.history import History
 from gradformer.report.settings import protocol
 from gradformer.studies import STUDIES
-from gradformer.studies.page import results_page
 from gradformer.studies.study import Cell, Measured
 from gradformer.studies.tables import missing, results, unbroken
 from gradformer.training.plan import load_plan
@@ -96,8 +95,8 @@ def test_what_a_search_tried_last_is_told_best_first(
     ]
 
 
-def test_nothing_measured_is_said(tmp_path: Path) -> None:
-    text, figures = results_page(list(STUDIES.values()), tmp_path)
+def test_nothing_measured_is_said(script: Any, tmp_path: Path) -> None:
+    text, figures = script.results_page(list(STUDIES.values()), tmp_path)
     assert not figures
     assert text.count("Nothing is measured yet.") == len(STUDIES)
     study = STUDIES["table1"]
@@ -107,9 +106,11 @@ def test_nothing_measured_is_said(tmp_path: Path) -> None:
     assert "|" not in text  # no table, so no number
 
 
-def test_cells_beyond_the_papers_are_on_the_page(reproduce: Reproduce, tmp_path: Path) -> None:
+def test_cells_beyond_the_papers_are_on_the_page(
+    script: Any, reproduce: Reproduce, tmp_path: Path
+) -> None:
     reproduce("nodes", "--dataset", "mutag", "--model", "gcn", "--out", tmp_path)
-    text, _ = results_page([STUDIES["nodes"]], tmp_path)
+    text, _ = script.results_page([STUDIES["nodes"]], tmp_path)
     assert f"| mutag | gcn | {unbroken('accuracy ↑')} |" in text
     assert "graphgps on cora / citeseer / actor" in text
 

@@ -12,9 +12,13 @@ import pytest
 from gradformer.studies import STUDIES, decay
 from gradformer.studies.differences import difference, resampled, verdict
 from gradformer.studies.study import Cell, Measured
-from gradformer.studies.summary import beside, best, headlines, summary
 from gradformer.studies.tables import apart, results
 from gradformer.training.metrics import LOWER_IS_BETTER
+from tests.conftest import docs_script
+
+script = docs_script("summary")
+beside, best = script.beside, script.best
+headlines, summary = script.headlines, script.summary
 
 METRICS = {"nci1": "accuracy", "molhiv": "auroc", "zinc": "mae", "actor": "accuracy"}
 EVEN = [0.50, 0.52, 0.48, 0.51, 0.49, 0.50, 0.53, 0.47, 0.50, 0.50]

@@ -3,7 +3,7 @@
 A ``study`` is a list of cells: ``table1``, ``deep``, ``low_resource``, ``ablation``, ``index``,
 ``decay``, ``efficiency``, ``nodes``, ``attention``, ``starts``. The ``runner`` trains them, and
 ``rivals`` beside them. Written down are ``tables`` with the numbers of the ``paper`` and
-``differences``, ``figures``, a ``page`` of each, and a ``summary`` of all.
+``differences``, ``figures``, and a ``page`` of each.
 """
 
 from __future__ import annotations

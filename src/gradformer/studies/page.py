@@ -1,4 +1,4 @@
-"""The pages of a study: markdown for a repository, HTML to look at, and docs/results.md.
+"""The pages of a study: markdown for a repository, and HTML to look at.
 
 A figure is a file beside the page. One that can no longer be drawn stays as it is.
 """
@@ -14,8 +14,7 @@ from gradformer.errors import InputError, warn
 from gradformer.grouping import grouped
 from gradformer.report.markup import Content, Markup, join, note, table, tag
 from gradformer.report.page import page, report_page
-from gradformer.studies import summary, tables
-from gradformer.studies.runner import kept_plan, look
+from gradformer.studies import tables
 from gradformer.studies.study import Cell, Measured, Plan, Rows, Study, slug
 from gradformer.training.files import replace_file
 
@@ -24,17 +23,6 @@ CAPTION = (
     "over seeds. Difference: to the row that says so; paired over the seeds that both models have "
     "where each seed has its own split; where all have one, equal seeds have nothing in common, "
     "and it is that of the means over all seeds (Welch's interval)."
-)
-INTRODUCTION = (
-    "# Results\n\nEvery number on this page is made from the records under `results/` "
-    "(`make tables`) or stands in the paper's tables. What is not measured is named."
-)
-READING = f"## How to read the tables\n\n{CAPTION}"
-CONDITIONS = (
-    "## How it was measured\n\nThe test part is evaluated once a trial, with the weights of the "
-    "selected epoch, the first one with the best validation score. Trial k has seed k. ± is the "
-    "sample standard deviation (n − 1) over trials that ended well. Protocol, machine, versions "
-    "and commit of every cell are in `results/studies/NAME/README.md`, beside its records."
 )
 NOTHING = "Nothing is measured yet."
 LONG = 20
@@ -58,7 +46,7 @@ def write_pages(
             replace_file(folder / name, report_page(histories))
             links.append((column, name))
     index = folder / "index.html"
-    replace_file(index, html(study, measured, _lists(plan, measured, failed), links, picture))
+    replace_file(index, html(study, measured, lists_of(plan, measured, failed), links, picture))
     return index
 
 
@@ -72,7 +60,7 @@ def write_markdown(
         if (drawn := study.figure(measured)) is not None:
             replace_file(picture, drawn)
     shown = picture.name if picture.is_file() else None
-    text = markdown(study, measured, _lists(plan, measured, failed), shown)
+    text = markdown(study, measured, lists_of(plan, measured, failed), shown)
     replace_file(folder / "README.md", f"# {study.title}\n\n{text}")
     return picture if shown else None
 
@@ -152,34 +140,8 @@ def _prose(text: str) -> Markup:
     return join(tag("code", piece) if k % 2 else piece for k, piece in enumerate(text.split("`")))
 
 
-def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, Markup]]:
-    """All studies on one page, from the records under ``root``: docs/results.md and its figures.
-
-    Figures are given by the path by which the page shows them.
-    """
-    parts, figures = list[str](), dict[str, Markup]()
-    known = dict[str, list[Measured]]()
-    for study in studies:
-        plan, kept = Plan(study.datasets, study.models), kept_plan(study, root)
-        plan = plan if kept is None else plan.with_more(kept)
-        measured = look(study, plan, root)
-        path = None
-        if (drawn := study.figure(measured)) is not None:
-            path = f"assets/results/{study.name}.svg"
-            figures[path] = drawn
-        known[study.name] = measured
-        text = markdown(study, measured, _lists(plan, measured, {})[:2], path, caption="")
-        parts.append(f"## {study.title}\n\n{text}")
-    ranked = [one for name in summary.STUDIES for one in known.get(name, ())]
-    everything = [one for measured in known.values() for one in measured]
-    short = summary.summary(ranked, known.get("decay", ()), known.get("deep", ()))
-    head = [f"{INTRODUCTION}\n", short, f"{READING}\n"]
-    if (rows := tables.conditions(everything))[1]:
-        parts.append(f"{CONDITIONS}\n\n{tables.markdown_table(rows)}\n")
-    return "\n".join(part for part in (*head, *parts) if part), figures
-
-
-def _lists(plan: Plan, measured: Sequence[Measured], failed: dict[Cell, str]) -> Lists:
+def lists_of(plan: Plan, measured: Sequence[Measured], failed: dict[Cell, str]) -> Lists:
+    """What stands below the tables."""
     lacking = sum(bool(failed.get(one.cell) or one.missing) for one in measured)
     return [
         ("Changed in every recipe", list(plan.settings)),

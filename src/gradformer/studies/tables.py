@@ -123,19 +123,6 @@ def protocols(measured: Sequence[Measured]) -> list[str]:
     return [text for text in (_list(common), *rest) if text]
 
 
-def conditions(measured: Sequence[Measured]) -> Rows:
-    """A row for each dataset: its task, split, and selection; where cells differ, all of them."""
-    head = ["data", "task", "split", "selected by", "data exactness"]
-    begun = (one.history for one in measured if one.history is not None)
-    known = [dict(protocol(history)) for history in begun if history.header]
-    for facts in known:
-        facts["selected by"] = facts["selection"].removeprefix("first epoch with the best ")
-    return head, [
-        [" / ".join(dict.fromkeys(own.get(name, "–") for own in some)) for name in head]
-        for some in grouped((facts["data"], facts) for facts in known).values()
-    ]
-
-
 def _list(facts: Sequence[tuple[str, str]]) -> str:
     return ", ".join(f"{name}: {text}" for name, text in facts)
 

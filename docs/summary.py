@@ -36,7 +36,7 @@ SEARCHED = (
     "([more](reproducing.md#presets))."
 )
 OURS, SHOWN = "gradformer", ("paper", "tuned")
-STUDIES = ("table1", "nodes")
+RANKED = ("table1", "nodes")
 
 
 def summary(
@@ -151,7 +151,7 @@ def _beside_the_paper(columns: dict[str, list[Measured]]) -> list[str]:
     """The numbers that the paper prints for Gradformer beside ours by the recipe ``paper``."""
     gaps = {}
     for name, some in columns.items():
-        number = next((found for s in STUDIES if (found := printed(s, OURS, name))), None)
+        number = next((found for s in RANKED if (found := printed(s, OURS, name))), None)
         for one in some:
             if number is not None and one.cell.preset == "paper":
                 factor, test = shown(one.known)[0], one.known["test"]
