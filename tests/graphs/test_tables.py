@@ -12,8 +12,10 @@ import pytest
 
 from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs.molecules import from_smiles
-from gradformer.graphs.tables import read_table
-from gradformer.graphs.user_data import Reading
+from gradformer.graphs.objects import from_smiles_list
+from gradformer.graphs.store import content_hash
+from gradformer.graphs.tables import open_table, read_parts, read_table
+from gradformer.graphs.user_data import Reading, RowChecks
 
 pytest.importorskip("rdkit")
 
@@ -197,3 +199,51 @@ def test_new_data_are_read_like_the_training_data(tmp_path: Path) -> None:
 def test_a_damaged_reading_is_refused() -> None:
     with pytest.raises(InputError, match="damaged"):
         Reading.from_dict({"kind": "smiles", "node": [2]})
+
+
+def test_a_table_and_a_list_are_read_as_by_one_process(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    """Each row has its own molecule, whatever is wrong with those before it."""
+    path = tmp_path / "data.csv"
+    rows = ["CCO,1", "CC(,2", "C,3,4", "c1ccccc1,5", "", ",6", "CCC,7", "CCCC,eight", "CN,9"]
+    path.write_text("\n".join(["smiles,y", *rows]) + "\n")
+    listed: list[Any] = ["CCO", 3, "CC(", "c1ccccc1", "C"]
+
+    def read() -> list[Any]:
+        table = read_table(path, task="regression", skip_invalid=True)
+        molecules = from_smiles_list(listed, y=[1.0, 2.0, 3.0, 4.5, 5.0], skip_invalid=True)
+        with pytest.raises(InputError) as table_error:
+            read_table(path)
+        with pytest.raises(InputError) as list_error:
+            from_smiles_list(listed)
+        found = [
+            (data.rows.tolist(), data.skipped, data.smiles, content_hash(data.arrays))
+            for data in (table, molecules)
+        ]
+        return [*found, str(table_error.value), str(list_error.value)]
+
+    alone = read()
+    assert [kept for kept, *_ in alone[:2]] == [[2, 5, 8, 10], [0, 3, 4]]
+    assert alone[2].startswith(f"{path}, line 3: column 'smiles': SMILES 'CC(' cannot")
+    started = request.getfixturevalue("helpers")
+    assert read() == alone
+    assert len(started) == 8
+    assert all(helper.returncode is not None for helper in started)
+
+
+def test_parts_of_a_table_are_what_the_whole_is_made_of(tmp_path: Path) -> None:
+    like = read_table(write(tmp_path, "smiles,y\nCCO,1.5\nCC,2\n", "train.csv")).reading
+    words = ["CC(", "C", "CC", "no", "CCC", "CCCC", "CCCCC", "x"]
+    path = write(tmp_path, "\n".join(["smiles", *words]) + "\n")
+    whole = read_table(path, like=like, skip_invalid=True)
+    table, rows = open_table(path), RowChecks(str(path), "line", skip_invalid=True)
+    parts = list(read_parts(table, rows, 2, like=like))
+    assert [part.rows.tolist() for part in parts] == [[3, 4], [6, 7], [8]]
+    assert [part.smiles for part in parts] == [("C", "CC"), ("CCC", "CCCC"), ("CCCCC",)]
+    assert tuple(rows.skipped) == whole.skipped
+    assert [row for row, _ in rows.skipped] == [2, 5, 9]
+    np.testing.assert_array_equal(np.concatenate([p.arrays.x for p in parts]), whole.arrays.x)
+    rows = RowChecks(str(path), "line", skip_invalid=True)
+    with pytest.raises(InputError, match="all 1 lines are invalid; the first, line 2"):
+        next(read_parts(replace(table, rows=table.rows[:1]), rows, 2, like=like))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ from gradformer.graphs.molecules import (
     smiles_reader,
 )
 from gradformer.graphs.object_targets import Targets, collect, target_rows, target_texts
+from gradformer.graphs.processes import each, sound
 from gradformer.graphs.pyg_data import from_pyg
 from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
 from gradformer.graphs.tables import frame_table, read_table
@@ -144,23 +146,26 @@ def from_smiles_list(
     to_graph = from_smiles if like is None else smiles_reader(like.node, like.edge) or from_smiles
 
     def convert(row: int, word: str) -> RawGraph:
+        found = next(molecules)
         if not isinstance(word, str):
             raise InputError(f"expected SMILES as text, found {type(word).__name__}")
-        x, edge_index, edge_attr = to_graph(word)
+        x, edge_index, edge_attr = sound(found)
         y = target_texts(targets[row]) if labelled else None
         return RawGraph(row, len(x), edge_index, x, edge_attr, y)
 
-    data = collect(
-        smiles,
-        targets,
-        convert,
-        "smiles",
-        skip_invalid,
-        split=split,
-        task=task,
-        vocabularies=(ATOM_VOCABULARY, BOND_VOCABULARY),
-        like=like,
-    )
+    words = [word if isinstance(word, str) else "" for word in smiles]
+    with closing(each(to_graph, words)) as molecules:
+        data = collect(
+            smiles,
+            targets,
+            convert,
+            "smiles",
+            skip_invalid,
+            split=split,
+            task=task,
+            vocabularies=(ATOM_VOCABULARY, BOND_VOCABULARY),
+            like=like,
+        )
     return replace(data, smiles=tuple(smiles[row] for row in data.rows.tolist()))
 
 

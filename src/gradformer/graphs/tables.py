@@ -6,9 +6,10 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,10 +19,10 @@ from gradformer.graphs.labels import MISSING
 from gradformer.graphs.molecules import (
     ATOM_VOCABULARY,
     BOND_VOCABULARY,
-    Molecule,
     from_smiles,
     smiles_reader,
 )
+from gradformer.graphs.processes import each
 from gradformer.graphs.raw_graphs import RawGraph
 from gradformer.graphs.user_data import Reading, RowChecks, UserData, read_text
 from gradformer.graphs.user_splits import names_parts, part_number
@@ -57,6 +58,27 @@ def read_table(
     parquet file is row 1.
     """
     table = source if isinstance(source, Table) else open_table(Path(source))
+    rows = RowChecks(str(table.path), table.unit, skip_invalid)
+    (data,) = read_parts(table, rows, None, smiles, target, task, split_column, like, labelled)
+    return data
+
+
+def read_parts(
+    table: Table,
+    rows: RowChecks,
+    size: int | None,
+    smiles: str | None = None,
+    target: str | Sequence[str] | None = None,
+    task: str | None = None,
+    split_column: str | None = None,
+    like: Reading | None = None,
+    labelled: bool = True,
+) -> Iterator[UserData]:
+    """As :func:`read_table`, ``size`` molecules at a time; for training (without ``like``) all.
+
+    Of a table that is long, the graphs of one part are in memory. ``rows`` has all that was skipped
+    when the last part is there.
+    """
     path = table.path
     if like is not None:
         like.expect("smiles", str(path))
@@ -77,30 +99,37 @@ def read_table(
     if like is None and split_at is None:
         _tell_parts(table, {smiles_at, *targets_at})
 
-    rows = RowChecks(str(path), table.unit, skip_invalid)
-    words: dict[int, str] = {}
     to_graph = from_smiles if like is None else smiles_reader(like.node, like.edge) or from_smiles
+    words = {row: "".join(cells[smiles_at : smiles_at + 1]).strip() for row, cells in table.rows}
 
     def molecule(row: int, cells: list[str]) -> RawGraph:
+        found = next(molecules)
         if len(cells) != len(table.header):
             raise InputError(f"{len(cells)} fields, the header has {len(table.header)}")
-        x, edge_index, edge_attr = _from_cell(cells[smiles_at], table.header[smiles_at], to_graph)
+        if _present(words[row]) is None:
+            raise InputError(f"column {table.header[smiles_at]!r} is empty")
+        if isinstance(found, InputError):
+            raise InputError(f"column {table.header[smiles_at]!r}: {found}")
+        x, edge_index, edge_attr = found
         y = [_present(table.number(cells[at])) for at in targets_at] if targets else None
         split = None if split_at is None else [part_number(cells[split_at])]
-        words[row] = cells[smiles_at].strip()
         return RawGraph(row, len(x), edge_index, x, edge_attr, y, split)
 
-    data = assemble(
-        rows.graphs(table.rows, molecule, "molecules"),
-        rows,
-        kind="smiles",
-        task=task,
-        targets=targets,
-        vocabularies=(ATOM_VOCABULARY, BOND_VOCABULARY),
-        smiles=table.header[smiles_at],
-        like=like,
-    )
-    return replace(data, smiles=tuple(words[row] for row in data.rows.tolist()))
+    with closing(each(to_graph, list(words.values()))) as molecules:
+        graphs = rows.graphs(table.rows, molecule, "molecules")
+        parts = iter(lambda: list(islice(graphs, size)), [])
+        for part in chain([next(parts, [])], parts):
+            data = assemble(
+                part,
+                rows,
+                kind="smiles",
+                task=task,
+                targets=targets,
+                vocabularies=(ATOM_VOCABULARY, BOND_VOCABULARY),
+                smiles=table.header[smiles_at],
+                like=like,
+            )
+            yield replace(data, smiles=tuple(words[row] for row in data.rows.tolist()))
 
 
 def _tell_parts(table: Table, used: set[int]) -> None:
@@ -112,16 +141,6 @@ def _tell_parts(table: Table, used: set[int]) -> None:
                 f"{table.path}: column {name!r} names the parts of a split and is not used; "
                 f"--split-column {name} (split_column={name!r}) takes it"
             )
-
-
-def _from_cell(cell: str, column: str, to_graph: Callable[[str], Molecule]) -> Molecule:
-    smiles = _present(cell)
-    if smiles is None:
-        raise InputError(f"column {column!r} is empty")
-    try:
-        return to_graph(smiles)
-    except InputError as error:
-        raise InputError(f"column {column!r}: {error}") from None
 
 
 def _present(cell: str) -> str | None:

@@ -17,6 +17,7 @@ from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.arrays import GraphArrays, split_over
 from gradformer.graphs.molecules import canonical, scaffold
 from gradformer.graphs.portable import permutation
+from gradformer.graphs.processes import each, sound
 from gradformer.graphs.splits import (
     EIGHT_ONE_ONE,
     Fractions,
@@ -164,8 +165,8 @@ def _groups(smiles: tuple[str, ...]) -> list[list[int]]:
     """The molecules of each scaffold, by number."""
     groups: dict[str, list[int]] = {}
     with bar("scaffolds", len(smiles)) as advance:
-        for molecule, word in enumerate(smiles):
-            groups.setdefault(scaffold(word), []).append(molecule)
+        for molecule, found in enumerate(each(scaffold, smiles)):
+            groups.setdefault(sound(found), []).append(molecule)
             advance(1)
     return list(groups.values())
 
@@ -183,5 +184,7 @@ def copies(user: UserData, split: Split) -> list[int]:
     trained = {atoms[graph] for graph in split.train}
     alike = [int(graph) for graph in split.test if atoms[graph] in trained]
     wanted = {atoms[graph] for graph in alike}
-    known = {canonical(smiles[graph]) for graph in split.train if atoms[graph] in wanted}
-    return [graph for graph in alike if canonical(smiles[graph]) in known]
+    trained_on = [smiles[graph] for graph in split.train if atoms[graph] in wanted]
+    known = {*each(canonical, trained_on)}
+    tested = each(canonical, [smiles[graph] for graph in alike])
+    return [graph for found, graph in zip(tested, alike) if found in known]

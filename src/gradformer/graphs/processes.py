@@ -1,0 +1,151 @@
+"""A function of one molecule, applied to many: shared among processes where there are enough.
+
+RDKit holds the interpreter lock, so threads would wait for each other. The helpers are interpreters
+of their own, which import what the function needs: no torch, nothing of a GPU. They are not forked,
+which is unsafe beside threads, beside a GPU and on macOS. Nor are they made by ``multiprocessing``,
+which would run the user's script a second time in each of them, unless it is written for that.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import sys
+from collections import deque
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
+from queue import SimpleQueue
+from signal import Signals
+from subprocess import PIPE, Popen
+from typing import TypeVar
+
+from gradformer.errors import GradformerError, InputError
+
+Result = TypeVar("Result")
+Helper = Popen[bytes]
+
+WORTHWHILE = 1000
+"""Molecules, at a third of a millisecond or more each, for which a helper is worth its start."""
+MOST = 16
+"""Helpers; more of them would wait for the process that collects what they find."""
+SHARE = 256
+"""Molecules that a helper gets at once."""
+
+
+def each(
+    function: Callable[[str], Result], words: Sequence[str]
+) -> Generator[Result | InputError, None, None]:
+    """``function``, one of a module's own, of each word in turn, or the error that it raised.
+
+    All is as if one process did it. What comes is not far ahead of what is taken, however many
+    words there are. Close the generator if it is left before its end.
+    """
+    from gradformer.structure.parallel import cores  # loads numba, which helpers do not need
+
+    with _started(min(cores(), MOST, len(words) // WORTHWHILE)) as helpers:
+        if len(helpers) < 2:
+            yield from (_attempt(function, word) for word in words)
+        else:
+            yield from _by(helpers, function, words)
+
+
+def sound(found: Result | InputError) -> Result:
+    """What :func:`each` found, unless it is an error, which is raised."""
+    if isinstance(found, InputError):
+        raise found
+    return found
+
+
+def _attempt(function: Callable[[str], Result], word: str) -> Result | InputError:
+    try:
+        return function(word)
+    except InputError as error:
+        return error
+
+
+def _by(
+    helpers: list[Helper], function: Callable[[str], Result], words: Sequence[str]
+) -> Iterator[Result | InputError]:
+    """As :func:`each`. Every helper has a thread that waits for it."""
+    idle: SimpleQueue[Helper] = SimpleQueue()
+    for helper in helpers:
+        idle.put(helper)
+
+    def work(share: Sequence[str]) -> list[Result | InputError]:
+        helper = idle.get()
+        try:
+            return _ask(helper, function, share)
+        finally:
+            idle.put(helper)
+
+    ahead: deque[Future[list[Result | InputError]]] = deque()
+    with ThreadPoolExecutor(len(helpers)) as pool:
+        try:
+            for first in range(0, len(words), SHARE):
+                ahead.append(pool.submit(work, words[first : first + SHARE]))
+                if len(ahead) > 2 * len(helpers):
+                    yield from ahead.popleft().result()
+            while ahead:
+                yield from ahead.popleft().result()
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for helper in helpers:
+                helper.kill()
+
+
+def _ask(
+    helper: Helper, function: Callable[[str], Result], share: Sequence[str]
+) -> list[Result | InputError]:
+    """What a helper finds for its share."""
+    assert helper.stdin is not None
+    assert helper.stdout is not None
+    try:
+        pickle.dump((function, share), helper.stdin)
+        helper.stdin.flush()
+        found: list[Result | InputError] = pickle.load(helper.stdout)
+        return found
+    except (OSError, EOFError, pickle.UnpicklingError):
+        code = helper.wait()
+        how = Signals(-code).name if code < 0 else f"exit code {code}"
+        raise GradformerError(
+            f"a process that read {len(share)} molecules, the first {share[0][:60]!r}, was ended "
+            f"({how}); most often memory is short: make room, or give fewer rows at once"
+        ) from None
+
+
+@contextmanager
+def _started(count: int) -> Iterator[list[Helper]]:
+    """So many helpers, or as many as the system allows; none where one would be alone."""
+    program = f"from {__name__} import serve; serve()"
+    own = {"PYTHONPATH": os.pathsep.join(map(str, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
+    helpers: list[Helper] = []
+    try:
+        with suppress(OSError):
+            for _ in range(count if count > 1 else 0):
+                helpers.append(
+                    Popen(
+                        [sys.executable, "-P", "-c", program],
+                        stdin=PIPE,
+                        stdout=PIPE,
+                        env={**os.environ, **own},
+                        process_group=0,  # Ctrl-C is ours to hear, and to end them
+                    )
+                )
+        yield helpers
+    finally:
+        for helper in helpers:
+            helper.kill()
+            with suppress(BrokenPipeError), helper:  # closes its pipes and waits for it
+                pass
+
+
+def serve() -> None:
+    """What a helper does, until nobody asks any more."""
+    with suppress(EOFError, BrokenPipeError):
+        while True:
+            function, words = pickle.load(sys.stdin.buffer)
+            found = [_attempt(function, word) for word in words]
+            sys.stdout.buffer.write(pickle.dumps(found, pickle.HIGHEST_PROTOCOL))
+            sys.stdout.buffer.flush()
+    os._exit(0)  # and says nothing of a pipe that is gone
