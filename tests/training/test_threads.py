@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from threading import Barrier, get_ident
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
-from gradformer.training import threads
+from gradformer.training import outputs, threads
 from gradformer.training.loop import Stop, train
 from tests.training import toy
 
@@ -39,3 +42,51 @@ def test_steps_and_predictions_have_the_threads_that_a_batch_is_worth(
     assert len(had[False]) == 1
     assert had[False] == {worth} or share == 0.4  # validation graphs are others
     assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_batches_side_by_side_give_the_same_bits_each_with_a_model_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(threads, "SHARE", 1 << 40)  # a batch is worth one thread
+    trial = toy.trial(toy.RECIPE)
+    graphs, working, together = np.arange(40), dict[int, int](), set()
+    meet = Barrier(3, timeout=60)
+
+    def enter(model: Any, *_: Any) -> None:
+        assert torch.get_num_threads() == 1
+        assert not torch.is_grad_enabled()
+        assert id(model) not in working
+        working[id(model)] = get_ident()
+        if outputs.FEWEST == 4:
+            meet.wait()  # so there are three
+        together.add(len(working))
+
+    def leave(model: Any, *_: Any) -> None:
+        assert working.pop(id(model)) == get_ident()
+
+    trial.model.register_forward_pre_hook(enter)
+    trial.model.register_forward_hook(leave)
+    monkeypatch.setattr(outputs, "FEWEST", 7)  # of twelve
+    alone = outputs.model_outputs(trial.model, trial.collator, graphs[:36], 3)
+    assert together == {1}
+    monkeypatch.setattr(outputs, "FEWEST", 4)
+    np.testing.assert_array_equal(
+        outputs.model_outputs(trial.model, trial.collator, graphs[:36], 3), alone
+    )
+    assert max(together) == 3
+    assert torch.get_num_threads() == 3
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_what_goes_wrong_in_a_batch_ends_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "SHARE", 1 << 40)
+    monkeypatch.setattr(outputs, "FEWEST", 1)
+    trial = toy.trial(toy.RECIPE)
+
+    def fail(*_: Any) -> None:
+        raise ArithmeticError("so it is")
+
+    trial.model.register_forward_pre_hook(fail)
+    with pytest.raises(ArithmeticError, match="so it is"):
+        outputs.model_outputs(trial.model, trial.collator, np.arange(40), 2)

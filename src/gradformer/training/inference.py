@@ -13,19 +13,20 @@ from numpy.typing import NDArray
 
 from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.arrays import Schema
+from gradformer.graphs.batch import Batch
 from gradformer.graphs.cards import named
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.datasets import open_card
 from gradformer.graphs.splits import Split
 from gradformer.graphs.store import Store
 from gradformer.graphs.user_data import UserData, refuse_options
+from gradformer.model.base import GraphModel
 from gradformer.training.data import Part, TrainingData, benchmark
 from gradformer.training.distributed import find_device
 from gradformer.training.metrics import metrics_of, scores
 from gradformer.training.origins import again
-from gradformer.training.outputs import model_outputs
+from gradformer.training.outputs import answers, model_outputs
 from gradformer.training.sections import at_least
-from gradformer.training.step import autocast
 from gradformer.training.wording import chances
 
 if TYPE_CHECKING:
@@ -171,7 +172,6 @@ def _answers(
         yield (rows if scale is None else scale.invert(rows)), data.labels(items)
 
 
-@torch.no_grad()
 def embed(
     run: Run,
     data: Any,
@@ -187,23 +187,20 @@ def embed(
     where = find_device(device)
     model = run.model(trial).to(where)
     store, user = open_data(run, data, mirror, **reading)
-    collator = Collator(store, where)
-    graphs, nodes = [], []
-    for ids in torch.arange(store.num_graphs, device=where).split(batch_size):
-        batch = collator(ids)
-        with autocast(run.recipe.train.precision, where):
-            states = model.states(batch)
-            of_graphs = model.embedding(states, batch) if run.schema.level == "graph" else None
-        own = states[: batch.num_nodes]  # models with graph tokens append rows
-        nodes.append(own.float().cpu().numpy())
-        if of_graphs is not None:
-            graphs.append(of_graphs.float().cpu().numpy())
-        else:
-            sizes = batch.layout.node_ptr.diff().cpu().numpy()
-            first = batch.layout.node_ptr[:-1].cpu().numpy()
-            graphs.append(np.add.reduceat(nodes[-1], first) / sizes[:, None])
-    node_ptr = np.asarray(store.arrays["node_ptr"])
-    return Embeddings(np.concatenate(graphs), np.concatenate(nodes), node_ptr, user)
+
+    def states(model: GraphModel, batch: Batch) -> tuple[NDArray[Any], NDArray[Any]]:
+        found = model.states(batch)
+        nodes = found[: batch.num_nodes].float().cpu().numpy()  # graph tokens are rows behind
+        if run.schema.level == "graph":
+            return model.embedding(found, batch).float().cpu().numpy(), nodes
+        sizes = batch.layout.node_ptr.diff().cpu().numpy()
+        first = batch.layout.node_ptr[:-1].cpu().numpy()
+        return np.add.reduceat(nodes, first) / sizes[:, None], nodes
+
+    ids, precision = np.arange(store.num_graphs), run.recipe.train.precision
+    found = answers(states, model, Collator(store, where), ids, batch_size, precision)
+    graphs, nodes = map(np.concatenate, zip(*found))
+    return Embeddings(graphs, nodes, np.asarray(store.arrays["node_ptr"]), user)
 
 
 def _labelled(

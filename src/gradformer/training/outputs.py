@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
+from copy import deepcopy
+from queue import SimpleQueue
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gradformer.graphs.batch import Batch
 from gradformer.graphs.collate import Collator
 from gradformer.model.base import GraphModel
 from gradformer.model.parallel import is_shared
@@ -16,8 +22,12 @@ from gradformer.training.sections import at_least
 from gradformer.training.step import autocast
 from gradformer.training.threads import worthwhile_threads
 
+Answer = TypeVar("Answer")
 
-@torch.no_grad()
+FEWEST = 8
+"""Batches for which a thread of their own, and a copy of the model, are worth making."""
+
+
 def model_outputs(
     model: GraphModel,
     collator: Collator,
@@ -25,22 +35,54 @@ def model_outputs(
     batch_size: int,
     precision: str = "float32",
 ) -> NDArray[np.float32]:
-    """What the model gives for ``graphs``, [graphs or their nodes, outputs].
+    """What the model gives for ``graphs``, [graphs or their nodes, outputs]."""
 
-    Processes that share a batch share the work, and all have the whole result.
+    def rows(model: GraphModel, batch: Batch) -> NDArray[np.float32]:
+        found: NDArray[np.float32] = model(batch).float().cpu().numpy()
+        return found
+
+    return np.concatenate(answers(rows, model, collator, graphs, batch_size, precision))
+
+
+def answers(
+    ask: Callable[[GraphModel, Batch], Answer],
+    model: GraphModel,
+    collator: Collator,
+    graphs: NDArray[np.int64],
+    batch_size: int,
+    precision: str,
+) -> list[Answer]:
+    """What ``ask(model, batch)`` gives for each batch of ``graphs``, without gradients.
+
+    Processes that share a batch share the work, and all have the whole result. On a CPU, where few
+    threads are worth a batch, some are side by side: each has a model for itself, since a model may
+    keep things while it works, and gives the same bits as alone.
     """
     at_least("batch_size", batch_size, 1)
     model.eval()
     batches = np.split(graphs, range(batch_size, len(graphs), batch_size))
     first, stride = place_in_batch()
-    done: dict[int, NDArray[Any]] = {}
-    with worthwhile_threads(model, collator, graphs, batch_size):
-        for number in range(first, len(batches), stride):
-            batch = collator(torch.from_numpy(batches[number]).to(collator.device))
+    own = range(first, len(batches), stride)
+    idle: SimpleQueue[GraphModel] = SimpleQueue()
+
+    @torch.no_grad()
+    def answer(number: int) -> Answer:
+        batch = collator(torch.from_numpy(batches[number]).to(collator.device))
+        free = idle.get()
+        try:
             with autocast(precision, collator.device):
-                done[number] = model(batch).float().cpu().numpy()
+                return ask(free, batch)
+        finally:
+            idle.put(free)
+
+    with worthwhile_threads(model, collator, graphs, batch_size) as room:
+        lanes = 1 if is_shared() else max(min(room, len(own) // FEWEST), 1)
+        for lane in range(lanes):
+            idle.put(deepcopy(model) if lane else model)
+        with ThreadPoolExecutor(lanes) if lanes > 1 else nullcontext() as pool:
+            done = dict(zip(own, (pool.map if pool else map)(answer, own)))
     if is_shared():
         shares: list[Any] = [None] * stride
         torch.distributed.all_gather_object(shares, done)
-        done = {number: rows for share in shares for number, rows in share.items()}
-    return np.concatenate([done[number] for number in range(len(batches))])
+        done = {number: found for share in shares for number, found in share.items()}
+    return [done[number] for number in range(len(batches))]

@@ -23,17 +23,20 @@ SHARE = 1 << 19
 @contextmanager
 def worthwhile_threads(
     model: GraphModel, collator: Collator, graphs: NDArray[np.int64], batch_size: int
-) -> Iterator[None]:
+) -> Iterator[int]:
     """Inside, torch has no more threads than the mean batch of ``graphs`` keeps busy.
 
-    How many follows from the data and the model alone, since sums depend on it.
+    How many follows from the data and the model alone, since sums depend on it. Gives how many
+    batches there are threads for.
     """
-    before = torch.get_num_threads()
+    before, batches = torch.get_num_threads(), 1
     if collator.device.type == "cpu":
         numbers = _numbers(model, collator, graphs) * min(batch_size / max(len(graphs), 1), 1.0)
-        torch.set_num_threads(min(before, max(int(numbers) // SHARE, 1)))
+        threads = min(before, max(int(numbers) // SHARE, 1))
+        torch.set_num_threads(threads)
+        batches = before // threads
     try:
-        yield
+        yield batches
     finally:
         torch.set_num_threads(before)
 
