@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import networkx as nx
 import pytest
@@ -27,6 +28,36 @@ def test_predictions_keep_rows_columns_and_order(
     assert [row["y_spread"] == "" for row in rows] == [False, True, False, True]
     assert "left empty, line 3: column 'smiles': SMILES 'CC(' cannot be parsed" in result.stderr
     assert "left empty, line 5" in result.stderr
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3])
+def test_a_long_table_is_predicted_some_molecules_at_a_time(
+    at_once: int,
+    program: Program,
+    molecule_run: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Rows without an answer stand before the first part, between parts and behind the last."""
+    new = tmp_path / "new.csv"
+    words = ["CC(", "CCO", "CC", "", "CC)", "CCN", "C,more", "c1ccccc1", "CCCC", "x"]
+    new.write_text("\n".join(["smiles,id", *(f"{word},{k}" for k, word in enumerate(words))]))
+    words = ["predict", molecule_run, new, "--batch-size", "1"]
+    whole, sizes = program(*words), []
+    pack = Run.pack
+
+    def noted(run: Run, data: Any, *rest: Any, **options: Any) -> Any:
+        sizes.append(data.arrays.num_graphs)
+        return pack(run, data, *rest, **options)
+
+    monkeypatch.setattr("gradformer.cli.predict.AT_ONCE", at_once)
+    monkeypatch.setattr(Run, "pack", noted)
+    parts = program(*words)
+    assert (parts.stdout, parts.stderr) == (whole.stdout, whole.stderr)
+    assert sizes == {1: [1] * 5, 2: [2, 2, 1], 3: [3, 2]}[at_once]
+    assert [row["y_predicted"] != "" for row in csv_rows(parts.stdout)] == [
+        *(False, True, True, False, False, True, False, True, True, False)
+    ]
 
 
 def test_predictions_are_written_as_the_spreadsheet_writes_its_table(

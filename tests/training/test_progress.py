@@ -37,6 +37,21 @@ def test_a_bar_leaves_nothing_in_a_log(
     assert capsys.readouterr().err == ""
 
 
+def test_of_work_inside_of_other_work_the_outer_one_has_a_bar(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(progress, "PATIENCE", -1.0)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    for _ in range(2):
+        with progress.bar("outer", total=2) as advance:
+            with progress.bar("inner", total=1) as advance_inner:
+                advance_inner(1)
+            advance(1)
+        shown = capsys.readouterr().err
+        assert "outer" in shown
+        assert "inner" not in shown
+
+
 def test_plain_lines_where_there_is_no_terminal() -> None:
     text = io.StringIO()
     trained(Console(file=text, force_terminal=False))

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,8 +16,21 @@ from gradformer.cli.options import Inference, NewData, RunFolder, Smiles, out_op
 from gradformer.cli.tables import count
 
 if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from gradformer.graphs.labels import Labels
     from gradformer.graphs.tables import Table
-    from gradformer.graphs.user_data import UserData
+    from gradformer.graphs.user_data import Skipped
+    from gradformer.training.run import Run
+
+    Part = tuple[list[int], NDArray[np.float64]]
+    """Rows, and what all trials say of them."""
+    Found = tuple[Table, list[Skipped], Iterator[Part]]
+    """What is written, rows without an answer (when all parts are there), and the answers."""
+
+AT_ONCE = 8192
+"""Molecules, about, whose graphs are in memory at a time."""
 
 
 def predict(
@@ -37,61 +52,95 @@ def predict(
     Example: [bold]gradformer predict molhiv molecules.csv[/bold]
     """
     from gradformer.graphs.cards import is_card
-    from gradformer.graphs.tables import Table, open_table
+    from gradformer.graphs.own import kind_of
     from gradformer.training.files import replace_file
-    from gradformer.training.inference import open_data
     from gradformer.training.run import Run
-    from gradformer.training.wording import cell, columns, with_names
 
     run = Run.load(folder)
+    if is_card(data) or kind_of(Path(data)) != "smiles":
+        table, skipped, parts = _of_graphs(run, data, smiles, use)
+    else:
+        table, skipped, parts = _of_molecules(run, data, smiles, use)
+    text, answered = _written(table, parts, run.labels)
+    if out is None:
+        typer.echo(text, nl=False)  # as a file is, whatever the terminal
+    else:
+        replace_file(out, codecs.BOM_UTF8 * table.marked + text)
+    lines = [] if out is None else [f"{count(answered, 'prediction')} in {out}"]
+    lines += [f"left empty, {table.unit} {row}: {reason}" for row, reason in sorted(skipped)]
+    for line in lines:
+        Console(stderr=True).print(line, highlight=False, soft_wrap=True, markup=False)
+
+
+def _of_molecules(run: Run, data: str, smiles: str | None, use: Inference) -> Found:
+    """A table of molecules as the user has it, some at a time: it may have millions of rows."""
+    from gradformer.graphs.tables import open_table, read_parts
+    from gradformer.graphs.user_data import RowChecks
+
+    table = open_table(Path(data))
+    rows = RowChecks(data, table.unit, skip_invalid=True)
+    size = -(-AT_ONCE // use.batch_size) * use.batch_size  # so that batches are those of the whole
+    like = run.like("smiles", data)
+
+    def parts() -> Iterator[Part]:
+        for user in read_parts(table, rows, size, smiles, like=like, labelled=False):
+            found = run.predict(user, device=use.device, batch_size=use.batch_size)
+            yield user.rows.tolist(), found.trials
+
+    return table, rows.skipped, parts()
+
+
+def _of_graphs(run: Run, data: str, smiles: str | None, use: Inference) -> Found:
+    """Graphs by the number of their row, or their nodes if these are what is predicted."""
+    from gradformer.graphs.cards import is_card
+    from gradformer.graphs.tables import Table
+    from gradformer.training.inference import open_data
+
     source: Any = data
     reading: dict[str, Any] = {} if smiles is None else {"smiles": smiles}
     if not is_card(data):  # its rows that cannot be read are left empty
         source, reading = run.read(data, skip_invalid=True, **reading), {}
     store, user = open_data(run, source, use.mirror, **reading)
-    predictions = run.predict(store, device=use.device, batch_size=use.batch_size)
-    by_column = columns(run.labels, predictions.trials)
+    found = run.predict(store, device=use.device, batch_size=use.batch_size)
     rows = user.rows.tolist() if user is not None else list(range(store.num_graphs))
-    keys = rows
+    skipped = [] if user is None else list(user.skipped)
+    unit = "row" if user is None else user.unit
     if run.schema.level == "node":
         sizes = store.sizes.tolist()
         nodes = [[str(row), str(k)] for row, size in zip(rows, sizes) for k in range(size)]
-        keys = list(range(len(nodes)))
-        table = Table(Path(data), "node", ["row", "node"], list(enumerate(nodes)))
-    elif user is not None and user.smiles is not None:
-        table = open_table(Path(data))
-    else:
-        skipped = [row for row, _ in user.skipped] if user is not None else []
-        numbered = [(row, [str(row)]) for row in sorted([*rows, *skipped])]
-        table = Table(Path(data), "row", ["row"], numbered)
-    head, mark = table.header, "," if table.has_commas() else "."
-    answers = list(zip(*([cell(v, mark) for v in values] for values in by_column.values())))
-    answer_of = dict(zip(keys, answers))
-    empty = ("",) * len(by_column)
-    text = io.StringIO(newline="")
-    separator = ";" if table.separator == ";" else ","
-    if table.stated:
-        text.write(f"sep={separator}\n")
+        table = Table(Path(data), unit, ["row", "node"], list(enumerate(nodes)))
+        return table, skipped, iter([(list(range(len(nodes))), found.trials)])
+    numbered = [(row, [str(row)]) for row in sorted([*rows, *(row for row, _ in skipped)])]
+    return Table(Path(data), unit, ["row"], numbered), skipped, iter([(rows, found.trials)])
+
+
+def _written(table: Table, parts: Iterator[Part], labels: Labels) -> tuple[bytes, int]:
+    """The table with the answers beside its rows, in UTF-8, and how many answers there are."""
+    from gradformer.training.wording import cell, columns, with_names
+
+    mark, separator = "," if table.has_commas() else ".", ";" if table.separator == ";" else ","
+    file = io.BytesIO()
+    text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
+    text.write(f"sep={separator}\n" * table.stated)
     writer = csv.writer(text, delimiter=separator, lineterminator="\n")
-    writer.writerow(with_names(head, by_column))
-    writer.writerows([*cells, *answer_of.get(key, empty)] for key, cells in _whole_rows(table))
-    if out is None:
-        typer.echo(text.getvalue().encode(), nl=False)  # as a file is, whatever the terminal
-    else:
-        replace_file(out, "\ufeff" * table.marked + text.getvalue())
-    _tell(user, out, len(answers))
+    rows, answered, empty = iter(_whole_rows(table)), 0, [""]
+    for keys, trials in parts:
+        by_column = columns(labels, trials)
+        if not answered:
+            writer.writerow(with_names(table.header, by_column))
+            empty *= len(by_column)
+        answers = zip(*([cell(v, mark) for v in values] for values in by_column.values()))
+        answer_of = dict(zip(keys, answers))
+        answered += len(keys)
+        for key, cells in rows:
+            writer.writerow([*cells, *answer_of.get(key, empty)])
+            if key == keys[-1]:
+                break
+    writer.writerows([*cells, *empty] for _, cells in rows)
+    return file.getvalue(), answered
 
 
-def _whole_rows(table: Table) -> list[tuple[int, list[str]]]:
+def _whole_rows(table: Table) -> Iterator[tuple[int, list[str]]]:
     """The table as the user has it, each row as long as the header."""
     width = len(table.header)
-    return [(row, [*cells, *[""] * width][:width]) for row, cells in table.rows]
-
-
-def _tell(user: UserData | None, out: Path | None, answers: int) -> None:
-    """On standard error: where the predictions are, and every row that has none."""
-    lines = [] if out is None else [f"{count(answers, 'prediction')} in {out}"]
-    if user is not None:
-        lines += [f"left empty, {user.unit} {row}: {reason}" for row, reason in user.skipped]
-    for line in lines:
-        Console(stderr=True).print(line, highlight=False, soft_wrap=True, markup=False)
+    return ((row, [*cells, *[""] * width][:width]) for row, cells in table.rows)
