@@ -225,6 +225,20 @@ def test_full_output_is_one_line(graph_run: Path, files: Path) -> None:
     assert b"error: standard output: cannot be written (No space left" in ended.stderr
 
 
+@pytest.mark.parametrize("verb", ["predict", "embed"])
+def test_a_place_that_cannot_be_written_is_named_before_the_work(
+    program: Program, files: Path, tmp_path: Path, verb: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (verb, tmp_path / "no run", files / "graphs.jsonl", "--out")
+    (tmp_path / "folder.csv").mkdir()
+    (tmp_path / "file").touch()
+    assert "is a folder" in program(*words, tmp_path / "folder.csv", code=1).stderr
+    assert "file is no folder" in program(*words, tmp_path / "file" / "out.csv", code=1).stderr
+    monkeypatch.setattr(os, "access", lambda place, _: str(place) != str(tmp_path))
+    said = program(*words, tmp_path / "new" / "out.csv", code=1).stderr
+    assert f"{tmp_path} may not be written to" in said
+
+
 @pytest.mark.parametrize("verb", ["predict", "embed", "explain", "report"])
 def test_folders_on_the_way_are_made_and_a_folder_is_no_file(
     program: Program, graph_run: Path, files: Path, tmp_path: Path, verb: str

@@ -53,9 +53,11 @@ def predict(
     """
     from gradformer.graphs.cards import is_card
     from gradformer.graphs.own import kind_of
-    from gradformer.training.files import replace_file
+    from gradformer.training.files import expect_place, replace_file
     from gradformer.training.run import Run
 
+    if out is not None:
+        expect_place(out)
     run = Run.load(folder)
     if is_card(data) or kind_of(Path(data)) != "smiles":
         table, skipped, parts = _of_graphs(run, data, smiles, use)

@@ -33,6 +33,18 @@ def writing(path: Path, then: str = ELSEWHERE) -> Iterator[None]:
         ) from error
 
 
+def expect_place(path: Path) -> None:
+    """Raise, before work that lasts, if :func:`replace_file` will have no place for ``path``."""
+    if os.path.isdir(path):
+        raise InputError(f"{path}: is a folder; name a file to write")
+    folder = next(above for above in Path(os.path.realpath(path)).parents if above.exists())
+    with writing(path):
+        if not folder.is_dir():
+            raise NotADirectoryError(f"{folder} is no folder")
+        if not os.access(folder, os.W_OK | os.X_OK) and not os.path.exists(path):
+            raise PermissionError(f"{folder} may not be written to")
+
+
 def replace_file(path: Path, content: str | bytes, then: str = ELSEWHERE) -> None:
     """Write ``path`` so that, whenever the process ends, it holds the old or the new content.
 
