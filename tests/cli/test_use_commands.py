@@ -38,8 +38,8 @@ def test_a_name_is_a_benchmark_for_every_verb_and_a_path_is_a_folder(
     Path("MUTAG").mkdir()
     Path("cluster-16").mkdir()
     nowhere = ("--data", tmp_path)
-    verbs = (("train",), ("search",), ("predict", graph_run), ("evaluate", graph_run, "--on"))
-    for verb in verbs:
+    verbs = (("train",), ("search",), ("evaluate", graph_run, "--on"))
+    for verb in (*verbs, *((verb, graph_run) for verb in ("predict", "embed", "explain"))):
         by_name = program(*verb, "MUTAG", *nowhere, code=1).stderr
         assert "MUTAG.zip" in by_name
         assert "of the same name say ./MUTAG" in by_name
@@ -78,7 +78,9 @@ def test_embeddings_have_a_row_for_each_graph_and_node(
     program: Program, molecule_run: Path, files: Path, tmp_path: Path
 ) -> None:
     words = ("embed", molecule_run, files / "new.csv", "--skip-invalid")
-    assert LEFT_OUT in program(*words, "-o", tmp_path / "e.npz").stderr
+    said = program(*words, "-o", tmp_path / "e.npz")
+    assert LEFT_OUT in said.stderr
+    assert said.stdout == f"2 graphs, 9 nodes in {tmp_path / 'e.npz'}\n"
     with np.load(tmp_path / "e.npz", allow_pickle=False) as found:
         assert found["graphs"].shape == (2, 64)
         assert found["nodes"].shape == (3 + 6, 64)
@@ -87,18 +89,24 @@ def test_embeddings_have_a_row_for_each_graph_and_node(
         # The recipe pools by the mean.
         assert found["graphs"][0] == pytest.approx(found["nodes"][:3].mean(axis=0), abs=1e-5)
     renamed = _renamed(files / "new.csv", tmp_path)
-    program("embed", molecule_run, *renamed, "--skip-invalid", "-o", tmp_path / "e.csv")
-    assert [row["row"] for row in csv_rows((tmp_path / "e.csv").read_text())] == ["2", "4"]
-    assert ".npz" in program(*words, "-o", tmp_path / "e.txt", code=1).stderr
+    words = ("embed", molecule_run, *renamed, "--skip-invalid", "--trial", "1", "-o")
+    program(*words, tmp_path / "e.csv")
+    head, *rows = (line.split(",") for line in (tmp_path / "e.csv").read_text().splitlines())
+    assert head == ["row", *(f"e{k}" for k in range(64))]
+    assert [row[0] for row in rows] == ["2", "4"]
+    second = Run.load(molecule_run).embed(["CCO", "c1ccccc1"], trial=1).graphs
+    assert [[*map(float, row[1:])] for row in rows] == pytest.approx(second, rel=1e-4)
+    said = program(*words, tmp_path / "e.txt", code=1).stderr
+    assert f"--out {tmp_path / 'e.txt'}: expected a name that ends in .npz or .csv" in said
 
 
 def test_graphs_of_a_file_are_explained_by_their_lines(
     program: Program, graph_run: Path, files: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "attention.html"
-    program("explain", graph_run, files / "graphs.jsonl", "--most", "2", "-o", out)
+    program("explain", graph_run, files / "graphs.jsonl", "-o", out)
     page = out.read_text()
-    assert re.findall("<h2>(.*?)</h2>", page) == ["Line 1", "Line 2"]
+    assert re.findall("<h2>(.*?)</h2>", page) == [f"Line {number}" for number in range(1, 6)]
     assert 'class="atom"' not in page
 
 
@@ -108,10 +116,10 @@ def test_explain_writes_a_page_with_every_head(
 ) -> None:
     out = tmp_path / "attention.html"
     renamed = _renamed(files / "new.csv", tmp_path)
-    assert (
-        LEFT_OUT in program("explain", molecule_run, *renamed, "--skip-invalid", "-o", out).stderr
-    )
+    words = ("explain", molecule_run, *renamed, "--skip-invalid", "--trial", "1", "--layer", "1")
+    assert LEFT_OUT in program(*words, "-o", out).stderr
     page = out.read_text()
+    assert "Trial 1, layer 1." in page
     assert all(f"Score of head {head}" in page for head in (1, 2, 3, 4))
     assert "Line 2: CCO" in page
     program("explain", molecule_run)
@@ -120,24 +128,26 @@ def test_explain_writes_a_page_with_every_head(
     assert names == [f"Graph {number}" for number in kept] != ["Graph 0", "Graph 1"]
     bare = shutil.copytree(molecule_run, tmp_path / "bare")
     shutil.rmtree(bare / "examples")
-    assert "has no example graph to draw; name a FILE" in program("explain", bare, code=1).stderr
+    said = program("explain", bare, code=1).stderr
+    assert f"{bare}: has no example graph to draw; name a FILE" in said
 
 
 def test_reports_of_one_and_of_several_runs(
     program: Program, molecule_run: Path, graph_run: Path, tmp_path: Path
 ) -> None:
-    program("report", graph_run)
-    assert "stratified by seed" in (graph_run / "report.html").read_text()
+    page = graph_run / "report.html"
+    assert program("report", graph_run).stdout == f"{page}\n"
+    assert "stratified by seed" in page.read_text()
     out = tmp_path / "both.html"
     said = program("report", molecule_run, graph_run, "-o", out).stdout
     assert molecule_run.name in out.read_text()
-    assert "No two runs share data" in said
+    assert "\n\nNo two runs share data" in said
     lines = said.splitlines()
     shared = not lines[0].startswith("run")  # a line above, where both took as long
-    (head, *rows), last = lines[shared : shared + 3], lines[-1]
+    head, *rows = lines[shared : shared + 3]
     assert [word in head for word in ("run", "data", "metric", "test", "parameters")] == [True] * 5
     assert [molecule_run.name in rows[0], graph_run.name in rows[1]] == [True, True]
-    assert last == str(out)
+    assert lines[-2:] == ["", str(out)]
     marked = shutil.copytree(molecule_run, tmp_path / "[red]")
     assert "\n[red] " in program("report", marked, graph_run, "-o", out).stdout
     said = program("report", graph_run, graph_run, "-o", out).stdout
@@ -147,13 +157,19 @@ def test_reports_of_one_and_of_several_runs(
 
 
 def test_a_comparison_says_where_seeds_differ(
-    program: Program, graph_run: Path, files: Path, tmp_path: Path
+    program: Program,
+    graph_run: Path,
+    files: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    other, page = tmp_path / "other", tmp_path / "both.html"
+    monkeypatch.chdir(tmp_path)
+    other = tmp_path / "other"
     program("train", files / "graphs.jsonl", "--set", "seed=7", "--out", other, *BRIEF)
     note = "Seeds differ, so the means do not compare"
-    assert note in program("report", graph_run, other, "-o", page).stdout
-    assert note not in program("report", graph_run, graph_run, "-o", page).stdout
+    assert note in program("report", graph_run, other).stdout
+    assert note not in program("report", graph_run, graph_run).stdout
+    assert (tmp_path / "comparison.html").is_file()
 
 
 def test_weights_that_do_not_fit_are_named(
