@@ -4,30 +4,47 @@ from __future__ import annotations
 
 import contextlib
 import os
+import platform
 import pty
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 
 import pytest
 import torch
 
+from gradformer import Run
+from gradformer.cli.doctor import ENGINES
+from gradformer.model.base import MODELS, create_model
+from gradformer.weights import published
 from tests.cli.conftest import Program
 
 
 def test_models_lists_all_with_parameters(program: Program) -> None:
     """Into a pipe each model is one line."""
-    from gradformer.model.base import MODELS
-    from gradformer.weights import published
+    listed, trained = map(_rows, program("models").stdout.split("\n\n"))
+    assert listed[0] == ["model", "parameters", "layers", "width", "about; proven against"]
+    others = sorted(MODELS.keys() - {"gradformer"})
+    assert [row[0] for row in listed[1:]] == ["gradformer", *others]
+    assert all(re.fullmatch(r"\d+,\d+ \d+ \d+", " ".join(row[1:4])) for row in listed[1:])
+    assert trained[0] == ["trained model", "data", "model", "test"]
+    assert [row[:3] for row in trained[1:]] == [[name, name, "gradformer"] for name in published()]
+    assert all(re.fullmatch(r"[\w ]+ [↑↓] 0\.\d{4}", row[3]) for row in trained[1:])
+    facts, options = map(_rows, program("models", "gin").stdout.split("\n\n"))
+    size, (about, proof) = next((row[1], row[4].split("; ")) for row in listed if row[0] == "gin")
+    made = create_model("gin", Run.load("zinc").schema)
+    assert size == f"{sum(p.numel() for p in made.parameters()):,}"
+    size = f"{size} by default on ZINC"
+    assert facts == [["gin", about], ["parameters", size], ["proven against", proof]]
+    assert options[:2] == [
+        ["--set model.…=", "default", "meaning"],
+        ["layers", "16", "number of layers"],
+    ]
 
-    lines = program("models").stdout.splitlines()
-    models, (_, *trained) = lines[1 : len(MODELS) + 1], lines[len(MODELS) + 1 :]
-    assert {line.split()[0] for line in models} == MODELS.keys()
-    assert all(re.match(r"\w+ +\d+,\d+ +\d+ +\d+  \S", line) for line in models)
-    assert [line.split()[0] for line in trained] == ["trained", *published()]
-    one = program("models", "gin").stdout
-    assert "proven against  torch_geometric" in one
-    assert re.search(r"^layers +16 +number of layers", one, re.MULTILINE)
+
+def _rows(table: str) -> list[list[str]]:
+    return [re.split("  +", line.strip()) for line in table.splitlines()]
 
 
 @pytest.mark.parametrize("words", [("models", "gradformer"), ("data", "list")])
@@ -59,8 +76,19 @@ def test_doctor_says_which_engines_work_and_why_not(
     monkeypatch.setattr(
         "gradformer.attention.selfcheck.why_not", lambda engine, device: reasons.get(engine)
     )
-    text = program("doctor").stdout
-    assert re.search(r"^engine reference +works *$", text, re.MULTILINE)
-    assert re.search(r"^engine fused +no +no compiler \[at all\] *$", text, re.MULTILINE)
-    assert re.search(r"^engine auto +works +what is used unless", text, re.MULTILINE)
-    assert re.search(rf"^torch +{re.escape(torch.__version__)}", text, re.MULTILINE)
+    monkeypatch.setattr("gradformer.cli.doctor.LIBRARIES", {"torch": "the [models]", "tortch": ""})
+    monkeypatch.setenv("GRADFORMER_DATA", "/raw [bold]")
+    monkeypatch.setenv("GRADFORMER_CACHE", "/cache [bold]")
+    assert _rows(program("doctor").stdout) == [
+        ["python", platform.python_version()],
+        ["gradformer", version("gradformer")],
+        ["torch", torch.__version__, "the [models]"],
+        ["tortch", "not installed"],
+        ["device", "cpu (no CUDA device is visible to torch)"],
+        ["threads", f"1 of {os.cpu_count()} cores"],
+        ["engine reference", "works"],
+        ["engine fused", "no", "no compiler [at all]"],
+        ["engine auto", "works", ENGINES["auto"]],
+        ["raw data", "/raw [bold]", "GRADFORMER_DATA"],
+        ["cache", "/cache [bold]", "GRADFORMER_CACHE"],
+    ]

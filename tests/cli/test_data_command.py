@@ -17,9 +17,10 @@ from tests.cli.conftest import Program
 
 @pytest.fixture(autouse=True)
 def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setenv("GRADFORMER_CACHE", str(tmp_path / "cache"))
+    path = tmp_path / "[cache]"  # no word of style in a table
+    monkeypatch.setenv("GRADFORMER_CACHE", str(path))
     monkeypatch.delenv("GRADFORMER_DATA", raising=False)
-    return tmp_path / "cache"
+    return path
 
 
 @pytest.fixture

@@ -56,8 +56,9 @@ def doctor() -> None:
         reason = why_not(engine, device)
         works = "[green]works[/]" if reason is None else "no"
         table.add_row(f"engine {engine}", works, escape(reason or purpose))
-    table.add_row("raw data", os.environ.get("GRADFORMER_DATA", "fetched"), "GRADFORMER_DATA")
-    table.add_row("cache", str(cache_folder()), "GRADFORMER_CACHE")
+    raw = os.environ.get("GRADFORMER_DATA", "fetched")
+    table.add_row("raw data", escape(raw), "GRADFORMER_DATA")
+    table.add_row("cache", escape(str(cache_folder())), "GRADFORMER_CACHE")
     show(table)
 
 
