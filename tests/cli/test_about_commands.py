@@ -10,12 +10,13 @@ import re
 import subprocess
 import sys
 from importlib.metadata import version
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from gradformer import Run
-from gradformer.cli.doctor import ENGINES
+from gradformer.cli.doctor import ENGINES, _describe
 from gradformer.model.base import MODELS, create_model
 from gradformer.weights import published
 from tests.cli.conftest import Program
@@ -76,6 +77,10 @@ def test_doctor_says_which_engines_work_and_why_not(
     monkeypatch.setattr(
         "gradformer.attention.selfcheck.why_not", lambda engine, device: reasons.get(engine)
     )
+    gpu = SimpleNamespace(name="H200", total_memory=2**37)
+    monkeypatch.setattr("torch.cuda.get_device_properties", lambda device: gpu)
+    where = "gradformer.training.distributed.find_device"
+    monkeypatch.setattr(where, lambda: torch.device("cuda"))
     monkeypatch.setattr("gradformer.cli.doctor.LIBRARIES", {"torch": "the [models]", "tortch": ""})
     monkeypatch.setenv("GRADFORMER_DATA", "/raw [bold]")
     monkeypatch.setenv("GRADFORMER_CACHE", "/cache [bold]")
@@ -84,11 +89,12 @@ def test_doctor_says_which_engines_work_and_why_not(
         ["gradformer", version("gradformer")],
         ["torch", torch.__version__, "the [models]"],
         ["tortch", "not installed"],
-        ["device", "cpu (no CUDA device is visible to torch)"],
-        ["threads", f"1 of {os.cpu_count()} cores"],
+        ["device", "H200, 128 GiB"],
+        ["threads", f"{torch.get_num_threads()} of {os.cpu_count()} cores"],
         ["engine reference", "works"],
         ["engine fused", "no", "no compiler [at all]"],
         ["engine auto", "works", ENGINES["auto"]],
         ["raw data", "/raw [bold]", "GRADFORMER_DATA"],
         ["cache", "/cache [bold]", "GRADFORMER_CACHE"],
     ]
+    assert _describe(torch.device("cpu")) == "cpu (no CUDA device is visible to torch)"
