@@ -156,9 +156,11 @@ def test_other_benchmarks_take_their_own_numbers(program: Program, tmp_path: Pat
 
 
 def test_a_model_of_a_benchmark_is_scored_on_its_own_split(program: Program) -> None:
-    words = ("evaluate", "mutag", "--data", shared_path("data"), "--json", "--device", "cpu")
-    (score,) = json.loads(program(*words).stdout)
-    assert json.loads(program(*words, "--on", "mutag").stdout) == [score]
+    words = ("evaluate", "mutag", "--data", shared_path("data"), "--device", "cpu")
+    (score,) = json.loads(program(*words, "--json").stdout)
+    assert json.loads(program(*words, "--json", "--on", "mutag").stdout) == [score]
+    said = program(*words, "--on", "MUTAG", "--part", "val").stdout
+    assert said.startswith("mutag on val part of MUTAG\n")
     recorded = Run.load("mutag").results["trials"][0]["test"]
     assert score["accuracy"] == pytest.approx(recorded["accuracy"])
 

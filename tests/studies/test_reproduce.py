@@ -92,13 +92,21 @@ def test_damaged_weights_and_a_short_record_take_no_number_away(
 def test_budget_and_resume_in_the_program(reproduce: Reproduce, tmp_path: Path) -> None:
     words = ("table1", "--out", tmp_path)
     said = reproduce(*words, "--dataset", "mutag", "--model", "gcn", "--budget", "0")
-    assert "measured 0 of 1 cells" in said.output
-    assert f"gradformer reproduce table1 --resume --out {tmp_path} --dataset mutag" in said.output
+    last = f"page     {tmp_path / 'table1' / 'index.html'}\n"
+    assert said.stdout == f"measured 0 of 1 cells\n{last}"
+    again = f"gradformer reproduce table1 --resume --out {tmp_path} --dataset mutag -m gcn\n"
+    assert said.stderr == f"stopped and saved; continue: {again}"
     page = tmp_path / "table1" / "README.md"
     assert "not begun (1 of 1): gcn on mutag" in page.read_text()
     assert "begun before" in reproduce(*words, code=1).output
-    assert "measured 1 of 1 cells" in reproduce(*words, "--resume").output
+    said = reproduce(*words, "--resume")
+    assert re.fullmatch(
+        rf"data .*\nmutag  gcn  .*\nmeasured 1 of 1 cells\n{re.escape(last)}", said.stdout
+    )
+    assert said.stderr == "cell 1 of 1: gcn on mutag\n"
     assert "not begun" not in page.read_text()
+    more = ("--resume", "-m", "gin", "--data", tmp_path / "empty")
+    assert "MUTAG.zip is missing from the mirror" in reproduce(*words, *more, code=1).stderr
 
 
 def test_presets_are_kept_and_grow(tmp_path: Path, reproduce: Reproduce) -> None:
