@@ -155,6 +155,19 @@ def test_other_benchmarks_take_their_own_numbers(program: Program, tmp_path: Pat
         Run.load("mutagg")
 
 
+def test_a_benchmark_is_predicted_and_embedded_whole(program: Program, tmp_path: Path) -> None:
+    words, out = ("mutag", "mutag", "--data", shared_path("data")), tmp_path / "e.npz"
+    said = program("predict", *words)
+    rows = list(csv.DictReader(io.StringIO(said.stdout)))
+    assert [row["row"] for row in rows] == [str(number) for number in range(188)]
+    chances = Run.load("mutag").predict("mutag", mirror=shared_path("data")).value[:, 1]
+    assert [float(row["y_p_1"]) for row in rows] == pytest.approx(chances, rel=1e-4)
+    assert said.stderr == ""
+    program("embed", *words, "-o", out)
+    with np.load(out) as found:
+        assert found["rows"].tolist() == list(range(188))
+
+
 def test_a_model_of_a_benchmark_is_scored_on_its_own_split(program: Program) -> None:
     words = ("evaluate", "mutag", "--data", shared_path("data"), "--device", "cpu")
     (score,) = json.loads(program(*words, "--json").stdout)

@@ -11,10 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from safetensors.numpy import load_file, save_file
 
 from gradformer import Run
 from gradformer.errors import GradformerWarning, InputError
+from gradformer.graphs.batch import Batch
+from gradformer.graphs.collate import Collator
 from gradformer.training.keepsakes import load_examples
 from gradformer.training.origins import dataset_name, recipe_name
 from gradformer.training.recipe import load_recipe
@@ -71,6 +74,30 @@ def test_what_is_read_already_takes_no_option(
     verb, *rest = words
     said = program(verb, molecule_run, *rest, "--smiles", "mol", code=1).stderr
     assert f"smiles: not an option of {what}; it says how new data are read" in said
+
+
+@pytest.mark.parametrize("words", [("evaluate", "--on"), ("predict",), ("embed",)], ids=" ".join)
+def test_the_machine_is_used_as_asked(
+    words: tuple[str, ...],
+    program: Program,
+    graph_run: Path,
+    files: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    sizes, gather = [], Collator.__call__
+
+    def count(self: Collator, graphs: torch.Tensor) -> Batch:
+        sizes.append(len(graphs))
+        return gather(self, graphs)
+
+    monkeypatch.setattr(Collator, "__call__", count)
+    monkeypatch.chdir(tmp_path)
+    verb, *rest = words
+    words = (verb, graph_run, *rest, files / "graphs.jsonl")
+    program(*words, "--batch-size", "8")
+    assert sizes == [8, 8, 8, 6]
+    assert "unknown name 'gpu'" in program(*words, "--device", "gpu", code=1).stderr
 
 
 @pytest.mark.filterwarnings("default::gradformer.errors.GradformerWarning")

@@ -98,7 +98,7 @@ def rows_table(data: TrainingData, split: Split, answers: Answers | None) -> str
         predicted = columns(labels, chances(answers.prediction, labels.task)[None])
         said = [*_truth(labels, answers.target).items(), *predicted.items()]
     cells = dict(zip(split.test.tolist(), zip(*([cell(v) for v in c] for _, c in said))))
-    text, empty = io.StringIO(newline=""), ("",) * len(said)
+    text, empty = io.StringIO(), ("",) * len(said)
     writer = csv.writer(text, lineterminator="\n")
     first = "node" if nodes else "row", "part"
     writer.writerow(with_names(first, (name for name, _ in said)))
