@@ -96,11 +96,15 @@ def test_predictions_keep_letters_that_the_terminal_has_not(
 def test_predictions_do_not_take_a_name_that_the_table_has(
     program: Program, molecule_run: Path, tmp_path: Path
 ) -> None:
-    """Predictions of one run may be the table of another."""
-    (tmp_path / "new.csv").write_text("smiles,y_predicted\nCCO,low\n")
-    (row,) = csv_rows(program("predict", molecule_run, tmp_path / "new.csv").stdout)
-    assert row["y_predicted"] == "low"
-    assert float(row["y_predicted_2"])
+    """Predictions of one run may be the table of another; rows that have none keep their cells."""
+    (tmp_path / "new.csv").write_text("mol,y_predicted\nCCO,low\n[na]C(,high\nCC\n")
+    said = program("predict", molecule_run, tmp_path / "new.csv", "--smiles", "mol")
+    first, *empty = csv_rows(said.stdout)
+    assert first["y_predicted"] == "low"
+    assert float(first["y_predicted_2"])
+    assert [[*row.values()] for row in empty] == [["[na]C(", "high", "", ""], ["CC", "", "", ""]]
+    assert "left empty, line 3: column 'mol': SMILES '[na]C(' cannot be" in said.stderr
+    assert "left empty, line 4: " in said.stderr
 
 
 def test_predictions_need_no_targets_and_look_at_none(
@@ -172,7 +176,8 @@ def test_classes_come_by_name_with_probabilities(
     program: Program, graph_run: Path, files: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "out.csv"
-    program("predict", graph_run, files / "graphs.jsonl", "-o", out)
+    said = program("predict", graph_run, files / "graphs.jsonl", "-o", out)
+    assert (said.stdout, said.stderr) == ("", f"30 predictions in {out}\n")
     rows = csv_rows(out.read_text())
     assert len(rows) == 30
     (name,) = [column for column in rows[0] if column.endswith("_predicted")]
