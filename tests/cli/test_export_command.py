@@ -129,6 +129,17 @@ def test_of_two_exports_to_one_folder_the_second_is_refused(
     assert not any(path.name.startswith(".") for path in out.iterdir())
 
 
+def test_the_present_folder_is_exported_beside_itself(
+    program: Program, graph_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was called a bug, and from a folder of the run the model was put into that."""
+    run, out = shutil.copytree(graph_run, tmp_path / "run"), tmp_path / "run-export"
+    for here, there in ((tmp_path, "run"), (run, "."), (run / "trials", "..")):
+        monkeypatch.chdir(here)
+        assert Path(program("export", there).stdout.strip()).resolve() == out
+        shutil.rmtree(out)
+
+
 def test_a_model_of_a_folder_called_as_a_benchmark_is_not_one_of_the_benchmark(
     program: Program, graph_run: Path, tmp_path: Path
 ) -> None:

@@ -39,6 +39,7 @@ def export(
     from gradformer.training.run import Run
 
     run = Run.load(folder)
-    out = out or folder.with_name(f"{folder.resolve().name}-export")
+    named = folder.resolve() if folder.name in ("", "..") else folder
+    out = out or Path(f"{named}-export")
     given = write(run, out, best_trial(run) if trial is None else trial, program)
     typer.echo(given.folder)
