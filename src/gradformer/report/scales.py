@@ -137,11 +137,13 @@ def evenly(length: int, most: int) -> list[int]:
 
 
 def duration(seconds: float) -> str:
-    """Time in the two largest units.
+    """Time in the two largest units; – for none, as of an exported model, which keeps no record.
 
-    >>> [duration(seconds) for seconds in (8.25, 60, 3540, 3600, 3725)]
-    ['8.2 s', '1 min', '59 min', '1 h 0 min', '1 h 2 min']
+    >>> [duration(seconds) for seconds in (0.0, 8.25, 60, 3540, 3600, 3725)]
+    ['–', '8.2 s', '1 min', '59 min', '1 h 0 min', '1 h 2 min']
     """
+    if not seconds:
+        return "–"
     if seconds < 60:
         return f"{seconds:.1f} s"
     minutes = round(seconds / 60)
