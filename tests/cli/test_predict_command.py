@@ -188,3 +188,10 @@ def test_classes_come_by_name_with_probabilities(
         assert sum(chances.values()) == pytest.approx(1.0, abs=1e-4)
         assert chances[row[name]] == max(chances.values())
         assert f"{target}_spread" not in row  # one trial
+    tested = [
+        (row[target], ["ring", "chain", "star"][(int(row["row"]) - 1) % 3])
+        for row in csv_rows((graph_run / "trials" / "0" / "rows.csv").read_text())
+        if row["part"] == "test"
+    ]
+    assert len(tested) == 3
+    assert all(kept == right for kept, right in tested)

@@ -209,9 +209,12 @@ def test_a_run_goes_on_with_no_other_benchmark(
 def test_resume_takes_no_other_options(
     program: Program, graph_run: Path, molecule_run: Path
 ) -> None:
-    refused = program("train", "--resume", graph_run, "--model", "gin", code=1)
-    assert "--model" in refused.stderr
-    assert "cannot go with --resume" in refused.stderr
+    for option in ("--model=gin", "--set=train.lr=1", "--skip-invalid"):
+        said = program("train", "--resume", graph_run, option, code=1).stderr
+        name = option.partition("=")[0]
+        assert said.startswith(f"error: {name}: cannot go with --resume, which continues a run as ")
+    said = program("search", "--resume", graph_run, "--range=train.lr=1,2", code=1).stderr
+    assert said.startswith("error: --range: cannot go with --resume, which continues a search as")
     refused = program("train", "--resume", molecule_run, "--trials", "1", code=1)
     assert "molecule-run has 2: seeds can only be added" in refused.stderr
 

@@ -33,7 +33,7 @@ def reading_words(reading: Mapping[str, Any]) -> list[str]:
 
 def refuse_others(ctx: typer.Context, what: str, allowed: Collection[str]) -> None:
     """With ``--resume`` go only the parameters ``allowed``: the rest is as it was begun."""
-    words = {"data": "DATASET", "settings": "--set", "ranges": "--range"}
+    words = {"settings": "--set", "ranges": "--range"}
     for name in ctx.params:
         source = ctx.get_parameter_source(name)
         if name not in allowed and source is not None and source.name == "COMMANDLINE":
