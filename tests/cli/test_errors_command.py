@@ -6,6 +6,7 @@ import errno
 import os
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -194,9 +195,10 @@ def test_every_option_is_documented_and_every_verb_has_an_example() -> None:
             assert getattr(option, "help", None), f"{name}: {option.name}"
 
 
-def test_help_lists_the_exit_codes_and_offers_completion(program: Program) -> None:
+def test_the_program_tells_its_exit_codes_completion_and_version(program: Program) -> None:
     said = program("--help").stdout
     assert "130" in said
+    assert program("--version").stdout == f"gradformer {version('gradformer')}\n"
     assert "--install-completion" in said
 
 

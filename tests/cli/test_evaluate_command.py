@@ -38,7 +38,7 @@ def test_a_file_has_no_parts_and_a_benchmark_has(
     program: Program, molecule_run: Path, files: Path
 ) -> None:
     words = ("evaluate", molecule_run, "--on", files / "molecules.csv")
-    assert "scored whole" in program(*words, "--part", "val", code=1).stderr
+    assert "scored whole, there is no val;" in program(*words, "--part", "val", code=1).stderr
     said, table = program(*words).stdout, files / "molecules.csv"
     assert said.splitlines()[0] == f"{molecule_run} on {table}"
     assert "│ 2 trials │" in re.sub(" +", " ", said.replace("┃", "│"))

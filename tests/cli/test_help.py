@@ -51,4 +51,6 @@ def _parameters(verb: tuple[str, ...]) -> list[Any]:
 
 @pytest.mark.parametrize("words", [(), ("data",)], ids=str)
 def test_help_of_several_commands_shows_no_value_of_a_flag(words: tuple[str, ...]) -> None:
-    assert "bool" not in CliRunner().invoke(app, [*words, "--help"]).output
+    output = CliRunner().invoke(app, [*words, "-h"]).output
+    assert "Usage:" in output
+    assert "bool" not in output

@@ -76,7 +76,11 @@ def test_what_is_read_already_takes_no_option(
     assert f"smiles: not an option of {what}; it says how new data are read" in said
 
 
-@pytest.mark.parametrize("words", [("evaluate", "--on"), ("predict",), ("embed",)], ids=" ".join)
+@pytest.mark.parametrize(
+    "words",
+    [("evaluate", "--on"), ("evaluate", "--by-target", "--on"), ("predict",), ("embed",)],
+    ids=" ".join,
+)
 def test_the_machine_is_used_as_asked(
     words: tuple[str, ...],
     program: Program,

@@ -98,7 +98,8 @@ def test_budget_and_resume_in_the_program(reproduce: Reproduce, tmp_path: Path) 
     assert said.stderr == f"stopped and saved; continue: {again}"
     page = tmp_path / "table1" / "README.md"
     assert "not begun (1 of 1): gcn on mutag" in page.read_text()
-    assert "begun before" in reproduce(*words, code=1).output
+    begun = f"error: {tmp_path / 'table1'}: was begun before; continue it with --resume"
+    assert begun in reproduce(*words, code=1).stderr
     said = reproduce(*words, "--resume")
     assert re.fullmatch(
         rf"data .*\nmutag  gcn  .*\nmeasured 1 of 1 cells\n{re.escape(last)}", said.stdout
@@ -106,7 +107,8 @@ def test_budget_and_resume_in_the_program(reproduce: Reproduce, tmp_path: Path) 
     assert said.stderr == "cell 1 of 1: gcn on mutag\n"
     assert "not begun" not in page.read_text()
     more = ("--resume", "-m", "gin", "--data", tmp_path / "empty")
-    assert "MUTAG.zip is missing from the mirror" in reproduce(*words, *more, code=1).stderr
+    said = reproduce(*words, *more, code=1)
+    assert "\ngin on mutag is left out: mutag: TU/MUTAG.zip is missing from the" in said.stderr
 
 
 def test_presets_are_kept_and_grow(tmp_path: Path, reproduce: Reproduce) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import signal
+import time
 from pathlib import Path
 
 import numpy as np
@@ -111,6 +112,23 @@ def test_a_cell_is_complete_with_its_own_seeds_until_more_are_asked_for(tmp_path
     assert (seeds(gcn), seeds(gin)) == (2, 2)
     carry_out(TABLE1, CELLS, PLAN, tmp_path, **options, seeds=1)
     assert (seeds(gcn), seeds(gin)) == (2, 2), "none is taken away"
+
+
+def test_a_cell_is_begun_and_continued_as_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By its time and device, and without curves for TensorBoard."""
+    train(tmp_path, Plan(PLAN.datasets, PLAN.models, 1, SHORT), CELLS[:1])
+    asked = []
+    for name in ("resume", "fit"):
+        monkeypatch.setattr(runner, name, lambda *_, **options: asked.append(options))
+    late = time.monotonic() + 3600
+    options = {"until": late, "device": "cpu", "quiet": True}
+    carry_out(TABLE1, CELLS, PLAN, tmp_path, **options, seeds=2)
+    continued, begun = asked
+    assert continued == {"trials": 2, "tensorboard": False, **options}
+    assert begun.pop("recipe").trials == 2
+    assert begun == {"out": tmp_path / "table1" / "mutag-gin", "tensorboard": False, **options}
 
 
 def test_what_another_cell_has_begun_goes_on(
