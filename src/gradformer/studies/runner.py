@@ -29,7 +29,7 @@ from gradformer.report.history import History
 from gradformer.studies.rivals import RIVALS
 from gradformer.studies.study import Cell, Measured, Plan, Study
 from gradformer.training.distributed import find_device
-from gradformer.training.files import read_json, reading, replace_json, writing
+from gradformer.training.files import read_json, reading, replace_json
 from gradformer.training.fit import fit, resume
 from gradformer.training.folder import BusyError
 from gradformer.training.loop import Stop, StoppedError
@@ -263,8 +263,6 @@ def _train(
 def _compute(cell: Cell, recipe: Recipe, place: Path, until: float | None) -> None:
     """Seed by seed, each written when it is there."""
     path = place / "results.json"
-    with writing(place):
-        place.mkdir(parents=True, exist_ok=True)
     results = read_results(path)["trials"] if path.is_file() else []
     with Stop(until).listening() as stop:
         for number in range(len(results), recipe.trials):
