@@ -29,7 +29,7 @@ def test_models_lists_all_with_parameters(program: Program) -> None:
     others = sorted(MODELS.keys() - {"gradformer"})
     assert [row[0] for row in listed[1:]] == ["gradformer", *others]
     assert all(re.fullmatch(r"\d+,\d+ \d+ \d+", " ".join(row[1:4])) for row in listed[1:])
-    assert trained[0] == ["trained model", "data", "model", "test"]
+    assert trained[0] == ["trained model", "data", "model", "test, one seed"]
     assert [row[:3] for row in trained[1:]] == [[name, name, "gradformer"] for name in published()]
     assert all(re.fullmatch(r"[\w ]+ [↑↓] 0\.\d{4}", row[3]) for row in trained[1:])
     facts, options = map(_rows, program("models", "gin").stdout.split("\n\n"))
