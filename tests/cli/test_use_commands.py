@@ -282,9 +282,11 @@ def test_a_place_that_cannot_be_written_is_named_before_the_work(
     (tmp_path / "file").touch()
     assert "is a folder" in program(*words, tmp_path / "folder.csv", code=1).stderr
     assert "file is no folder" in program(*words, tmp_path / "file" / "out.csv", code=1).stderr
+    (tmp_path / "old.csv").touch()
     monkeypatch.setattr(os, "access", lambda place, _: str(place) != str(tmp_path))
-    said = program(*words, tmp_path / "new" / "out.csv", code=1).stderr
-    assert f"{tmp_path} may not be written to" in said
+    for out in ("new/out.csv", "old.csv", f"{300 * 'n'}/out.csv"):
+        said = program(*words, tmp_path / out, code=1).stderr
+        assert f"{tmp_path} may not be written to" in said
 
 
 @pytest.mark.parametrize("verb", ["predict", "embed", "explain", "report"])

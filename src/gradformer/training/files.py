@@ -37,12 +37,19 @@ def expect_place(path: Path) -> None:
     """Raise, before work that lasts, if :func:`replace_file` will have no place for ``path``."""
     if os.path.isdir(path):
         raise InputError(f"{path}: is a folder; name a file to write")
-    folder = next(above for above in Path(os.path.realpath(path)).parents if above.exists())
+    if _is_stream(path):
+        return
+    folder = next(above for above in Path(os.path.realpath(path)).parents if os.path.exists(above))
     with writing(path):
         if not folder.is_dir():
             raise NotADirectoryError(f"{folder} is no folder")
-        if not os.access(folder, os.W_OK | os.X_OK) and not os.path.exists(path):
+        if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(f"{folder} may not be written to")
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether ``path`` is written to, and not replaced."""
+    return str(path) in STREAMS or (os.path.exists(path) and not os.path.isfile(path))
 
 
 def replace_file(path: Path, content: str | bytes, then: str = ELSEWHERE) -> None:
@@ -59,10 +66,9 @@ def replace_file(path: Path, content: str | bytes, then: str = ELSEWHERE) -> Non
     except UnicodeEncodeError:  # Python lets names pass that are not
         what = "the name of a file or folder in it is not UTF-8; rename that"
         raise InputError(f"{path}: cannot be written, since {what}") from None
-    stream = STREAMS.get(str(path))
-    if stream is not None or (os.path.exists(path) and not os.path.isfile(path)):
-        place = path if stream is None else stream  # which goes on where it is
-        with writing(path, then), open(place, "wb", closefd=stream is None) as file:
+    if _is_stream(path):
+        place = STREAMS.get(str(path), path)  # a number, which goes on where it is
+        with writing(path, then), open(place, "wb", closefd=place is path) as file:
             file.write(data)
         return
     target = Path(os.path.realpath(path))
