@@ -9,7 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
+from gradformer.graphs.batch import Batch
+from gradformer.model.gradformer import Gradformer
 from gradformer.training import outputs, threads
 from gradformer.training.loop import Stop, train
 from tests.training import toy
@@ -76,6 +79,30 @@ def test_batches_side_by_side_give_the_same_bits_each_with_a_model_of_its_own(
     )
     assert max(together) == 3
     assert torch.get_num_threads() == 3
+
+
+class Drawing(Gradformer):
+    """A user's model, which is random also when it answers, and keeps what it has made."""
+
+    kept: Tensor | None = None
+
+    def states(self, batch: Batch) -> Tensor:
+        assert self.kept is not None
+        self.kept = super().states(batch) + torch.rand(()) + 0 * self.kept.mean()
+        return self.kept
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_batches_of_a_users_model_follow_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "SHARE", 1 << 40)
+    monkeypatch.setattr(outputs, "FEWEST", 1)
+    trial = toy.trial(toy.RECIPE)
+    monkeypatch.setattr(trial.model, "__class__", Drawing)
+    trial.model.kept = torch.zeros(1, requires_grad=True) * 2  # which cannot be copied
+    used = []
+    trial.model.register_forward_hook(lambda model, *_: used.append((model, get_ident())))
+    outputs.model_outputs(trial.model, trial.collator, np.arange(40), 2)
+    assert used == [(trial.model, get_ident())] * 20
 
 
 @pytest.mark.usefixtures("three_threads")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from gradformer.graphs.batch import Batch
 from gradformer.graphs.collate import Collator
-from gradformer.model.base import GraphModel
+from gradformer.model.base import GraphModel, is_own
 from gradformer.model.parallel import is_shared
 from gradformer.training.distributed import place_in_batch
 from gradformer.training.sections import at_least
@@ -56,7 +56,8 @@ def answers(
 
     Processes that share a batch share the work, and all have the whole result. On a CPU, where few
     threads are worth a batch, some are side by side: each has a model for itself, since a model may
-    keep things while it works, and gives the same bits as alone.
+    keep things while it works, and gives the same bits as alone. A user's model may draw at random,
+    rest on what it kept, or hold what cannot be copied, so its batches follow one another.
     """
     at_least("batch_size", batch_size, 1)
     model.eval()
@@ -76,7 +77,8 @@ def answers(
             idle.put(free)
 
     with worthwhile_threads(model, collator, graphs, batch_size) as room:
-        lanes = 1 if is_shared() else max(min(room, len(own) // FEWEST), 1)
+        alone = is_shared() or is_own(type(model))
+        lanes = 1 if alone else max(min(room, len(own) // FEWEST), 1)
         for lane in range(lanes):
             idle.put(deepcopy(model) if lane else model)
         with ThreadPoolExecutor(lanes) if lanes > 1 else nullcontext() as pool:
