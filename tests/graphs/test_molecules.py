@@ -146,9 +146,11 @@ def test_atoms_of_zinc_are_those_of_its_files(data_mirror: Path) -> None:
     assert same >= 0.98 * len(numbers)
 
 
-def test_an_atom_that_zinc_has_not_is_named() -> None:
+def test_an_atom_or_a_bond_that_zinc_has_not_is_named() -> None:
     with pytest.raises(InputError, match="holds 'Si', none of the atoms of ZINC"):
         from_smiles_as_zinc("C[Si](C)(C)C")
+    with pytest.raises(InputError, match=r"'C\$C' holds a bond of order 4; those of ZINC"):
+        from_smiles_as_zinc("C$C")
     assert from_smiles_as_zinc("C")[2].shape == (0, 1)
 
 

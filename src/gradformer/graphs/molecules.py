@@ -75,6 +75,11 @@ def from_smiles_as_zinc(smiles: str) -> Molecule:
     x = np.array([[number(atom)] for atom in _atoms(mol)])
     bonds = _bonds(mol)
     order = np.array([int(bond.GetBondTypeAsDouble()) for bond in bonds], dtype=np.int64)
+    if len(order) and order.max() > 3:
+        raise InputError(
+            f"SMILES {_short(smiles)} holds a bond of order {order.max()}; those of ZINC are "
+            "single, double and triple"
+        )
     return x, _both_ways(bonds), order.repeat(2)[:, None]
 
 
