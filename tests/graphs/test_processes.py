@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,6 +29,11 @@ def is_loaded(module: str) -> bool:
 def ended_by(word: str) -> str:
     if word == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    return word
+
+
+def printed(word: str) -> str:
+    os.write(1, word.encode())
     return word
 
 
@@ -77,6 +83,38 @@ def test_a_machine_that_allows_no_more_processes_is_no_reason_to_stop(
     monkeypatch.setattr(processes, "Popen", refuse)
     assert list(each(ended_by, list("abcd"))) == list("abcd")
     assert [helper.returncode is not None for helper in helpers] == [True]
+
+
+@pytest.mark.parametrize("executable", ["false", "echo", None])
+def test_where_helpers_cannot_be_started_one_process_reads(
+    executable: str | None, helpers: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "executable", executable and shutil.which(executable))
+    assert list(each(ended_by, list("abcd"))) == list("abcd")
+    assert [helper.returncode is not None for helper in helpers] == [True] * len(helpers)
+
+
+def test_a_program_with_python_in_it_is_not_started_again(
+    helpers: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "frozen", True, raising=False)
+    assert list(each(ended_by, list("abcd"))) == list("abcd")
+    assert not helpers
+
+
+def test_what_is_printed_in_a_helper_is_no_answer(
+    helpers: list[Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    assert list(each(printed, list("abcd"))) == list("abcd")
+    out, err = capfd.readouterr()
+    assert (out, sorted(err)) == ("", list("abcd"))
+    (tmp_path / "sitecustomize.py").write_text("print('welcome')")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert list(each(ended_by, list("abcd"))) == list("abcd")
+    assert len(helpers) == 4
 
 
 @pytest.mark.usefixtures("helpers")

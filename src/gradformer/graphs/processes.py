@@ -31,6 +31,8 @@ MOST = 16
 """Helpers; more of them would wait for the process that collects what they find."""
 SHARE = 256
 """Molecules that a helper gets at once."""
+READY = b"ready to read molecules\n"
+"""What a helper says first. Who says anything else, or nothing, is none."""
 
 
 def each(
@@ -116,13 +118,15 @@ def _ask(
 
 @contextmanager
 def _started(count: int) -> Iterator[list[Helper]]:
-    """So many helpers, or as many as the system allows; none where one would be alone."""
+    """So many helpers, or those that could be started; none where one would be alone, or where the
+    executable is a program with Python in it, and not Python."""
+    wanted = count > 1 and sys.executable and not getattr(sys, "frozen", False)
     program = f"from {__name__} import serve; serve()"
     own = {"PYTHONPATH": os.pathsep.join(map(str, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
     helpers: list[Helper] = []
     try:
         with suppress(OSError):
-            for _ in range(count if count > 1 else 0):
+            for _ in range(count if wanted else 0):
                 helpers.append(
                     Popen(
                         [sys.executable, "-P", "-c", program],
@@ -132,7 +136,7 @@ def _started(count: int) -> Iterator[list[Helper]]:
                         process_group=0,  # Ctrl-C is ours to hear, and to end them
                     )
                 )
-        yield helpers
+        yield [helper for helper in helpers if _is_ready(helper)]
     finally:
         for helper in helpers:
             helper.kill()
@@ -140,12 +144,20 @@ def _started(count: int) -> Iterator[list[Helper]]:
                 pass
 
 
+def _is_ready(helper: Helper) -> bool:
+    assert helper.stdout is not None
+    return helper.stdout.read(len(READY)) == READY
+
+
 def serve() -> None:
     """What a helper does, until nobody asks any more."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)  # so that what a library prints does not get among them
     with suppress(EOFError, BrokenPipeError):
+        answers.write(READY)
         while True:
+            answers.flush()
             function, words = pickle.load(sys.stdin.buffer)
             found = [_attempt(function, word) for word in words]
-            sys.stdout.buffer.write(pickle.dumps(found, pickle.HIGHEST_PROTOCOL))
-            sys.stdout.buffer.flush()
+            answers.write(pickle.dumps(found, pickle.HIGHEST_PROTOCOL))
     os._exit(0)  # and says nothing of a pipe that is gone
