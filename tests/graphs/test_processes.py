@@ -32,6 +32,12 @@ def ended_by(word: str) -> str:
     return word
 
 
+def unforeseen(word: str) -> str:
+    if word == "c":
+        raise ArithmeticError(f"of {word}")
+    return word
+
+
 def printed(word: str) -> str:
     os.write(1, word.encode())
     return word
@@ -134,6 +140,17 @@ def test_a_helper_that_is_killed_is_said_in_one_line() -> None:
     assert str(caught.value).startswith(
         "a process that read 2 molecules, the first 'c', was ended (SIGKILL); most often memory"
     )
+
+
+@pytest.mark.usefixtures("helpers")
+def test_what_is_no_fault_of_a_row_is_raised_as_in_one_process(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    found = each(unforeseen, list("abcd"))
+    assert (next(found), next(found)) == ("a", "b")
+    with pytest.raises(ArithmeticError, match="of c"):
+        next(found)
+    assert capfd.readouterr() == ("", "")
 
 
 @pytest.mark.usefixtures("helpers")

@@ -108,11 +108,12 @@ def _ask(
         found: list[Result | InputError] = pickle.load(helper.stdout)
         return found
     except (OSError, EOFError, pickle.UnpicklingError):
-        code = helper.wait()
-        how = Signals(-code).name if code < 0 else f"exit code {code}"
+        if helper.wait() >= 0:  # it gave up, and what made it do so is met here
+            return [_attempt(function, word) for word in share]
         raise GradformerError(
             f"a process that read {len(share)} molecules, the first {share[0][:60]!r}, was ended "
-            f"({how}); most often memory is short: make room, or give fewer rows at once"
+            f"({Signals(-helper.returncode).name}); most often memory is short: make room, or give "
+            "fewer rows at once"
         ) from None
 
 
@@ -150,14 +151,14 @@ def _is_ready(helper: Helper) -> bool:
 
 
 def serve() -> None:
-    """What a helper does, until nobody asks any more."""
+    """What a helper does, until nobody asks any more, or until it cannot answer."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)  # so that what a library prints does not get among them
-    with suppress(EOFError, BrokenPipeError):
+    with suppress(Exception):
         answers.write(READY)
         while True:
             answers.flush()
             function, words = pickle.load(sys.stdin.buffer)
             found = [_attempt(function, word) for word in words]
             answers.write(pickle.dumps(found, pickle.HIGHEST_PROTOCOL))
-    os._exit(0)  # and says nothing of a pipe that is gone
+    os._exit(0)  # and says nothing, also of a pipe that is gone
