@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gradformer import progress
 from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs.molecules import from_smiles
 from gradformer.graphs.objects import from_smiles_list
@@ -247,3 +248,13 @@ def test_parts_of_a_table_are_what_the_whole_is_made_of(tmp_path: Path) -> None:
     rows = RowChecks(str(path), "line", skip_invalid=True)
     with pytest.raises(InputError, match="all 1 lines are invalid; the first, line 2"):
         next(read_parts(replace(table, rows=table.rows[:1]), rows, 2, like=like))
+
+
+def test_an_error_in_a_part_ends_the_bar_before_it_is_said(tmp_path: Path) -> None:
+    like = read_table(write(tmp_path, "smiles,y\nCCO,1.5\nCC,2\n", "train.csv")).reading
+    path = write(tmp_path, "smiles,y\nC,word\nCC,1\nCCC,2\n")
+    rows = RowChecks(str(path), "line", skip_invalid=False)
+    with pytest.raises(InputError, match="line 2") as caught:
+        next(read_parts(open_table(path), rows, 1, like=like))
+    assert progress._bars == 0
+    assert caught.tb is not None  # which holds what was not ended

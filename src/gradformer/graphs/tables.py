@@ -115,8 +115,10 @@ def read_parts(
         split = None if split_at is None else [part_number(cells[split_at])]
         return RawGraph(row, len(x), edge_index, x, edge_attr, y, split)
 
-    with closing(each(to_graph, list(words.values()))) as molecules:
-        graphs = rows.graphs(table.rows, molecule, "molecules")
+    with (
+        closing(each(to_graph, list(words.values()))) as molecules,
+        closing(rows.graphs(table.rows, molecule, "molecules")) as graphs,  # and its bar
+    ):
         parts = iter(lambda: list(islice(graphs, size)), [])
         for part in chain([next(parts, [])], parts):
             data = assemble(

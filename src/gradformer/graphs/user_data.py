@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import inspect
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, TypeVar, get_args
@@ -145,7 +145,7 @@ class RowChecks:
         items: Sequence[tuple[int, Item]],
         convert: Callable[[int, Item], RawGraph],
         label: str = "graphs",
-    ) -> Iterator[RawGraph]:
+    ) -> Generator[RawGraph, None, None]:
         """The graph that ``convert`` makes of each (row, item); an :class:`InputError` rejects."""
         with bar(label, len(items)) as advance:
             for row, item in items:
