@@ -182,6 +182,18 @@ def test_results_without_weights_stand_and_are_not_trained_again(whole: Path, co
     assert run.trials == [2]
 
 
+def test_seeds_are_added_to_a_run_that_an_earlier_version_has_ended(
+    whole: Path, copied: Path
+) -> None:
+    """Its checkpoints, which cannot be read, are of no use any more."""
+    for trial in ("0", "1"):
+        (copied / "trials" / trial / "checkpoint.safetensors").unlink()
+        (copied / "trials" / trial / "checkpoints").mkdir()
+    run = resume(copied, toy.data(), trials=3, **QUIET)
+    assert run.trials == [0, 1, 2]
+    assert run.results["trials"][:2] == Run.load(whole).results["trials"]
+
+
 @pytest.mark.parametrize(
     ("line", "edited", "says"),
     [("  lr: 0.003", "  lr: 0.5", "train.lr is 0.5, and the run began with 0.003"),

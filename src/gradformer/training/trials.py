@@ -73,8 +73,7 @@ class Trials:
 
     def open(self) -> None:
         """Go to the last checkpoints, and begin or continue the record; the folder is there."""
-        restored = [load_checkpoint(self._of(trial.number), trial) for trial in self.trials]
-        ended = from_first(list(map(self._has_ended, self.trials, restored)))
+        ended = from_first([not self._goes_on(trial) for trial in self.trials])
         self.waiting = [trial for trial, has_ended in zip(self.trials, ended) if not has_ended]
         began, here = header(read_record(self._record_path)), environment(self.device)
         before = began.get("environment", here)
@@ -149,11 +148,12 @@ class Trials:
     def _was_begun(self, number: int) -> bool:
         return has_checkpoint(self._of(number)) or self._result_path(number).exists()
 
-    def _has_ended(self, trial: Trial, restored: bool) -> bool:
-        """Whether nothing is left to do: a checkpoint gives lost weights back."""
-        return self._result_path(trial.number).exists() and (
-            (self._of(trial.number) / WEIGHTS).exists() or not restored
-        )
+    def _goes_on(self, trial: Trial) -> bool:
+        """Whether something is left to do, from the last checkpoint: it gives lost weights back."""
+        folder, has_result = self._of(trial.number), self._result_path(trial.number).exists()
+        if has_result and (folder / WEIGHTS).exists():
+            return False
+        return load_checkpoint(folder, trial) or not has_result
 
     def _epochs(self, trial: Trial) -> int:
         """Epochs that are done; of a trial with a result even where its checkpoint is gone."""
