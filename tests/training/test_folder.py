@@ -80,6 +80,25 @@ def test_a_run_that_cannot_begin_leaves_the_old_one(
     assert not (old / ".unfinished").exists()
 
 
+def test_a_run_of_which_a_part_cannot_be_moved_stays(
+    old: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a folder in it that may not be written to: its recipe was gone, and then the rest."""
+    before, rename = toy.contents(old), Path.rename
+
+    def refuse(path: Path, target: Path) -> Path:
+        if path.name == "trials":
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        return rename(path, target)
+
+    monkeypatch.setattr(Path, "rename", refuse)
+    words = r"/run: cannot be written \(Permission denied\); make room or mend the permissions"
+    with pytest.raises(InputError, match=words):
+        fit(toy.data(OTHER), recipe=OTHER, out=old, overwrite=True, **toy.QUIET)
+    assert toy.contents(old) == before
+    assert not (old / ".unfinished").exists()
+
+
 def test_a_disk_that_turns_read_only_while_a_run_begins_is_what_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

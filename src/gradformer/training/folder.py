@@ -55,15 +55,18 @@ def filling(folder: Path) -> Iterator[Path]:
     """Give an empty folder for the files of a run, inside of ``folder``, which is held. When the
     block ends well they take the place of all that was there."""
     new = folder / _NEW
+    old = new / _NEW
     with writing(folder):
         tidy(folder)
         new.mkdir()
         try:
             yield new
+            _move(folder, old, recipe_last=False)
         except BaseException:
+            if old.exists():
+                _move(old, folder, recipe_last=True)
             tidy(folder)
             raise
-        _move(folder, new / _NEW, recipe_last=False)
         _move(new, folder, recipe_last=True)
         tidy(folder)
 
