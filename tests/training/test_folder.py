@@ -187,9 +187,12 @@ def test_only_what_a_run_left_counts_as_nothing(
     (tmp_path / "data.json").write_text("mine")
     with pytest.raises(InputError, match="exists already"):
         fit(toy.data(SMALL), recipe=SMALL, out=tmp_path, **toy.QUIET)
+    for left in (".lock", ".unfinished"):  # either may be another program's
+        (tmp_path / left).mkdir()
+        with pytest.raises(InputError, match="exists already"):
+            fit(toy.data(SMALL), recipe=SMALL, out=tmp_path, **toy.QUIET)
+        (tmp_path / left).rmdir()
     (tmp_path / ".lock").touch()
-    with pytest.raises(InputError, match="exists already"):
-        fit(toy.data(SMALL), recipe=SMALL, out=tmp_path, **toy.QUIET)
     (tmp_path / ".unfinished").mkdir()
     (tmp_path / "examples").symlink_to(elsewhere)
     fit(toy.data(SMALL), recipe=SMALL, out=tmp_path, **toy.QUIET)

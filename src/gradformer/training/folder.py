@@ -94,7 +94,7 @@ def _locked(folder: Path) -> Iterator[None]:
 def is_free(folder: Path) -> bool:
     """Whether there is nothing, or what a process left that was killed before its run was there."""
     names = {path.name for path in folder.iterdir()}
-    return names <= {LOCK} or (_NEW in names and RECIPE not in names)
+    return names <= {LOCK} or (names >= {LOCK, _NEW} and RECIPE not in names)
 
 
 def _move(source: Path, target: Path, recipe_last: bool) -> None:
