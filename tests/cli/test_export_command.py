@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 import signal
 import subprocess
@@ -87,6 +89,20 @@ def test_a_model_is_exported_into_an_empty_folder_that_stays_the_same(
         path.unlink()
     assert program("export", graph_run, "-o", ".").stdout == ".\n"
     assert "gradformer predict here graphs.jsonl" in Path("README.md").read_text()
+
+
+def test_a_disk_that_turns_read_only_is_what_is_said(
+    program: Program, graph_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That nothing could be tidied either was said in its place, as a bug."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, os.strerror(errno.EROFS))
+
+    for name in ("unlink", "replace"):
+        monkeypatch.setattr(Path, name, refuse)
+    said = program("export", graph_run, "-o", tmp_path / "given", code=1).stderr
+    assert "result.json: cannot be written (Read-only file system); make room or mend" in said
 
 
 def test_an_export_that_was_killed_does_not_stand_in_the_way_of_the_next(

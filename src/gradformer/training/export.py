@@ -35,9 +35,9 @@ def export(run: Run, out: str | Path, trial: int = 0, program: bool = False) -> 
             with filling(out) as unfinished:
                 _write(run, unfinished, trial, program, out.absolute().name)
         finally:
-            (out / LOCK).unlink(missing_ok=True)
-            if is_new:
-                with suppress(OSError):  # not empty: the model is there
+            with suppress(OSError):  # not empty: the model is there; or another error is said
+                (out / LOCK).unlink()
+                if is_new:
                     out.rmdir()
     return Run.load(out)
 
