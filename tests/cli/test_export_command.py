@@ -69,6 +69,17 @@ def test_an_export_that_fails_leaves_nothing_behind(
     assert Run.load(out).trials == [0]
 
 
+def test_a_seed_that_was_added_is_exported_once_all_have_ended(
+    program: Program, molecule_run: Path, tmp_path: Path
+) -> None:
+    run, out = shutil.copytree(molecule_run, tmp_path / "run"), tmp_path / "given"
+    shutil.copytree(run / "trials" / "1", run / "trials" / "2")
+    said = program("export", run, "-o", out, "--trial", "2", code=1).stderr
+    assert said.startswith(f"error: {run}: seeds were added that have not all ended, ")
+    assert said.endswith(f"; continue: gradformer train --resume {run}\n")
+    assert not out.exists()
+
+
 def test_a_model_is_exported_into_an_empty_folder_that_stays_the_same(
     program: Program, graph_run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

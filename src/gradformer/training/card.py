@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
+from gradformer.errors import InputError
 from gradformer.graphs.cards import find_card, is_card
 from gradformer.graphs.molecules import smiles_reader
 from gradformer.model.base import GraphModel, home, is_own, model_class
@@ -68,6 +69,11 @@ def _data(run: Run, dataset: str) -> list[tuple[str, str]]:
 def _scores(run: Run, trial: int) -> list[tuple[str, str]]:
     """Of the model, and beside it the mean of its run: a model that was chosen is no measure."""
     results = run.results
+    if trial >= len(results["trials"]):
+        raise InputError(
+            f"{run.folder}: seeds were added that have not all ended, so there is no mean to put "
+            f"on a card; continue: gradformer train --resume {quote(str(run.folder))}"
+        )
     result, test, val = results["trials"][trial], results["test"], results["val"]["values"]
     metric, name = result["metric"], metric_name(result["metric"])
     score = result["test"][metric]  # None where an answer was not finite
