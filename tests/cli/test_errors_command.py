@@ -43,6 +43,7 @@ from tests.cli.conftest import Program
         (("predict", "nowhere", "x.csv"), "not a run"),
         (("report", "nowhere"), "not a run"),
         (("report", "two  spaces"), "two  spaces: not a run"),
+        (("report", "c1:o:c:[cH]"), "c1:o:c:[cH]: not a run"),  # no picture, no word of style
         (("search", "peptides-func"), "--range"),
         (("search",), "DATASET|FILE: say what to search on"),
         (

@@ -57,7 +57,8 @@ def test_the_model_of_the_documentation_is_trained_and_opened_again(
     program: Program, files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     page = (ROOT / "docs" / "adding-a-model.md").read_text(encoding="utf-8")
-    (tmp_path / "tiny.py").write_text(page.split("```python\n")[1].split("```")[0])
+    text = page.split("```python\n")[1].split("```")[0]
+    (tmp_path / "tiny.py").write_text(text.replace("add the input", "add [all] :o: the input"))
     (tmp_path / "empty.py").touch()
     names = [tmp_path / "empty.py", tmp_path / "tiny.py"]
     run = tmp_path / "run"
@@ -69,7 +70,7 @@ def test_the_model_of_the_documentation_is_trained_and_opened_again(
     monkeypatch.setenv("GRADFORMER_MODELS", os.pathsep.join(map(str, names)))
     assert "tiny on" in program(*words).stdout
     assert "accuracy" in program("evaluate", run).stdout
-    assert "residual" in program("models", "tiny").stdout
+    assert "add [all] :o: the input" in program("models", "tiny").stdout
     program("export", run, "-o", tmp_path / "given")
     assert "export GRADFORMER_MODELS=tiny.py" in (tmp_path / "given" / "README.md").read_text()
 

@@ -97,13 +97,13 @@ def test_predictions_do_not_take_a_name_that_the_table_has(
     program: Program, molecule_run: Path, tmp_path: Path
 ) -> None:
     """Predictions of one run may be the table of another; rows that have none keep their cells."""
-    (tmp_path / "new.csv").write_text("mol,y_predicted\nCCO,low\n[na]C(,high\nCC\n")
+    (tmp_path / "new.csv").write_text("mol,y_predicted\nCCO,low\n[na]:o:C(,high\nCC\n")
     said = program("predict", molecule_run, tmp_path / "new.csv", "--smiles", "mol")
     first, *empty = csv_rows(said.stdout)
     assert first["y_predicted"] == "low"
     assert float(first["y_predicted_2"])
-    assert [[*row.values()] for row in empty] == [["[na]C(", "high", "", ""], ["CC", "", "", ""]]
-    assert "left empty, line 3: column 'mol': SMILES '[na]C(' cannot be" in said.stderr
+    assert [[*row.values()] for row in empty] == [["[na]:o:C(", "high", "", ""], ["CC", "", "", ""]]
+    assert "left empty, line 3: column 'mol': SMILES '[na]:o:C(' cannot be" in said.stderr
     assert "left empty, line 4: " in said.stderr
 
 

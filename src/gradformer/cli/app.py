@@ -193,7 +193,7 @@ def _say(text: str, before: str = "") -> None:
     lines = filter(None, map(str.strip, text.splitlines()))  # a path may hold two spaces in a row
     line = f"{before}{escape(' '.join(lines))}"
     with suppress(OSError, SystemExit):  # rich's, where nobody reads on; the exit code still tells
-        Console(stderr=True).print(line, highlight=False, soft_wrap=True)
+        Console(stderr=True, emoji=False).print(line, highlight=False, soft_wrap=True)
 
 
 def _show_warning(

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 
 from gradformer.cli.complete import dataset_names
 from gradformer.cli.options import Mirror
@@ -101,7 +100,7 @@ def info(name: Name, data: Mirror = None, recipe: RecipeName = None) -> None:
     table.add_row("mean", "{:,.2f} nodes, {:,.2f} edges".format(*mean_sizes(card, store)))
     table.add_row("largest", f"{store.sizes.max():,} nodes")
     table.add_row("pairs", f"{store.num_pairs:,}")
-    table.add_row("store", escape(f"{_megabytes(store.nbytes)} in {store.folder}"))
+    table.add_row("store", f"{_megabytes(store.nbytes)} in {store.folder}")
     model = create_model(config.model.name, store.schema, config=config.model.config)
     memory = estimate_memory(
         store,

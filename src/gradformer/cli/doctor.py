@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
+from rich.text import Text
 
 from gradformer.cli.tables import fact_table, show
 
@@ -49,16 +49,15 @@ def doctor() -> None:
     table = fact_table(3)
     table.add_row("python", platform.python_version())
     for library, purpose in {"gradformer": "", **LIBRARIES}.items():
-        table.add_row(library, installed(library) or "not installed", escape(purpose))
+        table.add_row(library, installed(library) or "not installed", purpose)
     table.add_row("device", _describe(device))
     table.add_row("threads", f"{torch.get_num_threads()} of {os.cpu_count()} cores")
     for engine, purpose in ENGINES.items():
         reason = why_not(engine, device)
-        works = "[green]works[/]" if reason is None else "no"
-        table.add_row(f"engine {engine}", works, escape(reason or purpose))
-    raw = os.environ.get("GRADFORMER_DATA", "fetched")
-    table.add_row("raw data", escape(raw), "GRADFORMER_DATA")
-    table.add_row("cache", escape(str(cache_folder())), "GRADFORMER_CACHE")
+        works = Text("works", "green") if reason is None else "no"
+        table.add_row(f"engine {engine}", works, reason or purpose)
+    table.add_row("raw data", os.environ.get("GRADFORMER_DATA", "fetched"), "GRADFORMER_DATA")
+    table.add_row("cache", str(cache_folder()), "GRADFORMER_CACHE")
     show(table)
 
 

@@ -70,8 +70,9 @@ def predict(
         replace_file(out, codecs.BOM_UTF8 * table.marked + text)
     lines = [] if out is None else [f"{count(answered, 'prediction')} in {out}"]
     lines += [f"left empty, {table.unit} {row}: {reason}" for row, reason in sorted(skipped)]
+    console = Console(stderr=True, markup=False, emoji=False)  # of SMILES, which have both
     for line in lines:
-        Console(stderr=True).print(line, highlight=False, soft_wrap=True, markup=False)
+        console.print(line, highlight=False, soft_wrap=True)
 
 
 def _of_molecules(run: Run, data: str, smiles: str | None, use: Inference) -> Found:

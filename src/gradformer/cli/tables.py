@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from shlex import quote
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,9 @@ from gradformer.errors import warn
 
 if TYPE_CHECKING:
     from gradformer.training.run import Run
+
+_AsItIs = partial(Console, markup=False, emoji=False)
+"""For what may hold names of the user: [brackets] are words of style to rich, :o: is a picture."""
 
 
 def plain_table(*columns: str, right: tuple[str, ...] = ()) -> Table:
@@ -41,10 +45,10 @@ def ruled_table(name: str, *numbers: str) -> Table:
 
 def show(table: Table) -> None:
     """Print a table: as wide as the terminal, or, into a pipe or file, a line for each row."""
-    console = Console()
+    console = _AsItIs()
     if not console.is_terminal:
         free = console.options.update(max_width=10_000)
-        console = Console(width=console.measure(table, options=free).maximum)
+        console = _AsItIs(width=console.measure(table, options=free).maximum)
     console.print(table)
 
 
@@ -58,12 +62,12 @@ def show_rows(head: Sequence[str], rows: Sequence[Sequence[str]], words: int) ->
         said = ", ".join(
             f"{title} {text}" for title, text, once in zip(head, rows[0], same) if once
         )
-        Console().print(escape(said), highlight=False, style="dim", soft_wrap=True)
+        _AsItIs().print(said, highlight=False, style="dim", soft_wrap=True)
     kept = [place for place, once in enumerate(same) if not once]
     right = tuple(head[place] for place in kept if place >= words)
     table = plain_table(*(head[place] for place in kept), right=right)
     for row in rows:
-        table.add_row(*(escape(row[place]) for place in kept))
+        table.add_row(*(row[place] for place in kept))
     show(table)
 
 
