@@ -13,6 +13,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.model.base import (
     GraphModel,
     ModelConfig,
+    Needs,
     all_models,
     create_model,
     make_config,
@@ -73,6 +74,13 @@ def test_the_model_of_the_documentation_is_trained_and_opened_again(
     assert "add [all] :o: the input" in program("models", "tiny").stdout
     program("export", run, "-o", tmp_path / "given")
     assert "export GRADFORMER_MODELS=tiny.py" in (tmp_path / "given" / "README.md").read_text()
+
+
+def test_what_a_model_needs_is_said_by_name() -> None:
+    """By place the steps of an encoding would be taken for symmetric, as they were for rwse."""
+    with pytest.raises(TypeError):
+        Needs("hops", 16)  # type: ignore[misc]
+    assert Needs("hops", rwse=16) == Needs.encoded("rwse", 16, "hops")
 
 
 def test_every_place_that_draws_has_a_number_of_its_own() -> None:

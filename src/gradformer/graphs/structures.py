@@ -7,7 +7,7 @@ registers a function of its own and names it in ``extras``.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import KW_ONLY, asdict, dataclass
 from typing import Any, Literal, get_args
 
 from numpy.typing import NDArray
@@ -38,6 +38,7 @@ class Structure:
     """
 
     index: Index | None = "hops"
+    _: KW_ONLY
     symmetric: bool = False
     rwse: int = 0
     lap: int = 0
