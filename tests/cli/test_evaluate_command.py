@@ -69,23 +69,24 @@ def test_every_target_is_scored_by_itself(program: Program, files: Path, tmp_pat
     lines = (files / "molecules.csv").read_text().splitlines()
     values = [line.split(",")[2] for line in lines[1:]]
     table = tmp_path / "several.csv"
-    table.write_text("\n".join([lines[0] + ",z", *map(",".join, zip(lines[1:], values))]))
-    targets = ("--target", "y", "--target", "z")
-    said = program("train", table, *targets, "-o", tmp_path / "run", *BRIEF)
+    table.write_text("\n".join([lines[0] + ",[z]:o:", *map(",".join, zip(lines[1:], values))]))
+    targets = ("--target", "y", "--target", "[z]:o:")
+    said = program("train", table, *targets, "-o", tmp_path / "run:o:", *BRIEF)
     assert re.search(r"MAE/std ↓ .*\n.* MAE ↓ ", said.stdout)
     assert "2 targets together (std: of each target in the training part); each:" in said.stdout
-    run = Run.load(tmp_path / "run")
+    assert f"{tmp_path}/run:o: --by-target" in said.stdout
+    run = Run.load(tmp_path / "run:o:")
     assert run.results["metric"] == "scaled_mae"
     scale = run.scale(0)
     assert scale is not None
     new = tmp_path / "new.csv"
-    new.write_text("smiles,y,z\nCCO,1.5,\nCCC,2.5,\n")
-    words = ("evaluate", tmp_path / "run", "--on", new)
+    new.write_text("smiles,y,[z]:o:\nCCO,1.5,\nCCC,2.5,\n")
+    words = ("evaluate", tmp_path / "run:o:", "--on", new)
     (whole,) = json.loads(program(*words, "--json").stdout)
     assert whole.pop("scaled_mae") == pytest.approx(whole["mae"] / scale.std[0])
     found = json.loads(program(*words, "--by-target", "--json").stdout)
-    assert found == {"y": [whole], "z": [{"mae": None, "rmse": None, "r2": None}]}
-    assert re.search(r"z +│ +– │ +– │ +– │", program(*words, "--by-target").stdout)
+    assert found == {"y": [whole], "[z]:o:": [{"mae": None, "rmse": None, "r2": None}]}
+    assert re.search(r"\[z\]:o: +│ +– │ +– │ +– │", program(*words, "--by-target").stdout)
 
 
 def test_a_file_without_targets_cannot_be_scored(

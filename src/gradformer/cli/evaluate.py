@@ -57,7 +57,7 @@ def evaluate(
         return
     whole = on is not None and not is_card(on)
     where = f"{on}" if whole else f"{part} part of {on or run.recipe.dataset}"
-    console = Console()
+    console = Console(emoji=False)
     title = f"[bold]{escape(str(folder))}[/] on [bold]{escape(where)}[/]"
     console.print(title, highlight=False, soft_wrap=True)
     head, rows = _rows(found, by_target)

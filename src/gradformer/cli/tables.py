@@ -91,7 +91,7 @@ def print_results(run: Run) -> None:
         parts = (spread([trial[part].get(name) for trial in good]) for part in ("val", "test"))
         table.add_row(metric_label(name), *parts, style="bold" if name == results["metric"] else "")
     seconds = sum(line["seconds"] for line in run.record if line["kind"] == "epoch")
-    console = Console()
+    console = Console(emoji=False)
     console.print(
         f"[bold]{run.recipe.model.name}[/] on [bold]{escape(run.recipe.dataset)}[/]: "
         f"{count(len(good), 'trial')}, {results['trials'][0]['parameters']:,} parameters, "
