@@ -11,7 +11,8 @@ import pandas as pd
 import pytest
 
 from gradformer.errors import InputError
-from gradformer.graphs.tables import open_table, read_table
+from gradformer.graphs.table_files import open_table
+from gradformer.graphs.tables import read_table
 
 pytest.importorskip("rdkit")
 

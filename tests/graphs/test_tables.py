@@ -15,7 +15,8 @@ from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs.molecules import from_smiles
 from gradformer.graphs.objects import from_smiles_list
 from gradformer.graphs.store import content_hash
-from gradformer.graphs.tables import open_table, read_parts, read_table
+from gradformer.graphs.table_files import open_table
+from gradformer.graphs.tables import read_parts, read_table
 from gradformer.graphs.user_data import Reading, RowChecks
 
 pytest.importorskip("rdkit")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from gradformer.graphs.labels import Labels
-    from gradformer.graphs.tables import Table
+    from gradformer.graphs.table_files import Table
     from gradformer.graphs.user_data import Skipped
     from gradformer.training.run import Run
 
@@ -77,7 +77,8 @@ def predict(
 
 def _of_molecules(run: Run, data: str, smiles: str | None, use: Inference) -> Found:
     """A table of molecules as the user has it, some at a time: it may have millions of rows."""
-    from gradformer.graphs.tables import open_table, read_parts
+    from gradformer.graphs.table_files import open_table
+    from gradformer.graphs.tables import read_parts
     from gradformer.graphs.user_data import RowChecks
 
     table = open_table(Path(data))
@@ -96,7 +97,7 @@ def _of_molecules(run: Run, data: str, smiles: str | None, use: Inference) -> Fo
 def _of_graphs(run: Run, data: str, smiles: str | None, use: Inference) -> Found:
     """Graphs by the number of their row, or their nodes if these are what is predicted."""
     from gradformer.graphs.cards import is_card
-    from gradformer.graphs.tables import Table
+    from gradformer.graphs.table_files import Table
     from gradformer.training.inference import open_data
 
     source: Any = data

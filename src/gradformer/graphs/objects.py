@@ -24,7 +24,8 @@ from gradformer.graphs.object_targets import Targets, collect, target_rows, targ
 from gradformer.graphs.processes import each, sound
 from gradformer.graphs.pyg_data import from_pyg
 from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
-from gradformer.graphs.tables import frame_table, read_table
+from gradformer.graphs.table_files import frame_table
+from gradformer.graphs.tables import read_table
 from gradformer.graphs.user_data import Kind, Reading, UserData, check_options
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from gradformer.errors import InputError
 from gradformer.graphs.jsonl import JSONL_SUFFIXES, read_jsonl
-from gradformer.graphs.tables import TABLE_SUFFIXES, read_table
+from gradformer.graphs.table_files import TABLE_SUFFIXES
+from gradformer.graphs.tables import read_table
 from gradformer.graphs.tu_folder import read_tu_folder
 from gradformer.graphs.user_data import Kind, Reading, UserData, check_options
 
