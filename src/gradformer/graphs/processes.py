@@ -4,6 +4,9 @@ RDKit holds the interpreter lock, so threads would wait for each other. The help
 of their own, which import what the function needs: no torch, nothing of a GPU. They are not forked,
 which is unsafe beside threads, beside a GPU and on macOS. Nor are they made by ``multiprocessing``,
 which would run the user's script a second time in each of them, unless it is written for that.
+
+What is pickled goes through pipes that only this process and its helpers hold, and is theirs:
+molecules are text in it, and what a library prints is kept out.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from gradformer.training.data import Part, TrainingData, benchmark
 from gradformer.training.distributed import find_device
 from gradformer.training.metrics import metrics_of, scores
 from gradformer.training.origins import again
-from gradformer.training.outputs import answers, model_outputs
+from gradformer.training.outputs import by_batch, model_outputs
 from gradformer.training.sections import at_least
 from gradformer.training.wording import chances
 
@@ -198,7 +198,7 @@ def embed(
         return np.add.reduceat(nodes, first) / sizes[:, None], nodes
 
     ids, precision = np.arange(store.num_graphs), run.recipe.train.precision
-    found = answers(states, model, Collator(store, where), ids, batch_size, precision)
+    found = by_batch(states, model, Collator(store, where), ids, batch_size, precision)
     graphs, nodes = map(np.concatenate, zip(*found))
     return Embeddings(graphs, nodes, np.asarray(store.arrays["node_ptr"]), user)
 

@@ -41,10 +41,10 @@ def model_outputs(
         found: NDArray[np.float32] = model(batch).float().cpu().numpy()
         return found
 
-    return np.concatenate(answers(rows, model, collator, graphs, batch_size, precision))
+    return np.concatenate(by_batch(rows, model, collator, graphs, batch_size, precision))
 
 
-def answers(
+def by_batch(
     ask: Callable[[GraphModel, Batch], Answer],
     model: GraphModel,
     collator: Collator,
