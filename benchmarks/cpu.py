@@ -2,12 +2,15 @@
 
     python benchmarks/cpu.py [--json results/benchmarks/cpu.json] [--threads 2] [--steps 15]
 
-Both sides have the same graphs, batches, widths, depths, heads, dropout, and threads, as many as
-training takes of them; their steps alternate, and medians are told. Ours gathers each batch from
-the store inside the step; PyG's batches are collated beforehand. PyG has no GatedGCN with edge
-states, which ours has: GPSConv is given one that is written with PyG's scatter and, on a row of its
-own, PyG's nearest, ResGatedGraphConv, which has no edge states and so spares all work on them.
-Freed memory is kept, for both sides, as the program ``gradformer`` does it.
+Both sides have the same graphs, batches, widths, depths, heads and dropout. Ours has as many
+threads as training takes, PyG one or all, whichever is faster. Steps alternate, and medians are
+told. Ours gathers each batch from the store inside the step; PyG's batches are collated beforehand.
+Then as many of our trials as training has at once take steps side by side, told for each of them.
+
+PyG has no GatedGCN with edge states, which ours has: GPSConv is given one that is written with
+PyG's scatter and, on a row of its own, PyG's nearest, ResGatedGraphConv, which has no edge states
+and so spares all work on them. Freed memory is kept, for both sides, as the program ``gradformer``
+does it.
 """
 
 from __future__ import annotations
@@ -15,6 +18,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -154,43 +158,65 @@ def measure(case: Case, steps: int) -> dict[str, object]:
     settings = [f"model.layers={case.layers}", f"model.local={case.local}"]
     recipe = load_recipe(case.dataset, settings=settings)
     data = training_data(graphs(case.dataset, 4 * recipe.train.batch_size), recipe)
-    trial = Trial(0, recipe, data, data.collator("cpu"))
+    collator, cores = data.collator("cpu"), torch.get_num_threads()
+    trials = [Trial(number, recipe, data, collator) for number in range(cores)]
     model, peer = pyg_step(data, recipe, case.peer)
-    batches = [ids for ids in trial.order(0) if len(ids) == recipe.train.batch_size]
+    batches = [ids for ids in trials[0].order(0) if len(ids) == recipe.train.batch_size]
+    ours = [torch.from_numpy(ids) for ids in batches]
     ready = [pyg_batch(data, ids) for ids in batches]
-    times: dict[str, list[float]] = {"ours": [], "pyg": []}
-    with worthwhile_threads(trial.model, trial.collator, trial.graphs, recipe.train.batch_size):
+    work = trials[0].model, collator, trials[0].graphs, recipe.train.batch_size
+    with worthwhile_threads(*work) as room:
         threads = torch.get_num_threads()
-        for number in range(steps + 2):
-            place = number % len(batches)
-            for who, step, batch in (
-                ("ours", trial.step, torch.from_numpy(batches[place])),
-                ("pyg", peer, ready[place]),
-            ):
-                start = time.perf_counter()
-                loss = step(batch)
-                times[who].append((time.perf_counter() - start) * 1e3)
-                assert torch.isfinite(loss), f"{who}: the loss is not finite"
+    ways = [("ours", threads, trials[0].step, ours)]
+    ways += [(f"pyg {count}", count, peer, ready) for count in sorted({1, cores})]
+    times: dict[str, list[float]] = {who: [] for who, *_ in ways}
+    for number in range(steps + 2):
+        for who, count, step, given in ways:
+            torch.set_num_threads(count)
+            start = time.perf_counter()
+            loss = step(given[number % len(batches)])
+            times[who].append((time.perf_counter() - start) * 1e3)
+            assert torch.isfinite(loss), f"{who}: the loss is not finite"
+    torch.set_num_threads(threads)
+    beside = side_by_side(trials[:room], ours, steps) if room > 1 else None
+    torch.set_num_threads(cores)
     quarters = {
         who: np.quantile(found[2:], (0.25, 0.5, 0.75)).tolist() for who, found in times.items()
     }
-    ours, theirs = quarters["ours"][1], quarters["pyg"][1]
+    theirs = min((who for who in times if who != "ours"), key=lambda who: quarters[who][1])
     return {
         "case": case.name,
         "local": case.local,
         "pyg_conv": case.peer,
         "batch_size": recipe.train.batch_size,
         "threads": threads,
+        "pyg_threads": int(theirs.split()[1]),
         "layers": case.layers,
         "width": recipe.model.config.width,
-        "parameters": parameters(trial),
+        "parameters": parameters(trials[0]),
         "pyg_parameters": sum(p.numel() for p in model.parameters()),
-        "ours_ms": ours,
-        "pyg_ms": theirs,
-        "ratio": theirs / ours,
+        "ours_ms": quarters["ours"][1],
+        "pyg_ms": quarters[theirs][1],
+        "ratio": quarters[theirs][1] / quarters["ours"][1],
+        "side_by_side": room,
+        "side_by_side_ms": beside,
         "ours_quartiles_ms": quarters["ours"],
-        "pyg_quartiles_ms": quarters["pyg"],
+        "pyg_quartiles_ms": quarters[theirs],
     }
+
+
+def side_by_side(trials: list[Trial], batches: list[Tensor], steps: int) -> float:
+    """Milliseconds of a step of each of ``trials``, each in a thread, after two."""
+
+    def some(trial: Trial, count: int) -> None:
+        for number in range(count):
+            trial.step(batches[number % len(batches)])
+
+    with ThreadPoolExecutor(len(trials)) as pool:
+        list(pool.map(some, trials, [2] * len(trials)))
+        start = time.perf_counter()
+        list(pool.map(some, trials, [steps] * len(trials)))
+        return (time.perf_counter() - start) * 1e3 / (steps * len(trials))
 
 
 def main() -> None:
@@ -203,13 +229,16 @@ def main() -> None:
     keep_freed_memory()
     torch.set_num_threads(options.threads)
     rows = []
-    print("| case | GPSConv with | batch | layers | width | PyG, ms a step | ours | ratio |")
-    print("|---" * 8 + "|")
+    head = "case | GPSConv with | batch | layers | width | PyG, ms a step | ours | ratio"
+    print(f"| {head} | ours, side by side |")
+    print("|---" * 9 + "|")
     for name in options.cases:
         row = measure(CASES[name], options.steps)
         rows.append(row)
         cells = [row[name] for name in ("case", "pyg_conv", "batch_size", "layers", "width")]
         cells += [f"{row['pyg_ms']:.0f}", f"{row['ours_ms']:.0f}", f"{row['ratio']:.2f}×"]
+        beside = row["side_by_side_ms"]
+        cells.append("–" if beside is None else f"{beside:.0f} ({row['side_by_side']} trials)")
         print("| " + " | ".join(map(str, cells)) + " |", flush=True)
     write_record(options.json, rows)
 

@@ -31,3 +31,5 @@ def test_cpu(tmp_path: Path) -> None:
     (row,) = run(tmp_path, "cpu.py", "--cases", "nci1", "--steps", "1")["rows"]
     assert row["ours_ms"] > 0
     assert row["ratio"] == row["pyg_ms"] / row["ours_ms"]
+    assert (row["threads"], row["side_by_side"]) == (1, 2)
+    assert row["side_by_side_ms"] > 0

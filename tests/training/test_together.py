@@ -62,15 +62,15 @@ def test_each_recipe_has_its_own_bits(tmp_path: Path, monkeypatch: pytest.Monkey
     assert all(same(*pair) for pair in zip(alone, resumed))
 
 
-def test_a_gpu_is_shared_by_candidates_of_one_precision(tmp_path: Path) -> None:
+def test_candidates_of_one_precision_share_the_room(tmp_path: Path) -> None:
     recipe = toy.RECIPE.change("trials=8")
     recipes = dict.fromkeys(range(6), recipe)
     recipes |= {7: recipe.change("train.precision=bf16"), 8: recipe}
     places = {number: tmp_path / str(number) for number in recipes}
     places[1].mkdir()
     (places[1] / "results.json").write_text("{}")
-    assert list(_groups(recipes, places, on_gpu=True)) == [[1], [7], [0, 2, 3, 4], [5, 8]]
-    assert list(_groups(recipes, places, on_gpu=False))[1:3] == [[7], [0]]
+    assert list(_groups(recipes, places, room=32)) == [[1], [7], [0, 2, 3, 4], [5, 8]]
+    assert list(_groups(recipes, places, room=2))[1:3] == [[7], [0]]
 
 
 def test_those_that_train_side_by_side_share_the_time(monkeypatch: pytest.MonkeyPatch) -> None:

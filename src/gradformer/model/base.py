@@ -147,6 +147,14 @@ def is_own(model: type[GraphModel]) -> bool:
     return model.__module__.partition(".")[0] != "gradformer"
 
 
+def has_guests(model: nn.Module) -> bool:
+    """Whether a part of a model is neither the package's nor torch's, but the user's or PyG's."""
+    return any(
+        type(part).__module__.partition(".")[0] not in ("gradformer", "torch")
+        for part in model.modules()
+    )
+
+
 def home(model: type[GraphModel]) -> str:
     """The file that defines a model, or its module where there is none, as in a notebook."""
     found = getattr(sys.modules.get(model.__module__), "__file__", None)

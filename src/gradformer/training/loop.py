@@ -5,20 +5,27 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from gradformer.errors import GradformerError
-from gradformer.graphs.collate import Capacity
+from gradformer.graphs.collate import Capacity, Collator
+from gradformer.model.base import GraphModel, has_guests
 from gradformer.model.parallel import is_shared
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.distributed import place_in_batch
-from gradformer.training.threads import worthwhile_threads
+from gradformer.training.threads import worth_of, worthwhile_threads
 from gradformer.training.trial import Trial
+
+OnEpoch = Callable[[Trial, Mapping[str, Any]], None]
 
 PATIENCE = 50
 """Captured steps of each trial between two looks at whether someone asks to stop."""
@@ -80,18 +87,22 @@ class Stop:
         return self.signal is not None
 
 
-def train(
-    trials: list[Trial],
-    on_epoch: Callable[[Trial, Mapping[str, Any]], None],
-    stop: Stop,
-) -> bool:
-    """Train all trials to their end, an epoch of each in turn; False if stopped before.
+def train(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
+    """Train all trials to their end; False if stopped before.
 
     ``on_epoch(trial, record)`` is told of every epoch; its seconds are the trial's share of what
-    those took that train side by side, and its own validation. A trial that diverges leaves the
-    others as they are.
+    those took that train side by side. A trial that diverges leaves the others as they are.
     """
     live = [trial for trial in trials if trial.progress.status == "training"]
+    companies = in_lanes(live)
+    others = [trial for trial in live if not any(trial in company for company in companies)]
+    return all(_train_in_lanes(company, on_epoch, stop) for company in companies) and (
+        _train_in_turn(others, on_epoch, stop)
+    )
+
+
+def _train_in_turn(live: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
+    """An epoch of each in turn, on a GPU of all that are captured at once."""
     while live:
         for together in side_by_side(live):
             began = time.perf_counter()
@@ -107,6 +118,62 @@ def train(
                 on_epoch(trial, {**record, "seconds": seconds, "graphs_per_second": rate})
         live = [trial for trial in live if trial.progress.status == "training"]
     return True
+
+
+def in_lanes(trials: list[Trial]) -> list[list[Trial]]:
+    """The trials on a CPU that can be trained beside each other, an epoch in a thread: where there
+    is room for more than one, with the same number of threads for each, which is set for all.
+
+    Processes that share a batch wait for each other. Parts of a model that are the user's or PyG's
+    may draw from torch's generator, of which there is one.
+    """
+    threads: dict[int, list[Trial]] = {}
+    for trial in trials:
+        on_cpu = trial.captured is None and trial.collator.device.type == "cpu"
+        if on_cpu and not is_shared() and not has_guests(trial.model):
+            threads.setdefault(worth_of(*_work(trial)), []).append(trial)
+    room = torch.get_num_threads()
+    return [same for worth, same in threads.items() if len(same) > 1 and room >= 2 * worth]
+
+
+def _train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
+    """As many epochs at once as there is room for; they are told of as if in turn."""
+
+    def epoch(trial: Trial, lanes: int) -> dict[str, Any] | None:
+        graphs, began = graphs_left(trial), time.perf_counter()
+        if not train_epoch([trial], stop):
+            return None
+        rate = lanes * graphs / max(time.perf_counter() - began, 1e-9)
+        record = trial.close_epoch()
+        seconds = (time.perf_counter() - began) / lanes
+        return {**record, "seconds": seconds, "graphs_per_second": rate}
+
+    stopped = False
+    with (
+        _generators(torch.device("cpu")),
+        worthwhile_threads(*_work(trials[0])) as room,
+        ThreadPoolExecutor(min(room, len(trials))) as pool,
+    ):
+        lanes = min(room, len(trials))
+        running = deque((trial, pool.submit(epoch, trial, lanes)) for trial in trials)
+        try:
+            while running:
+                trial, made = running.popleft()
+                if (record := made.result()) is None:
+                    stopped = True
+                    continue
+                on_epoch(trial, record)
+                if trial.progress.status == "training":
+                    lanes = min(room, len(running) + 1)
+                    running.append((trial, pool.submit(epoch, trial, lanes)))
+        except BaseException:
+            stop.until = 0.0  # the other lanes end with their present step
+            raise
+    return not stopped
+
+
+def _work(trial: Trial) -> tuple[GraphModel, Collator, NDArray[np.int64], int]:
+    return trial.model, trial.collator, trial.graphs, trial.recipe.train.batch_size
 
 
 def side_by_side(trials: list[Trial]) -> list[list[Trial]]:
@@ -130,8 +197,8 @@ def train_epoch(trials: list[Trial], stop: Stop) -> bool:
     (trial,) = trials
     process, _ = place_in_batch()
     steps = [*zip(trial.batches(), trial.generator_seeds(process))]
-    whose = trial.model, trial.collator, trial.graphs, trial.recipe.train.batch_size
-    with _generators(trial.collator.device) as generators, worthwhile_threads(*whose):
+    device = trial.collator.device
+    with _generators(device) as generators, worthwhile_threads(*_work(trial)):
         for ids, seed in steps[len(trial.losses) :]:
             if stop.agreed():
                 return False

@@ -1,7 +1,8 @@
 """Carrying out the plan of a search: rung after rung, stopped at any time, continued where it was.
 
-On a GPU the candidates of a rung are trained side by side. The test part stays closed: to a
-candidate it is replaced by the validation part, so that no file of a search knows a test score.
+Candidates of a rung are trained side by side, on a CPU as many as it has cores. The test part stays
+closed: to a candidate it is replaced by the validation part, so that no file of a search knows a
+test score.
 
 ``<folder>/plan.json`` what is searched · ``record.jsonl`` where, and a line for each attempt ·
 ``attempts/<rung>-<candidate>/`` its run · ``best.yaml`` the winner, for ``train --recipe``.
@@ -18,6 +19,8 @@ from pathlib import Path
 from shlex import quote
 from typing import Any
 
+import torch
+
 from gradformer.errors import InputError
 from gradformer.graphs.splits import Split
 from gradformer.training.attempts import Attempt, Record
@@ -31,6 +34,7 @@ from gradformer.training.plan import PLAN, Plan, load_plan
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import environment
 from gradformer.training.run import Run
+from gradformer.training.threads import ABREAST
 from gradformer.training.trial import Trial
 
 SIDE_BY_SIDE = 32
@@ -113,17 +117,17 @@ def _kept_plan(plan: Plan, folder: Path) -> Plan | None:
 
 
 def _groups(
-    recipes: Mapping[int, Recipe], places: Mapping[int, Path], on_gpu: bool
+    recipes: Mapping[int, Recipe], places: Mapping[int, Path], room: int
 ) -> Iterator[list[int]]:
-    """Which candidates are trained together: those that are done, then on a GPU as many as may
-    share it, of one precision (which is set for a whole process), else one by one."""
+    """Which candidates are trained together: those that are done, then as many as have ``room`` for
+    their trials, of one precision (which is set for a whole process)."""
     done = [c for c in recipes if _ended(places[c])]
     if done:
         yield done
     left = sorted((c for c in recipes if c not in done), key=lambda c: recipes[c].train.precision)
     for _, group in groupby(left, lambda c: recipes[c].train.precision):
         same = list(group)
-        most = max(SIDE_BY_SIDE // recipes[same[0]].trials, 1) if on_gpu else 1
+        most = max(room // recipes[same[0]].trials, 1)
         yield from (same[first : first + most] for first in range(0, len(same), most))
 
 
@@ -162,7 +166,8 @@ class _Trainer:
             if c not in kept
         }
         on_gpu = find_device(self.device).type == "cuda"
-        for group in _groups(recipes, places, on_gpu):
+        room = SIDE_BY_SIDE if on_gpu else min(torch.get_num_threads(), ABREAST)
+        for group in _groups(recipes, places, room):
             for c, run in zip(group, self._runs({places[c]: recipes[c] for c in group})):
                 metric, val = run.results["metric"], run.results["val"]
                 whole = len(val["values"]) == run.recipe.trials

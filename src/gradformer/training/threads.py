@@ -16,8 +16,12 @@ from numpy.typing import NDArray
 from gradformer.graphs.collate import Collator
 from gradformer.model.base import GraphModel
 
-SHARE = 1 << 19
+SHARE = 1 << 22
 """Numbers that a layer makes of a batch for each thread that is worth its waking."""
+
+ABREAST = 8
+"""Most batches at once: of its time a step holds Python's lock for a tenth (a large batch) to a
+fifth (32 molecules)."""
 
 
 @contextmanager
@@ -26,19 +30,27 @@ def worthwhile_threads(
 ) -> Iterator[int]:
     """Inside, torch has no more threads than the mean batch of ``graphs`` keeps busy.
 
-    How many follows from the data and the model alone, since sums depend on it. Gives how many
-    batches there are threads for.
+    Gives how many batches at once there are threads for. A thread that is started inside has as
+    many as its starter.
     """
     before, batches = torch.get_num_threads(), 1
     if collator.device.type == "cpu":
-        numbers = _numbers(model, collator, graphs) * min(batch_size / max(len(graphs), 1), 1.0)
-        threads = min(before, max(int(numbers) // SHARE, 1))
+        threads = min(before, worth_of(model, collator, graphs, batch_size))
         torch.set_num_threads(threads)
-        batches = before // threads
+        batches = min(before // threads, ABREAST)
     try:
         yield batches
     finally:
         torch.set_num_threads(before)
+
+
+def worth_of(
+    model: GraphModel, collator: Collator, graphs: NDArray[np.int64], batch_size: int
+) -> int:
+    """Threads that the mean batch of ``graphs`` keeps busy on a CPU: this follows from the data and
+    the model alone, since sums depend on it."""
+    numbers = _numbers(model, collator, graphs) * min(batch_size / max(len(graphs), 1), 1.0)
+    return max(int(numbers) // SHARE, 1)
 
 
 def _numbers(model: GraphModel, collator: Collator, graphs: NDArray[np.int64]) -> int:

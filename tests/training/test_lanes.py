@@ -1,0 +1,201 @@
+"""Trials on a CPU, an epoch of each in a thread: the bits, the order and the stop of one by one."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from threading import Barrier, Event, get_ident
+from typing import Any
+
+import pytest
+import torch
+
+from gradformer.training import loop, threads
+from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
+from gradformer.training.loop import Stop, in_lanes, train
+from gradformer.training.trial import Trial
+from tests.training import toy
+
+RECIPE = toy.RECIPE.change("train.epochs=3")
+
+
+@pytest.fixture(autouse=True)
+def three_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(threads, "SHARE", 1 << 40)  # a batch is worth one of them
+    torch.set_num_threads(3)
+    yield
+    torch.set_num_threads(1)
+
+
+def some_trials(count: int = 4) -> list[Trial]:
+    data = toy.data(RECIPE)
+    collator = data.collator("cpu")
+    return [Trial(number, RECIPE, data, collator) for number in range(count)]
+
+
+def trained(trials: list[Trial], stop: Stop | None = None) -> list[tuple[int, int]]:
+    """Which trial and epoch was told of, in order."""
+    told = []
+
+    def tell(trial: Trial, record: Mapping[str, Any]) -> None:
+        assert record["seconds"] > 0 < record["graphs_per_second"]
+        told.append((trial.number, record["epoch"]))
+
+    train(trials, tell, stop or Stop())
+    return told
+
+
+def same(one: Trial, two: Trial) -> bool:
+    tensors = zip([one.best, *one.step.state], [two.best, *two.step.state])
+    return one.progress == two.progress and all(torch.equal(*pair) for pair in tensors)
+
+
+@pytest.fixture
+def alone() -> list[Trial]:
+    trials = some_trials()
+    for trial in trials:
+        assert train([trial], lambda *_: None, Stop())
+    return trials
+
+
+def test_three_at_once_have_the_bits_of_each_alone_and_are_told_of_in_turn(
+    alone: list[Trial], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meet, where = Barrier(3, timeout=60), set[int]()
+    epoch = loop.train_epoch
+
+    def meeting(trials: list[Trial], stop: Stop) -> bool:
+        if trials[0].progress.epoch == 0 and trials[0].number < 3:
+            meet.wait()  # the first three begin together, or never
+        assert torch.get_num_threads() == 1
+        where.add(get_ident())
+        return epoch(trials, stop)
+
+    monkeypatch.setattr(loop, "train_epoch", meeting)
+    trials, before = some_trials(), torch.random.get_rng_state()
+    assert trained(trials) == list(itertools.product(range(4), (1,))) + [
+        (number, epoch) for epoch in (2, 3) for number in range(4)
+    ]
+    assert len(where) == 3
+    assert get_ident() not in where
+    assert torch.get_num_threads() == 3
+    assert torch.equal(torch.random.get_rng_state(), before)
+    assert all(same(*pair) for pair in zip(alone, trials))
+
+
+def test_a_stop_is_heard_in_all_lanes_and_loses_nothing(
+    alone: list[Trial], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count, agreed = itertools.count(), Stop.agreed
+
+    def soon(self: Stop) -> bool:
+        self.until = 0.0 if next(count) == 22 else self.until  # in the second epoch of some
+        return agreed(self)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Stop, "agreed", soon)
+        trials, told = some_trials(), list[tuple[int, int]]()
+        assert not train(trials, lambda t, record: told.append((t.number, record["epoch"])), Stop())
+    done = {trial.number: trial.progress.epoch for trial in trials}
+    assert 0 < sum(done.values()) < 12
+    assert sorted(told) == [(n, e + 1) for n, epochs in done.items() for e in range(epochs)]
+    again = some_trials()
+    for before, after in zip(trials, again):
+        save_checkpoint(tmp_path / str(before.number), before)
+        load_checkpoint(tmp_path / str(before.number), after)
+    assert train(again, lambda *_: None, Stop())
+    assert all(same(*pair) for pair in zip(alone, again))
+
+
+def test_what_goes_wrong_ends_the_other_lanes_at_their_next_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    failed, epoch = Event(), loop.train_epoch
+
+    def work(trials: list[Trial], stop: Stop) -> bool:
+        if trials[0].number == 0:
+            return epoch(trials, stop)
+        while not stop.agreed():  # an epoch without end
+            assert not failed.wait(0.01) or stop.until == 0.0
+        return False
+
+    def refuse(*_: Any) -> None:
+        failed.set()
+        raise OSError(28, "the disk is full")
+
+    monkeypatch.setattr(loop, "train_epoch", work)
+    with pytest.raises(OSError, match="the disk is full"):
+        train(some_trials(), refuse, Stop())
+    assert torch.get_num_threads() == 3
+
+
+def test_more_lanes_than_pythons_lock_bears_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    made = []
+
+    class Pool(loop.ThreadPoolExecutor):
+        def __init__(self, lanes: int) -> None:
+            made.append(lanes)
+            super().__init__(lanes)
+
+    monkeypatch.setattr(loop, "ThreadPoolExecutor", Pool)
+    monkeypatch.setattr(threads, "ABREAST", 2)
+    trained(some_trials(3))
+    assert made == [2]
+
+
+def test_those_alone_have_no_lane(monkeypatch: pytest.MonkeyPatch) -> None:
+    trials = some_trials(2)
+    assert in_lanes(trials) == [trials]
+    assert in_lanes(trials[:1]) == []  # one
+    guest = RECIPE.change("model.local=SAGEConv")
+    data = toy.data(guest)
+    guests = [Trial(number, guest, data, data.collator("cpu")) for number in range(2)]
+    assert in_lanes([*guests, *trials]) == [trials]  # PyG's parts may draw from torch's generator
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "is_shared", lambda: True)
+        assert in_lanes(trials) == []
+    with monkeypatch.context() as patch:
+        patch.setattr(threads, "SHARE", 1)
+        assert in_lanes(trials) == []  # each is worth all threads
+    torch.set_num_threads(1)
+    assert in_lanes(trials) == []
+
+
+def test_trials_worth_other_threads_are_other_companies(monkeypatch: pytest.MonkeyPatch) -> None:
+    trials, worth = some_trials(4), {0: 1, 1: 2, 2: 1, 3: 2}
+    numbers = {id(trial.model): worth[trial.number] for trial in trials}
+    monkeypatch.setattr(loop, "worth_of", lambda model, *_: numbers[id(model)])
+    assert in_lanes(trials) == [[trials[0], trials[2]]]  # of two threads each there is room for one
+    torch.set_num_threads(4)
+    assert in_lanes(trials) == [[trials[0], trials[2]], [trials[1], trials[3]]]
+
+
+def test_trials_without_a_lane_are_trained_as_well() -> None:
+    recipe = RECIPE.change("model.local=SAGEConv", "train.epochs=1")
+    data = toy.data(recipe)
+    guests = [Trial(number, recipe, data, data.collator("cpu")) for number in (7, 8)]
+    told = trained([*guests, *some_trials(2)])
+    assert sorted(told) == [(0, 1), (0, 2), (0, 3), (1, 1), (1, 2), (1, 3), (7, 1), (8, 1)]
+    assert all(guest.progress.status == "finished" for guest in guests)
+
+
+def test_shares_of_the_time_are_those_of_the_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two trials of 24 graphs, whose steps take 8 s and validations 1 s."""
+    clocks: dict[int, float] = {}
+    monkeypatch.setattr(loop.time, "perf_counter", lambda: clocks.setdefault(get_ident(), 0.0))
+
+    def steps(trials: list[Trial], stop: Stop) -> bool:
+        clocks[get_ident()] += 8.0
+        trials[0].progress.status = "finished"
+        return True
+
+    def close(trial: Trial) -> dict[str, Any]:
+        clocks[get_ident()] += 1.0
+        return {"epoch": 1}
+
+    monkeypatch.setattr(loop, "train_epoch", steps)
+    monkeypatch.setattr(Trial, "close_epoch", close)
+    told: list[Any] = []
+    assert train(some_trials(2), lambda _, record: told.append(record), Stop())
+    assert told == [{"epoch": 1, "seconds": 9 / 2, "graphs_per_second": 2 * 24 / 8}] * 2
