@@ -27,7 +27,7 @@ def helpers(monkeypatch: pytest.MonkeyPatch) -> list[subprocess.Popen[bytes]]:
         started.append(subprocess.Popen(*words, **options))
         return started[-1]
 
-    monkeypatch.setattr("gradformer.structure.parallel.cores", lambda: 2)
+    monkeypatch.setattr(processes, "cores", lambda: 2)
     monkeypatch.setattr(processes, "WORTHWHILE", 1)
     monkeypatch.setattr(processes, "SHARE", 2)
     monkeypatch.setattr(processes, "Popen", start)

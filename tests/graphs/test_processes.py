@@ -182,10 +182,9 @@ def test_a_script_that_is_not_written_for_processes_is_run_once(tmp_path: Path) 
     script = tmp_path / "script.py"
     script.write_text(
         "from gradformer.graphs import processes\n"
-        "from gradformer.structure import parallel\n"
         "from os.path import basename\n"
         "print('begins')\n"
-        "processes.WORTHWHILE, parallel.cores = 1, lambda: 2\n"
+        "processes.WORTHWHILE, processes.cores = 1, lambda: 2\n"
         "print(*processes.each(basename, ['a/b', 'c/d', 'e']))\n"
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -12,6 +12,7 @@ import threading
 import numpy as np
 import pytest
 
+import gradformer.cores
 from gradformer.structure import parallel
 from gradformer.structure.parallel import compiled, over_slices
 
@@ -108,6 +109,7 @@ def test_kept_machine_code_is_that_of_all_its_sources(tmp_path):
     package = tmp_path / "gradformer"
     (package / "structure").mkdir(parents=True)
     shutil.copy(parallel.__file__, package / "structure")
+    shutil.copy(gradformer.cores.__file__, package)
     (package / "__init__.py").touch()
     (package / "numbers.py").write_text("ONE = 1")
     (package / "parts.py").write_text(

@@ -22,8 +22,10 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")  # for what its encoding has not
     try:
         from gradformer.cli.memory import keep_freed_memory
+        from gradformer.cores import hold_openmp
 
         keep_freed_memory()
+        hold_openmp()
         from gradformer.cli.app import app
 
         app()

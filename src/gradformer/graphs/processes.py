@@ -23,6 +23,7 @@ from signal import Signals
 from subprocess import PIPE, Popen
 from typing import TypeVar
 
+from gradformer.cores import cores
 from gradformer.errors import GradformerError, InputError
 
 Result = TypeVar("Result")
@@ -46,8 +47,6 @@ def each(
     All is as if one process did it. What comes is not far ahead of what is taken, however many
     words there are. Close the generator if it is left before its end.
     """
-    from gradformer.structure.parallel import cores  # loads numba, which helpers do not need
-
     with _started(min(cores(), MOST, len(words) // WORTHWHILE)) as helpers:
         if len(helpers) < 2:
             yield from (_attempt(function, word) for word in words)

@@ -6,7 +6,6 @@ runs them. (numba's own parallel loops would not survive a forked data loader.)
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -20,6 +19,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gradformer.cores import cores
 
 try:
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
@@ -89,13 +90,6 @@ def vectorised(function: Callable[..., Any], **options: Any) -> Callable[..., An
 def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
     """:func:`vectorised`, for what is called in an inner loop, which a call would keep scalar."""
     return vectorised(function, forceinline=True)
-
-
-def cores() -> int:
-    """Cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:

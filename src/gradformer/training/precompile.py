@@ -16,7 +16,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradformer.attention.availability import why_no_triton
-from gradformer.structure.parallel import cores
+from gradformer.cores import cores
 
 aten = torch.ops.aten
 EMPTY = (aten.empty, aten.empty_like, aten.new_empty, aten.empty_strided, aten.new_empty_strided)
