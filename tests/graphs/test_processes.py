@@ -7,6 +7,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
@@ -27,8 +28,18 @@ def is_loaded(module: str) -> bool:
 
 
 def ended_by(word: str) -> str:
-    if word == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
+    """``word``, unless it is the name of a signal and this a helper."""
+    if word.startswith("SIG") and sys.argv == ["-c"]:
+        os.kill(os.getpid(), signal.Signals[word])
+    return word
+
+
+SLOWLY: list[str] = []
+
+
+def slowly(word: str) -> str:
+    SLOWLY.append(word)
+    time.sleep(0.1)
     return word
 
 
@@ -130,15 +141,23 @@ def test_helpers_load_nothing_that_is_not_needed() -> None:
     ]
 
 
+@pytest.mark.parametrize("killed", [1, 40])
+def test_the_part_of_a_helper_that_is_killed_is_read_here(killed: int, helpers: list[Any]) -> None:
+    words = [*"abc", *["SIGKILL"] * killed, *"defghijk"]
+    assert list(each(ended_by, words)) == words
+    assert len(helpers) == 2
+
+
 @pytest.mark.usefixtures("helpers")
-def test_a_helper_that_is_killed_is_said_in_one_line() -> None:
-    found = each(ended_by, ["a", "b", "c", "kill", *"defghijk"])
+def test_a_helper_that_crashes_is_said_in_one_line() -> None:
+    """A molecule that does it would end this process too."""
+    found = each(ended_by, ["a", "b", "c", "SIGSEGV", *"defghijk"])
     assert (next(found), next(found)) == ("a", "b")
     with pytest.raises(GradformerError) as caught:
         next(found)
     assert not isinstance(caught.value, InputError)  # which a row could be left out for
     assert str(caught.value).startswith(
-        "a process that read 2 molecules, the first 'c', was ended (SIGKILL); most often memory"
+        "a process that read 2 molecules, the first 'c', crashed (SIGSEGV); find the one that is"
     )
 
 
@@ -154,9 +173,9 @@ def test_what_is_no_fault_of_a_row_is_raised_as_in_one_process(
 
 
 @pytest.mark.usefixtures("helpers")
-def test_it_ends_also_if_all_helpers_are_killed() -> None:
-    with pytest.raises(GradformerError, match="was ended"):
-        list(each(ended_by, ["kill"] * 40))
+def test_it_ends_also_if_all_helpers_crash() -> None:
+    with pytest.raises(GradformerError, match="crashed"):
+        list(each(ended_by, ["SIGABRT"] * 40))
 
 
 def test_who_leaves_early_leaves_no_process_behind(helpers: list[Any]) -> None:
@@ -164,6 +183,13 @@ def test_who_leaves_early_leaves_no_process_behind(helpers: list[Any]) -> None:
         assert next(found) == "0"
         assert [helper.poll() for helper in helpers] == [None, None]
     assert [helper.returncode for helper in helpers] == [-signal.SIGKILL] * 2
+
+
+@pytest.mark.usefixtures("helpers")
+def test_who_leaves_early_does_not_do_the_work_of_helpers() -> None:
+    with closing(each(slowly, [str(k) for k in range(100)])) as found:
+        assert next(found) == "0"
+    assert SLOWLY == []
 
 
 def test_no_more_is_read_ahead_than_is_soon_taken(

@@ -21,6 +21,7 @@ from contextlib import contextmanager, suppress
 from queue import SimpleQueue
 from signal import Signals
 from subprocess import PIPE, Popen
+from threading import Event
 from typing import TypeVar
 
 from gradformer.cores import cores
@@ -35,6 +36,8 @@ MOST = 16
 """Helpers; more of them would wait for the process that collects what they find."""
 SHARE = 256
 """Molecules that a helper gets at once."""
+CRASHES = (Signals.SIGSEGV, Signals.SIGBUS, Signals.SIGABRT, Signals.SIGILL, Signals.SIGFPE)
+"""How a molecule ends a helper; it would end this process too, and without a word."""
 READY = b"ready to read molecules\n"
 """What a helper says first. Who says anything else, or nothing, is none."""
 
@@ -71,8 +74,9 @@ def _attempt(function: Callable[[str], Result], word: str) -> Result | InputErro
 def _by(
     helpers: list[Helper], function: Callable[[str], Result], words: Sequence[str]
 ) -> Iterator[Result | InputError]:
-    """As :func:`each`. Every helper has a thread that waits for it."""
+    """As :func:`each`. Every helper has a thread, which waits for it, or works if it is dead."""
     idle: SimpleQueue[Helper] = SimpleQueue()
+    left = Event()
     for helper in helpers:
         idle.put(helper)
 
@@ -80,6 +84,8 @@ def _by(
         helper = idle.get()
         try:
             return _ask(helper, function, share)
+        except EOFError:
+            return [_attempt(function, word) for word in share if not left.is_set()]
         finally:
             idle.put(helper)
 
@@ -93,6 +99,7 @@ def _by(
             while ahead:
                 yield from ahead.popleft().result()
         finally:
+            left.set()
             pool.shutdown(wait=False, cancel_futures=True)
             for helper in helpers:
                 helper.kill()
@@ -101,7 +108,7 @@ def _by(
 def _ask(
     helper: Helper, function: Callable[[str], Result], share: Sequence[str]
 ) -> list[Result | InputError]:
-    """What a helper finds for its share."""
+    """What a helper finds for its share; an EOFError if it gave up, or was ended from outside."""
     assert helper.stdin is not None
     assert helper.stdout is not None
     try:
@@ -110,12 +117,12 @@ def _ask(
         found: list[Result | InputError] = pickle.load(helper.stdout)
         return found
     except (OSError, EOFError, pickle.UnpicklingError):
-        if helper.wait() >= 0:  # it gave up, and what made it do so is met here
-            return [_attempt(function, word) for word in share]
+        if -helper.wait() not in CRASHES:
+            raise EOFError from None
         raise GradformerError(
-            f"a process that read {len(share)} molecules, the first {share[0][:60]!r}, was ended "
-            f"({Signals(-helper.returncode).name}); most often memory is short: make room, or give "
-            "fewer rows at once"
+            f"a process that read {len(share)} molecules, the first {share[0][:60]!r}, crashed "
+            f"({Signals(-helper.returncode).name}); find the one that is at fault and leave it "
+            "out, or make room if memory is short"
         ) from None
 
 
