@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import re
 import shutil
+import signal
 from itertools import product
 from pathlib import Path
 
 import pytest
 
-from gradformer.studies import STUDIES
+from gradformer.errors import InputError
+from gradformer.studies import STUDIES, runner
 from gradformer.studies.study import Plan, chosen_cells
 from gradformer.training.files import read_json
 from gradformer.training.folder import held
+from gradformer.training.loop import StoppedError
 from gradformer.training.run import Run
 from gradformer.training.trial import Trial
 from tests.studies.conftest import Reproduce
@@ -140,6 +143,35 @@ def test_what_fails_is_said_and_the_rest_is_measured(reproduce: Reproduce, tmp_p
         said = reproduce("table1", option, value, "--out", tmp_path, code=1)
         assert f"{option} {value}: unknown; did you mean" in said.output
     assert "did you mean 'decay'?" in reproduce("dceay", code=1).output
+
+
+@pytest.mark.parametrize(
+    ("stop", "code"),
+    [
+        (StoppedError("", signal.SIGALRM), 1),
+        (StoppedError("", signal.SIGINT), 130),
+        (KeyboardInterrupt(), 130),
+    ],
+)
+def test_what_failed_before_a_stop_is_on_the_page(
+    stop: BaseException,
+    code: int,
+    reproduce: Reproduce,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ends = iter([InputError("no luck"), stop])
+
+    def train(*_: object) -> None:
+        raise next(ends)
+
+    monkeypatch.setattr(runner, "_train", train)
+    words = ("table1", "--dataset", "mutag", "-m", "gin", "-m", "gcn", "--out", tmp_path)
+    assert "gin on mutag is left out: no luck\n" in reproduce(*words, code=code).stderr
+    for page in ("README.md", "index.html"):
+        text = (tmp_path / "table1" / page).read_text()
+        assert "no luck (1 of 2): gin on mutag" in text
+        assert "not begun (1 of 2): gcn on mutag" in text
 
 
 def test_several_processes_share_a_study(reproduce: Reproduce, tmp_path: Path) -> None:

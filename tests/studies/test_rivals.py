@@ -99,7 +99,7 @@ def test_a_row_has_the_folds_of_the_models_beside_it(tmp_path: Path) -> None:
     """The first seed deals them; seeds computed one by one dealt their own."""
     study, settings = STUDIES["table1"], ("data.split=kfold", "seed=3")
     (cell,) = study.cells(("mutag",), ("majority",))
-    carry_out(study, [cell], Plan(("mutag",), ("majority",), 10, settings), tmp_path)
+    carry_out(study, [cell], Plan(("mutag",), ("majority",), 10, settings), tmp_path, {})
     found = read_json(tmp_path / "table1" / cell.name / "results.json")
     data = benchmark(load_recipe("mutag", model="gcn", settings=settings))
     assert [one["trial"] for one in found["trials"]] == list(range(10))
@@ -122,11 +122,11 @@ def test_a_row_is_computed_seed_by_seed(tmp_path: Path, monkeypatch: pytest.Monk
     with monkeypatch.context() as patch:
         patch.setattr(Stop, "agreed", soon)
         with pytest.raises(StoppedError):
-            carry_out(study, [cell], Plan(("mutag",), ("majority",), 4), tmp_path)
+            carry_out(study, [cell], Plan(("mutag",), ("majority",), 4), tmp_path, {})
     for trials in (4, 3):  # whatever the plan of today says, it was begun with four
         (one,) = look(study, Plan(("mutag",), ("majority",), trials), tmp_path, [cell])
         assert one.missing == "2 of 4 seeds are done"
-    carry_out(study, [cell], Plan(("mutag",), ("majority",), 4), tmp_path)
+    carry_out(study, [cell], Plan(("mutag",), ("majority",), 4), tmp_path, {})
     found = read_json(tmp_path / "table1" / cell.name / "results.json")
     assert found["trials"] == whole
     assert found["test"]["values"] == [one["test"]["accuracy"] for one in whole]

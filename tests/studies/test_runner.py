@@ -35,7 +35,9 @@ def _data(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def train(root: Path, plan: Plan = PLAN, cells: list[Cell] = CELLS) -> dict[Cell, str]:
-    return carry_out(TABLE1, cells, plan, root, device="cpu", quiet=True, seeds=plan.trials)
+    failed: dict[Cell, str] = {}
+    carry_out(TABLE1, cells, plan, root, failed, device="cpu", quiet=True, seeds=plan.trials)
+    return failed
 
 
 def stop_after(steps: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,13 +106,13 @@ def test_a_cell_is_complete_with_its_own_seeds_until_more_are_asked_for(tmp_path
         return len(read_json(folder / "results.json")["trials"])
 
     options = {"device": "cpu", "quiet": True}
-    carry_out(TABLE1, CELLS, PLAN, tmp_path, **options)
+    carry_out(TABLE1, CELLS, PLAN, tmp_path, {}, **options)
     gcn, gin = (tmp_path / "table1" / cell.name for cell in CELLS)
     assert (seeds(gcn), seeds(gin)) == (1, 2), "the plan's seeds are those of new cells"
     assert not any(one.missing for one in look(TABLE1, PLAN, tmp_path, CELLS))
-    carry_out(TABLE1, CELLS, PLAN, tmp_path, **options, seeds=2)
+    carry_out(TABLE1, CELLS, PLAN, tmp_path, {}, **options, seeds=2)
     assert (seeds(gcn), seeds(gin)) == (2, 2)
-    carry_out(TABLE1, CELLS, PLAN, tmp_path, **options, seeds=1)
+    carry_out(TABLE1, CELLS, PLAN, tmp_path, {}, **options, seeds=1)
     assert (seeds(gcn), seeds(gin)) == (2, 2), "none is taken away"
 
 
@@ -124,7 +126,7 @@ def test_a_cell_is_begun_and_continued_as_asked(
         monkeypatch.setattr(runner, name, lambda *_, **options: asked.append(options))
     late = time.monotonic() + 3600
     options = {"until": late, "device": "cpu", "quiet": True}
-    carry_out(TABLE1, CELLS, PLAN, tmp_path, **options, seeds=2)
+    carry_out(TABLE1, CELLS, PLAN, tmp_path, {}, **options, seeds=2)
     continued, begun = asked
     assert continued == {"trials": 2, "tensorboard": False, **options}
     assert begun.pop("recipe").trials == 2
@@ -149,7 +151,7 @@ def test_what_another_study_has_trained_is_used(tmp_path: Path) -> None:
     train(tmp_path, plan, TABLE1.cells(plan.datasets, plan.models))
     deep = STUDIES["deep"]
     cells = deep.cells(plan.datasets, plan.models)  # one depth, for SHORT says so
-    assert carry_out(deep, cells, plan, tmp_path, device="cpu", quiet=True) == {}
+    carry_out(deep, cells, plan, tmp_path, {}, device="cpu", quiet=True)
     assert not list(tmp_path.glob("deep/*"))
     assert all(one.outcome is not None for one in look(deep, plan, tmp_path, cells))
 
@@ -159,7 +161,7 @@ def test_a_cell_alone_on_the_device_is_not_taken_from_seeds_side_by_side(tmp_pat
     plan = Plan(("mutag",), ("graphgps",), 2, (*SHORT, "train.warmup_epochs=0"))
     cost, score = study.cells(plan.datasets, plan.models)
     for cell in (cost, score):  # the same recipe but for the number of seeds
-        assert carry_out(study, [cell], plan, tmp_path, device="cpu", quiet=True) == {}
+        carry_out(study, [cell], plan, tmp_path, {}, device="cpu", quiet=True)
     alone, both = look(study, plan, tmp_path, [cost, score])
     assert alone.history is not None
     assert len(alone.history.results) == 1

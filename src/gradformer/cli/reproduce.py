@@ -122,14 +122,15 @@ def reproduce(
     cells = chosen_cells(study, asked, model or (), preset or (), settings or ())
     whole = begin(study, asked, out, resume)
     words = [f"{option} {value}" for option, values in chosen.items() for value in values or ()]
-    failed = {}
+    failed: dict[Cell, str] = {}
     try:
         with stopping_in_time():
-            failed = carry_out(
+            carry_out(
                 study,
                 cells,
                 whole,
                 out,
+                failed,
                 until=until,
                 device=machine.device,
                 quiet=quiet,

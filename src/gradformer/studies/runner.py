@@ -77,6 +77,7 @@ def carry_out(
     cells: Sequence[Cell],
     plan: Plan,
     root: Path,
+    failed: dict[Cell, str],
     *,
     until: float | None = None,
     device: str = "auto",
@@ -84,9 +85,10 @@ def carry_out(
     tell: Callable[[str], None] = lambda text: None,
     only: Sequence[str] = (),
     seeds: int | None = None,
-) -> dict[Cell, str]:
-    """Train what is missing of ``cells``, in order; gives those that end without a score, and why.
+) -> None:
+    """Train what is missing of ``cells``, in order.
 
+    Those that end without a score are put into ``failed``, and why: known also where it stops.
     A cell that is not begun gets the seeds of the plan; one that is, its own number, or ``seeds``
     if these are more. ``only`` are the words of a command that chose the cells, said where it
     stops. Raises :class:`StoppedError` after saving if a signal asks to stop, or at ``until`` (on
@@ -94,7 +96,6 @@ def carry_out(
     """
     words = ["gradformer reproduce", study.name, "--resume", "--out", quote(str(root)), *only]
     again = f"continue: {' '.join(words)}"
-    failed = {}
     for number, cell in enumerate(cells, 1):
         if cell.without_preset:
             continue
@@ -124,7 +125,6 @@ def carry_out(
         except (GradformerError, torch.cuda.OutOfMemoryError) as error:
             failed[cell] = str(error)
             tell(f"{cell.row} on {cell.column} is left out: {error}")
-    return failed
 
 
 def look(
