@@ -36,6 +36,16 @@ def warn(text: str) -> None:
     warnings.warn(text, GradformerWarning, stacklevel=level)
 
 
+def counted(number: int, thing: str) -> str:
+    """A number of things, in words that agree with it.
+
+    >>> counted(1, "entry"), counted(2, "entry"), counted(1000, "row")
+    ('1 entry', '2 entries', '1,000 rows')
+    """
+    things = f"{thing[:-1]}ies" if thing.endswith("y") else f"{thing}s"
+    return f"{number:,} {thing if number == 1 else things}"
+
+
 def suggest(name: str, known: Iterable[str]) -> str:
     """A sentence naming the nearest known spelling of ``name``, or all of them.
 

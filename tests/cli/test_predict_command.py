@@ -147,7 +147,7 @@ def test_a_graph_that_cannot_be_read_keeps_its_row(
     assert found == [("1", False), ("2", True), ("3", False)]
     path.write_text("\n".join(map(json.dumps, (pair | {"x": [[0], [1]]}, {}))))
     said = program("predict", graph_run, path, code=1).stderr
-    assert "all 2 lines are invalid; the first, line 1: " in said
+    assert "of 2 lines none is valid; the first, line 1: " in said
 
 
 def test_a_model_of_nodes_gives_each_of_them_a_row(program: Program, tmp_path: Path) -> None:

@@ -61,7 +61,7 @@ def test_stores_and_batches_show_what_they_hold_and_no_numbers() -> None:
     nodes, batch = sum(toys.SIZES), Collator(store)(torch.tensor([1]))
     assert repr(store).startswith(f"<Store of {len(toys.SIZES)} graphs, {nodes} nodes in memory: ")
     assert repr(store).endswith(", y, distance, rwse>")
-    size = f"1 graphs, {toys.SIZES[1]} nodes, {batch.edges.num_edges} edges on cpu"
+    size = f"1 graph, 1 node, {batch.edges.num_edges} edges on cpu"
     assert repr(batch).startswith(f"<Batch of {size}: x [{toys.SIZES[1]}, ")
     assert repr(batch).endswith(f", rwse [{toys.SIZES[1]}, 4]>")
 

@@ -148,7 +148,7 @@ def test_bad_lines_can_be_skipped_and_are_listed(tmp_path: Path) -> None:
 def test_graphs_must_agree(tmp_path: Path) -> None:
     first = {**PATH, "x": [0, 1, 2], "y": 1}
     for second, reason in (
-        ({**PATH, "y": 1}, "line 2: has no x, other graphs have 1 columns"),
+        ({**PATH, "y": 1}, "line 2: has no x, other graphs have 1 column "),
         ({**PATH, "x": [[0, 1]] * 3, "y": 1}, "line 2: x has 2 columns, other graphs have 1"),
         ({**first, "y": [1, 2]}, "line 2: y has 2 values, other graphs have 1"),
     ):
@@ -174,8 +174,8 @@ def test_new_graphs_are_read_like_the_training_data(tmp_path: Path) -> None:
     for graph, reason in (
         ({**PATH, "x": [0, 3, 1]}, r"x\[1, 0\] = 3 is a category unseen in training \(0 to 2\)"),
         ({**PATH, "x": [0.5, 1, 1]}, "x holds decimal numbers, the training data have categories"),
-        ({**PATH}, "has no x, the training data have 1 columns"),
-        ({**PATH, "x": [0, 1, 2], "edge_attr": [1, 1]}, "edge_attr has 1 columns, .* have 0"),
+        ({**PATH}, "has no x, the training data have 1 column "),
+        ({**PATH, "x": [0, 1, 2], "edge_attr": [1, 1]}, "edge_attr has 1 column, .* have 0"),
         ({**PATH, "x": [0, 1, 2], "y": "c"}, r"'c' is not one of the classes \(a, b\)"),
     ):
         with pytest.raises(InputError, match=reason):

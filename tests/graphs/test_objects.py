@@ -173,7 +173,7 @@ def test_bad_networkx_graphs() -> None:
         ([nx.Graph()], [1], "this one has 0"),
         ([3], [1], "expected a networkx graph, found int"),
         ([nx.Graph([(0, 1)], y=1), 3], None, "position 1: expected a networkx graph, found int"),
-        ([half], [1, 2], "y has 2 entries for 1 graphs"),
+        ([half], [1, 2], "y has 2 entries for 1 graph$"),
         ([], [], "holds no data"),
         ([half], {0: 1}, "y: got dict, expected a list"),
         ([half], 1.5, "y: got float, expected a list"),

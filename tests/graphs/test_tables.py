@@ -83,7 +83,7 @@ def test_classes_are_numbered_by_their_words_and_may_be_missing(tmp_path: Path) 
     [
         ("smiles,y\nCCO,1\nCC(,2\n", {}, "line 3: column 'smiles': SMILES 'CC(' cannot be parsed"),
         ("smiles,y\nCCO,1\n,2\n", {}, "line 3: column 'smiles' is empty"),
-        ("smiles,y\nCCO,1\nCC\n", {}, "line 3: 1 fields, the header has 2"),
+        ("smiles,y\nCCO,1\nCC\n", {}, "line 3: 1 field, the header has 2"),
         ("smiles,y\nC,1.5\nC,2.5\n\nC,n.a.\n", {}, "line 5: column 'y': 'n.a.' is not a number"),
         (
             "smiles,y\nC,1.5\nC,2\nC,1e99\n",
@@ -100,7 +100,7 @@ def test_classes_are_numbered_by_their_words_and_may_be_missing(tmp_path: Path) 
         ("smiles,y,y\nC,1,2\n", {"target": "y"}, "more than one column 'y'"),
         (",smiles,y,z\n0,C,1,2\n", {}, "the columns are: '', smiles, y, z"),
         ("smiles y\nC 1\n", {}, "are: smiles y (commas, semicolons or tabs separate them)"),
-        ("smiles;y\nC,1\nC;2\n", {}, "line 2: 1 fields, the header has 2"),
+        ("smiles;y\nC,1\nC;2\n", {}, "line 2: 1 field, the header has 2"),
         ("smiles,y\nC,1\n", {"target": ["y", "y"]}, "a target column is named twice: y, y"),
         ("smiles,y\nC,\nC,NA\n", {}, "column 'y' has no values"),
         ("smiles,y\nC,a\nC,a\n", {}, "column 'y' has one class only, 'a'; give rows of another"),
@@ -149,7 +149,7 @@ def test_bad_rows_are_listed_not_dropped(tmp_path: Path) -> None:
     assert [row for row, _ in data.skipped] == [4, 5, 7]
     assert data.arrays.y.tolist() == [[1.5], [3.0]]
     assert data.smiles == ("CCO", "CC")
-    with pytest.raises(InputError, match="all 1 lines are invalid"):
+    with pytest.raises(InputError, match="of 1 line none is valid"):
         read_table(write(tmp_path, "smiles,y\nC(,1\n"), skip_invalid=True)
 
 
@@ -247,7 +247,7 @@ def test_parts_of_a_table_are_what_the_whole_is_made_of(tmp_path: Path) -> None:
     assert [row for row, _ in rows.skipped] == [2, 5, 9]
     np.testing.assert_array_equal(np.concatenate([p.arrays.x for p in parts]), whole.arrays.x)
     rows = RowChecks(str(path), "line", skip_invalid=True)
-    with pytest.raises(InputError, match="all 1 lines are invalid; the first, line 2"):
+    with pytest.raises(InputError, match="of 1 line none is valid; the first, line 2"):
         next(read_parts(replace(table, rows=table.rows[:1]), rows, 2, like=like))
 
 

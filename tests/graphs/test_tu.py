@@ -44,6 +44,7 @@ def test_tu_drops_loops_and_repeats_and_counts_from_zero() -> None:
         ({"A": None}, "T_A.txt is missing"),
         ({"A": "1, 2\n2, x\n"}, "T_A.txt, line 2: holds something"),
         ({"A": "1, 2\n\n2\n"}, "T_A.txt, line 3: does not have 2 columns"),
+        ({"graph_indicator": "1\n1 2\n"}, "T_graph_indicator.txt, line 2: does not have 1 column$"),
         ({"A": "1, 2\n1, 3\n"}, "T_A.txt, line 2: edge 1, 3 does not join"),
         ({"A": "1, 9\n"}, "T_A.txt, line 1: edge 1, 9"),
         ({"A": "0, 1\n"}, "T_A.txt, line 1: edge 0, 1"),

@@ -154,7 +154,7 @@ def test_epochs_that_a_record_has_lost_are_told_of(tmp_path: Path) -> None:
     record = run.folder / "record.jsonl"
     lines = record.read_text().splitlines(keepends=True)
     record.write_text("".join(lines[:2]))  # cut off, as by a machine that went down
-    with pytest.warns(GradformerWarning, match="record.jsonl: has lost 2 epochs that are trained"):
+    with pytest.warns(GradformerWarning, match="record.jsonl: has lost 2 epochs of training"):
         run = resume(run.folder, toy.data(recipe), trials=2, **toy.QUIET)
     assert [e["epoch"] for e in run.record if e["kind"] == "epoch"] == [1, 1, 2, 3]
 

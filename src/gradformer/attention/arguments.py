@@ -10,7 +10,7 @@ from torch import Tensor
 from gradformer.attention.draws import share
 from gradformer.attention.layout import Layout
 from gradformer.attention.tables import Table
-from gradformer.errors import ConfigError, InputError
+from gradformer.errors import ConfigError, InputError, counted
 
 
 def check_heads(width: int, heads: int) -> None:
@@ -115,7 +115,9 @@ def _check(
     if not q.is_floating_point() or k.dtype != q.dtype or v.dtype != q.dtype:
         raise InputError(f"q, k, v: expected one float type, got {q.dtype}, {k.dtype}, {v.dtype}")
     if q.shape[0] != layout.capacity:
-        raise InputError(f"q: has {q.shape[0]} rows, but the layout has {layout.capacity}")
+        raise InputError(
+            f"q: has {counted(q.shape[0], 'row')}, but the layout has {layout.capacity}"
+        )
     if distance.dtype != torch.uint8 or distance.dim() != 1:
         raise InputError(
             f"distance: expected a flat uint8 tensor, got {distance.dtype} {list(distance.shape)}"
@@ -135,15 +137,17 @@ def _check(
         real = int(layout.node_ptr[-1])
         if real < layout.capacity and not layout.padded:
             raise InputError(
-                f"layout: has {layout.capacity} rows and {real} nodes; rows behind the last graph "
-                "need padded=True"
+                f"layout: has {layout.capacity} rows and {counted(real, 'node')}; rows behind the "
+                "last graph need padded=True"
             )
         need = int((layout.pair_ptr + sizes * sizes).max())
         if distance.numel() < need:
-            raise InputError(f"distance: has {distance.numel()} bytes, the layout needs {need}")
+            has = counted(distance.numel(), "byte")
+            raise InputError(f"distance: has {has}, the layout needs {need}")
         pairs = int(layout.packed_ptr[-1])
         if bias is not None and len(bias) < pairs:
-            raise InputError(f"bias: has {len(bias)} rows, but there are {pairs} pairs")
+            has = counted(len(bias), "row")
+            raise InputError(f"bias: has {has}, but there are {pairs} pairs")
     if bias is not None and bias.device != q.device:
         raise InputError(f"bias: on {bias.device}, but q is on {q.device}")
     if bias is not None and bias.shape[1:] != q.shape[1:2]:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from gradformer.cli.options import Inference, NewData, NewFile, RunFolder, Trial, out_option
-from gradformer.cli.tables import count
+from gradformer.errors import counted
 
 
 def embed(
@@ -54,5 +54,5 @@ def embed(
         file = io.BytesIO()
         np.savez(file, graphs=found.graphs, nodes=found.nodes, node_ptr=found.node_ptr, rows=rows)
         replace_file(out, file.getvalue())
-    size = f"{count(len(found.graphs), 'graph')}, {count(len(found.nodes), 'node')}"
+    size = f"{counted(len(found.graphs), 'graph')}, {counted(len(found.nodes), 'node')}"
     typer.echo(f"{size} in {out}")

@@ -11,7 +11,8 @@ from rich.markup import escape
 
 from gradformer.cli.complete import choices, data_names
 from gradformer.cli.options import Inference, NewFile, RunFolder
-from gradformer.cli.tables import count, ruled_table
+from gradformer.cli.tables import ruled_table
+from gradformer.errors import counted
 
 
 def evaluate(
@@ -76,7 +77,7 @@ def _rows(found: Any, by_target: bool) -> tuple[list[str], list[list[str]]]:
         return {metric_label(m): spread([one[m] for one in trials]) for m in trials[0]}
 
     if not by_target:
-        return ["metric", count(len(found), "trial")], [*map(list, texts(found).items())]
+        return ["metric", counted(len(found), "trial")], [*map(list, texts(found).items())]
     rows = {target: texts(trials) for target, trials in found.items()}
     (first, *_) = rows.values()
     return ["target", *first], [[escape(name), *own.values()] for name, own in rows.items()]

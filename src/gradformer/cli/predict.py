@@ -13,7 +13,7 @@ import typer
 from rich.console import Console
 
 from gradformer.cli.options import Inference, NewData, RunFolder, Smiles, out_option
-from gradformer.cli.tables import count
+from gradformer.errors import counted
 
 if TYPE_CHECKING:
     import numpy as np
@@ -68,7 +68,7 @@ def predict(
         typer.echo(text, nl=False)  # as a file is, whatever the terminal
     else:
         replace_file(out, codecs.BOM_UTF8 * table.marked + text)
-    lines = [] if out is None else [f"{count(answered, 'prediction')} in {out}"]
+    lines = [] if out is None else [f"{counted(answered, 'prediction')} in {out}"]
     lines += [f"left empty, {table.unit} {row}: {reason}" for row, reason in sorted(skipped)]
     console = Console(stderr=True, markup=False, emoji=False)  # of SMILES, which have both
     for line in lines:

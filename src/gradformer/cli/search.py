@@ -23,7 +23,7 @@ from gradformer.cli.options import (
     out_option,
     trials_option,
 )
-from gradformer.cli.tables import count, plain_table, show
+from gradformer.cli.tables import plain_table, show
 from gradformer.cli.training import (
     end_of,
     reading_words,
@@ -32,7 +32,7 @@ from gradformer.cli.training import (
     stopping_in_time,
     use_mirror,
 )
-from gradformer.errors import ConfigError
+from gradformer.errors import ConfigError, counted
 
 if TYPE_CHECKING:
     from gradformer.training.attempts import Attempt
@@ -135,7 +135,7 @@ def _tell(plan: Plan, attempt: Attempt) -> None:
     console = Console(stderr=True)
     with telling():
         console.print(
-            f"rung {attempt.rung}  {count(attempt.epochs, 'epoch')}  validation {value}  "
+            f"rung {attempt.rung}  {counted(attempt.epochs, 'epoch')}  validation {value}  "
             f"{' '.join(drawn or attempt.settings) or AS_IT_IS}",
             highlight=False,
             no_wrap=True,
@@ -150,7 +150,7 @@ def _show_levers(attempts: Sequence[Attempt]) -> None:
     from gradformer.training.metrics import metric_label
 
     if found := levers(attempts):
-        metric, epochs = metric_label(attempts[0].metric), count(attempts[0].epochs, "epoch")
+        metric, epochs = metric_label(attempts[0].metric), counted(attempts[0].epochs, "epoch")
         gain = f"gain in median {metric} over the others after {epochs}"
         table = plain_table(
             "setting", "best value", gain, "ranks apart", right=(gain, "ranks apart")

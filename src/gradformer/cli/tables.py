@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from gradformer.errors import warn
+from gradformer.errors import counted, warn
 
 if TYPE_CHECKING:
     from gradformer.training.run import Run
@@ -71,14 +71,6 @@ def show_rows(head: Sequence[str], rows: Sequence[Sequence[str]], words: int) ->
     show(table)
 
 
-def count(number: int, thing: str) -> str:
-    """
-    >>> count(1, "trial"), count(2, "trial")
-    ('1 trial', '2 trials')
-    """
-    return f"{number} {thing}" + ("" if number == 1 else "s")
-
-
 def print_results(run: Run) -> None:
     """The result table of a finished run."""
     from gradformer.report.scales import duration, spread
@@ -94,7 +86,7 @@ def print_results(run: Run) -> None:
     console = Console(emoji=False)
     console.print(
         f"[bold]{run.recipe.model.name}[/] on [bold]{escape(run.recipe.dataset)}[/]: "
-        f"{count(len(good), 'trial')}, {results['trials'][0]['parameters']:,} parameters, "
+        f"{counted(len(good), 'trial')}, {results['trials'][0]['parameters']:,} parameters, "
         f"{duration(seconds)} of training",
         highlight=False,
         soft_wrap=True,

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import ConfigError, InputError, choice
+from gradformer.errors import ConfigError, InputError, choice, counted
 
 Level = Literal["graph", "node"]
 Task = Literal["regression", "binary", "multiclass", "multilabel"]
@@ -109,13 +109,15 @@ class GraphArrays:
                 ends = tuple(self.edge_index[:, edge].tolist())
                 raise InputError(
                     f"{where}: graph {graph} has an edge {ends} but only "
-                    f"{self.sizes[graph]} nodes; nodes are numbered from 0"
+                    f"{counted(self.sizes[graph], 'node')}; nodes are numbered from 0"
                 )
         for name, value, rows in (("x", self.x, nodes), ("edge_attr", self.edge_attr, edges)):
             if value is None:
                 continue
             if len(value) != rows:
-                raise InputError(f"{where}: {name} has {len(value)} rows, expected {rows}")
+                raise InputError(
+                    f"{where}: {name} has {counted(len(value), 'row')}, expected {rows}"
+                )
             if value.dtype.kind == "f" and not np.isfinite(value).all():
                 row = int((~np.isfinite(value)).reshape(rows, -1).any(axis=1).argmax())
                 raise InputError(f"{where}: {name} is not a finite number in row {row}")
@@ -126,7 +128,8 @@ class GraphArrays:
         vocabulary = self.schema.node if name == "x" else self.schema.edge
         width = vocabulary if isinstance(vocabulary, int) else len(vocabulary)
         if value.ndim != 2 or value.shape[1] != width:
-            raise InputError(f"{where}: {name} has shape {value.shape}, expected {width} columns")
+            columns = counted(width, "column")
+            raise InputError(f"{where}: {name} has shape {value.shape}, expected {columns}")
         if isinstance(vocabulary, int):
             return
         bad = (value < 0) | (value >= np.asarray(vocabulary))

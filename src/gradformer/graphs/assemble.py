@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import InputError
+from gradformer.errors import InputError, counted
 from gradformer.graphs.arrays import GraphArrays, Level, split_over
 from gradformer.graphs.labels import Labels, find_labels
 from gradformer.graphs.raw_graphs import Features, RawGraph
@@ -127,9 +127,9 @@ def _misfit(
     value = _value(graph, name)
     if value is None:
         bad = width > 0 and _lacks(graph, name)
-        return f"has no {name}, {others} {width} columns" if bad else None
+        return f"has no {name}, {others} {counted(width, 'column')}" if bad else None
     if value.shape[1] != width:
-        return f"{name} has {value.shape[1]} columns, {others} {width}"
+        return f"{name} has {counted(value.shape[1], 'column')}, {others} {width}"
     if isinstance(vocabulary, int):
         return None
     if value.dtype.kind != "i":
@@ -160,10 +160,11 @@ def _settle_lengths_of_y(
         expected = graph.num_nodes if level == "node" else targets
         if graph.y is None or len(graph.y) == expected:
             return None
+        values = f"y has {counted(len(graph.y), 'value')}"
         if level == "node":
-            return f"y has {len(graph.y)} values, expected one for each of the {expected} nodes"
+            return f"{values}, expected one for each of {counted(expected, 'node')}"
         hint = f" ({_LEVEL})" if len(graph.y) == graph.num_nodes else ""
-        return f"y has {len(graph.y)} values, other graphs have {expected}{hint}"
+        return f"{values}, other graphs have {expected}{hint}"
 
     return rows.fitting(graphs, misfit)
 
@@ -228,9 +229,8 @@ def _settle_lengths_of_split(
         each = "node of a single graph" if of_nodes else "graph"
         nodes = not of_nodes and len(graphs) == 1 and len(graph.split) == graph.num_nodes
         hint = f" ({_LEVEL})" if nodes else ""
-        return (
-            f"split has {len(graph.split)} values, expected {expected}: one for each {each}{hint}"
-        )
+        values = f"split has {counted(len(graph.split), 'value')}"
+        return f"{values}, expected {expected}: one for each {each}{hint}"
 
     return rows.fitting(graphs, misfit)
 

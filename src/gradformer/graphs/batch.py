@@ -15,7 +15,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 from gradformer.attention.compiling import never_compiled
 from gradformer.attention.draws import site_seeds
 from gradformer.attention.layout import Layout, Rows, pointer_of
-from gradformer.errors import InputError
+from gradformer.errors import InputError, counted
 from gradformer.structure.distance import hop_distances
 from gradformer.structure.pointers import pointer
 
@@ -70,7 +70,8 @@ class Batch:
         own = {"x": self.x, "edge_attr": self.edge_attr, "distance": self.distance, "y": self.y}
         held = {**own, **self.encodings, **self.extras}
         shapes = (f"{name} {list(t.shape)}" for name, t in held.items() if t is not None)
-        size = f"{self.num_graphs} graphs, {self.num_nodes} nodes, {self.edges.num_edges} edges"
+        sizes = {"graph": self.num_graphs, "node": self.num_nodes, "edge": self.edges.num_edges}
+        size = ", ".join(counted(number, thing) for thing, number in sizes.items())
         return f"<Batch of {size} on {self.layout.device}: {', '.join(shapes)}>"
 
     @property
@@ -199,7 +200,7 @@ def sort_edges(edge_index: Tensor, layout: Layout) -> tuple[Edges, Tensor]:
     outside = edge_index[(edge_index < 0) | (edge_index >= nodes)]
     if len(outside):
         raise InputError(
-            f"edge_index: holds node {int(outside[0])}, but there are {nodes} nodes, from 0 on"
+            f"edge_index: holds node {int(outside[0])} of {counted(nodes, 'node')}, numbered from 0"
         )
     order = torch.argsort(edge_index[1], stable=True)
     source, target = edge_index[:, order].int().unbind()
@@ -243,7 +244,8 @@ def check_distance(distance: Tensor, layout: Layout) -> None:
 def check_features(name: str, x: Tensor, rows: int) -> Tensor:
     """Features as [rows, columns], if they are finite and there is a row for each node or edge."""
     if x.dim() not in (1, 2) or len(x) != rows:
-        raise InputError(f"{name}: expected {rows} rows of features, got shape {list(x.shape)}")
+        expected = f"{counted(rows, 'row')} of features"
+        raise InputError(f"{name}: expected {expected}, got shape {list(x.shape)}")
     x = x[:, None] if x.dim() == 1 else x
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         row = int((~torch.isfinite(x)).any(dim=1).nonzero()[0])

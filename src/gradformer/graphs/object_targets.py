@@ -12,7 +12,7 @@ import pandas as pd
 import torch
 from numpy.typing import NDArray
 
-from gradformer.errors import InputError
+from gradformer.errors import InputError, counted
 from gradformer.graphs.assemble import assemble
 from gradformer.graphs.labels import MISSING
 from gradformer.graphs.raw_graphs import RawGraph
@@ -67,7 +67,7 @@ def _words(split: Sequence[str | None], count: int) -> list[str | None]:
         )
     given = list(split)
     if len(given) != count:
-        raise InputError(f"split has {len(given)} entries for {count} graphs")
+        raise InputError(f"split has {counted(len(given), 'entry')} for {counted(count, 'graph')}")
     return _texts(given)
 
 
@@ -79,7 +79,7 @@ def target_rows(y: Targets, count: int, what: str) -> list[Any]:
         raise InputError(f"y: got {type(y).__name__}, expected a list with one entry for each")
     rows = list(y)
     if len(rows) != count:
-        raise InputError(f"y has {len(rows)} entries for {count} {what}")
+        raise InputError(f"y has {counted(len(rows), 'entry')} for {counted(count, what)}")
     return rows
 
 

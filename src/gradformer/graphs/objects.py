@@ -99,7 +99,7 @@ def from_networkx(
     if y is None:
         targets = [_networkx_target(graph, level) for graph in graphs]
     else:
-        targets = target_rows(y, len(graphs), "graphs")
+        targets = target_rows(y, len(graphs), "graph")
 
     def convert(row: int, graph: nx.Graph) -> RawGraph:
         if not isinstance(graph, nx.Graph):
@@ -143,7 +143,7 @@ def from_smiles_list(
     """Take molecules as SMILES; ``y`` has one value, or a list of them, for each molecule, and
     ``split`` train, val or test, or None."""
     smiles = list(smiles)
-    targets = [None] * len(smiles) if y is None else target_rows(y, len(smiles), "molecules")
+    targets = [None] * len(smiles) if y is None else target_rows(y, len(smiles), "molecule")
     to_graph = from_smiles if like is None else smiles_reader(like.node, like.edge) or from_smiles
 
     def convert(row: int, word: str) -> RawGraph:

@@ -25,7 +25,7 @@ from threading import Event
 from typing import TypeVar
 
 from gradformer.cores import cores
-from gradformer.errors import GradformerError, InputError
+from gradformer.errors import GradformerError, InputError, counted
 
 Result = TypeVar("Result")
 Helper = Popen[bytes]
@@ -119,10 +119,10 @@ def _ask(
     except (OSError, EOFError, pickle.UnpicklingError):
         if -helper.wait() not in CRASHES:
             raise EOFError from None
+        molecules = f"{counted(len(share), 'molecule')}, the first {share[0][:60]!r}"
         raise GradformerError(
-            f"a process that read {len(share)} molecules, the first {share[0][:60]!r}, crashed "
-            f"({Signals(-helper.returncode).name}); find the one that is at fault and leave it "
-            "out, or make room if memory is short"
+            f"a process that read {molecules}, crashed ({Signals(-helper.returncode).name}); find "
+            "the one that is at fault and leave it out, or make room if memory is short"
         ) from None
 
 

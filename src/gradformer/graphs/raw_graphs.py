@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import InputError
+from gradformer.errors import InputError, counted
 
 _MOST_NODES = 1_000_000
 
@@ -55,7 +55,7 @@ def feature_matrix(value: Any, name: str, rows: int) -> Features:
     if array.ndim == 1:
         array = array[:, None]
     if array.ndim != 2 or len(array) != rows:
-        raise InputError(f"{name} has shape {array.shape}, expected {rows} rows")
+        raise InputError(f"{name} has shape {array.shape}, expected {counted(rows, 'row')}")
     if array.size == 0:
         return np.zeros(array.shape, np.int64)
     if array.dtype.kind not in "iuf":

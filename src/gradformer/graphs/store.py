@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import ConfigError, GradformerError, InputError
+from gradformer.errors import ConfigError, GradformerError, InputError, counted
 from gradformer.graphs.arrays import GraphArrays, Schema, split_over
 from gradformer.graphs.atomic import appearing, locked
 from gradformer.graphs.ordering import local_order, sort_by_target
@@ -62,7 +62,7 @@ class Store:
 
     def __repr__(self) -> str:
         where = "memory" if self.folder is None else self.folder
-        size = f"{self.num_graphs:,} graphs, {self.sizes.sum():,} nodes"
+        size = f"{counted(self.num_graphs, 'graph')}, {counted(self.sizes.sum(), 'node')}"
         return f"<Store of {size} in {where}: {', '.join(self.arrays)}>"
 
     @classmethod

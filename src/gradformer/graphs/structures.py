@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from numpy.typing import NDArray
 
-from gradformer.errors import ConfigError, choice
+from gradformer.errors import ConfigError, choice, counted
 from gradformer.graphs.arrays import GraphArrays, tupled
 from gradformer.progress import bar
 from gradformer.structure.codebook import HOPS, Codebook
@@ -154,6 +154,5 @@ def _check_rows(arrays: GraphArrays, found: dict[str, tuple[Kind, Array]]) -> No
     }
     for name, (kind, value) in found.items():
         if len(value) != rows[kind]:
-            raise ConfigError(
-                f"structure array {name!r} has {len(value)} rows, expected {rows[kind]} ({kind})"
-            )
+            has = counted(len(value), "row")
+            raise ConfigError(f"structure array {name!r} has {has}, expected {rows[kind]} ({kind})")

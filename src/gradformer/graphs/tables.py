@@ -8,7 +8,7 @@ from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
 
-from gradformer.errors import InputError, warn
+from gradformer.errors import InputError, counted, warn
 from gradformer.graphs.assemble import assemble
 from gradformer.graphs.labels import MISSING
 from gradformer.graphs.molecules import (
@@ -94,7 +94,7 @@ def read_parts(
     def molecule(row: int, cells: list[str]) -> RawGraph:
         found = next(molecules)
         if len(cells) != len(table.header):
-            raise InputError(f"{len(cells)} fields, the header has {len(table.header)}")
+            raise InputError(f"{counted(len(cells), 'field')}, the header has {len(table.header)}")
         if _present(words[row]) is None:
             raise InputError(f"column {table.header[smiles_at]!r} is empty")
         if isinstance(found, InputError):

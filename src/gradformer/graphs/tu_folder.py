@@ -5,7 +5,7 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from pathlib import Path
 
-from gradformer.errors import InputError, choice
+from gradformer.errors import InputError, choice, counted
 from gradformer.graphs.assemble import Vocabulary, assemble
 from gradformer.graphs.labels import MISSING
 from gradformer.graphs.raw_graphs import RawGraph, node_count
@@ -46,7 +46,7 @@ def read_tu_folder(
         if targets is not None and len(targets) != count:
             kind = "attributes" if usual_task == "regression" else "labels"
             raise InputError(
-                f"{name}_graph_{kind}.txt has {len(targets)} lines, expected {count}: "
+                f"{name}_graph_{kind}.txt has {counted(len(targets), 'line')}, expected {count}: "
                 f"one for each graph of {name}_graph_indicator.txt"
             )
     except InputError as error:

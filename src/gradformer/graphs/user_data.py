@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import ConfigError, InputError, suggest, warn
+from gradformer.errors import ConfigError, InputError, counted, suggest, warn
 from gradformer.graphs.arrays import GraphArrays, Level, Schema, tupled
 from gradformer.graphs.labels import Labels
 from gradformer.graphs.raw_graphs import RawGraph
@@ -186,7 +186,7 @@ class RowChecks:
             raise InputError(f"{self.where} holds no data: at least one {self.unit} is needed")
         row, reason = min(self.skipped)
         raise InputError(
-            f"{self.where}: all {len(self.skipped)} {self.unit}s are invalid; "
+            f"{self.where}: of {counted(len(self.skipped), self.unit)} none is valid; "
             f"the first, {self.unit} {row}: {reason}"
         )
 

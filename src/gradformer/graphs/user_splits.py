@@ -13,7 +13,7 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import ConfigError, InputError, choice
+from gradformer.errors import ConfigError, InputError, choice, counted
 from gradformer.graphs.arrays import GraphArrays, split_over
 from gradformer.graphs.molecules import canonical, scaffold
 from gradformer.graphs.portable import permutation
@@ -155,7 +155,7 @@ def scaffold_split(
         if part not in parts:
             raise InputError(
                 f"a scaffold split leaves nothing for {name}: {len(smiles)} molecules have only "
-                f"{len(groups)} scaffolds; use a random split"
+                f"{counted(len(groups), 'scaffold')}; use a random split"
             )
     return parts
 

@@ -13,7 +13,7 @@ from gradformer.attention import Decay, Tables, decay_attention
 from gradformer.attention.availability import exporting
 from gradformer.attention.compiling import never_compiled
 from gradformer.attention.draws import DrawsAlone, number_sites
-from gradformer.errors import ConfigError, InputError, suggest
+from gradformer.errors import ConfigError, InputError, counted, suggest
 from gradformer.graphs.batch import Batch, check_distance, packed
 from gradformer.model.layer import Attention, FeedForward
 from gradformer.model.parts import BatchNorm, Branch, Dropout, norm_pair
@@ -43,9 +43,8 @@ def _make_decay(decay: Decay | dict[str, Any] | None, heads: int) -> Decay:
     """A given decay, if it fits one layer of that many heads, or a new one from its options."""
     if isinstance(decay, Decay):
         if (decay.heads, decay.sets) != (heads, 1):
-            raise ConfigError(
-                f"decay: has {decay.heads} heads and {decay.sets} sets, expected {heads} and 1"
-            )
+            has = f"{counted(decay.heads, 'head')} and {counted(decay.sets, 'set')}"
+            raise ConfigError(f"decay: has {has}, expected {heads} and 1")
         return decay
     options = {} if decay is None else decay
     if not isinstance(options, dict):
@@ -72,7 +71,8 @@ def _check(channels: int, x: Tensor, edge_index: Tensor, batch: Tensor | None) -
     if x.dim() != 2 or x.shape[1] != channels or not x.is_floating_point():
         raise InputError(f"x: expected floats [nodes, {channels}], got {x.dtype} {list(x.shape)}")
     if batch is not None and len(batch) != len(x):
-        raise InputError(f"batch: has {len(batch)} entries, but x has {len(x)} rows")
+        entries, rows = counted(len(batch), "entry"), counted(len(x), "row")
+        raise InputError(f"batch: has {entries}, but x has {rows}")
 
 
 class GradformerConv(DrawsAlone):

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from gradformer.attention.availability import runs_kernels
 from gradformer.attention.draws import Site, keep, row_keys
 from gradformer.attention.layout import Rows
-from gradformer.errors import ConfigError, InputError, choice
+from gradformer.errors import ConfigError, InputError, choice, counted
 from gradformer.graphs.batch import Batch
 from gradformer.model.maps import linear
 from gradformer.model.parts import BatchNorm, Draw, Dropout
@@ -238,9 +238,8 @@ class PositionEncoder(nn.Module):
             raise InputError(f"{self.name}: the graphs carry no such encoding; {remedy}")
         value = batch.encodings[self.name].to(self.linear.weight.dtype)
         if value.shape[1] != self.linear.in_features:
-            raise InputError(
-                f"{self.name}: expected {self.linear.in_features} columns, got {value.shape[1]}"
-            )
+            expected = counted(self.linear.in_features, "column")
+            raise InputError(f"{self.name}: expected {expected}, got {value.shape[1]}")
         if self.flip is not None:
             value = self.flip(value, batch.nodes, batch.seeds)
         return value if self.norm is None else self.norm(value, batch.nodes)

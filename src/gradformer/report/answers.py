@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradformer.errors import counted
 from gradformer.graphs.targets import is_labelled
 from gradformer.report.history import History
 from gradformer.report.markup import Content, Markup, figure, grid, join, note, tag
@@ -73,7 +74,7 @@ def _parity(before: str, name: str, truth: Values, answer: Values) -> Markup:
     error = np.abs(truth - answer).mean() if len(truth) else np.nan
     shown = evenly(len(truth), _MOST_POINTS)
     plot = parity_plot(f"Prediction over true value, {before}{name}", truth[shown], answer[shown])
-    count = f"{len(truth):,} answers"
+    count = counted(len(truth), "answer")
     if len(shown) < len(truth):
         count += f", {len(shown):,} drawn"
     return figure(plot, join([tag("b", before + name), f": {count}; MAE {error:.4g}."]))
@@ -85,5 +86,6 @@ def _matrix(title: str, truth: Values, answer: Values, names: Sequence[str]) -> 
     counts = np.bincount(cell, minlength=classes**2).reshape(classes, classes).astype(np.float64)
     plot = confusion_plot(f"Confusion matrix, {title}", counts, names)
     right = np.trace(counts) / max(counts.sum(), 1.0)
-    text = f": {counts.sum():,.0f} answers, {100 * right:.1f} % right. Shares are of each row."
+    number = counted(int(counts.sum()), "answer")
+    text = f": {number}, {100 * right:.1f} % right. Shares are of each row."
     return figure(plot, join([tag("b", title), text]))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import InputError
+from gradformer.errors import InputError, counted
 from gradformer.structure.parallel import HAVE_NUMBA, compiled, over_slices
 from gradformer.structure.pointers import pointer
 
@@ -36,7 +36,7 @@ def check_edges(node_ptr: NDArray[Any], edge_ptr: NDArray[Any], edge_index: NDAr
             raise InputError(f"{name}: expected a rising vector from 0, one entry more than graphs")
     if len(node_ptr) != len(edge_ptr):
         raise InputError(
-            f"edge_ptr: {len(edge_ptr) - 1} graphs, but node_ptr has {len(node_ptr) - 1}"
+            f"edge_ptr: {counted(len(edge_ptr) - 1, 'graph')}, but node_ptr has {len(node_ptr) - 1}"
         )
     edges = int(edge_ptr[-1])
     if edge_index.shape != (2, edges) or edge_index.dtype.kind not in "iu":
@@ -55,7 +55,8 @@ def _reject(node_ptr: NDArray[Any], edge_ptr: NDArray[Any], edge_index: NDArray[
         graph = int(np.searchsorted(edge_ptr, edge, side="right")) - 1
         raise InputError(
             f"edge_index: graph {graph} has the edge {tuple(edge_index[:, edge].tolist())} but "
-            f"only {node_ptr[graph + 1] - node_ptr[graph]} nodes; nodes are numbered within a graph"
+            f"only {counted(node_ptr[graph + 1] - node_ptr[graph], 'node')}; nodes are numbered "
+            "within a graph"
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from shlex import quote
 
-from gradformer.errors import InputError
+from gradformer.errors import InputError, counted
 from gradformer.graphs.cards import find_card, is_card
 from gradformer.graphs.molecules import smiles_reader
 from gradformer.model.base import GraphModel, home, is_own, model_class
@@ -60,7 +60,7 @@ def _data(run: Run, dataset: str) -> list[tuple[str, str]]:
     found = [("data", dataset)]
     found += [(n, str(run.origin[n])) for n in ("protocol", "exactness") if n in run.origin]
     config = run.recipe.model.config
-    size = f"{config.layers} layer{'' if config.layers == 1 else 's'} of width {config.width}"
+    size = f"{counted(config.layers, 'layer')} of width {config.width}"
     found.append(("model", f"{run.recipe.model.name}, {size}; `recipe.yaml` has all settings"))
     source = Path(run.recipe.train.weights).name
     return found if source == "none" else [*found, ("fine-tuned from", source)]

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gradformer.errors import InputError, warn
+from gradformer.errors import InputError, counted, warn
 from gradformer.graphs.arrays import Over, Schema, split_over
 from gradformer.graphs.cards import find_card
 from gradformer.graphs.collate import Collator
@@ -165,11 +165,10 @@ def _check_parts(data: TrainingData, split: Split) -> None:
                 raise InputError(
                     f"split: the data call nothing {name}; name some so, or use another split"
                 )
-            count = sum(len(each) for each in split)
+            items = counted(sum(len(each) for each in split), data.over[:-1])
             rare = ", or use --split random" if data.about["split"] == "stratified" else ""
             raise InputError(
-                f"split: nothing is left for {name} of {count} {data.over} with labels; give "
-                f"more{rare}"
+                f"split: nothing is left for {name} of {items} with labels; give more{rare}"
             )
         y = data.labels(part)
         if not is_labelled(y).any():

@@ -142,7 +142,7 @@ def resume(
     bare = [result for trial, result in ended.items() if not run.place(trial).exists()]
     if len(bare) == run.recipe.trials:
         raise InputError(
-            f"{run.folder}: all {len(bare)} trials have ended, and only their results are kept: "
+            f"{run.folder}: all trials have ended, and only their results are kept: "
             "there are no weights in trials/, and nothing to continue; add seeds with more "
             f"--trials, or train anew: gradformer train --recipe {quote(str(run.folder / RECIPE))} "
             "--out NEW"

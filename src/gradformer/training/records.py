@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from gradformer.errors import InputError, warn
+from gradformer.errors import InputError, counted, warn
 from gradformer.graphs.atomic import flush
 from gradformer.training.distributed import processes
 from gradformer.training.files import (
@@ -138,7 +138,7 @@ def truncate(path: Path, epochs: Mapping[int, int]) -> None:
     ]
     lost = sum(epochs.values()) - sum(entry["kind"] == "epoch" for entry in kept)
     if lost > 0:
-        warn(f"{path}: has lost {lost} epochs that are trained; the run's curves leave them out")
+        warn(f"{path}: has lost {counted(lost, 'epoch')} of training, which its curves leave out")
     lines = [json.dumps(entry, ensure_ascii=False) + "\n" for entry in kept]
     replace_file(path, "".join(lines), RESUMABLE)
 

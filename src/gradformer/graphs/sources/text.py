@@ -5,13 +5,13 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import InputError
+from gradformer.errors import InputError, counted
 from gradformer.structure.parallel import compiled
 
 _FAULTS = (
     "",
     "holds something that is not a whole number",
-    "does not have {columns} columns",
+    "does not have {columns}",
     "holds a number of more than 18 digits",
 )
 
@@ -24,7 +24,9 @@ def integers(text: bytes, columns: int, where: str) -> NDArray[np.int64]:
     values = np.empty(len(text) // 2 + 1, np.int64)
     count, fault, line = _parse(np.frombuffer(text, np.uint8), columns, values)
     if fault:
-        raise InputError(f"{where}, line {line}: " + _FAULTS[fault].format(columns=columns))
+        raise InputError(
+            f"{where}, line {line}: " + _FAULTS[fault].format(columns=counted(columns, "column"))
+        )
     return values[:count].reshape(-1, columns)
 
 
@@ -74,5 +76,7 @@ def floats(text: bytes, where: str) -> NDArray[np.float32]:
                 f"{where}, line {line}: holds something that is not a number"
             ) from None
         if len(rows[-1]) != len(rows[0]):
-            raise InputError(f"{where}, line {line}: does not have {len(rows[0])} columns")
+            raise InputError(
+                f"{where}, line {line}: does not have {counted(len(rows[0]), 'column')}"
+            )
     return np.array(rows, dtype=np.float32).reshape(len(rows), -1 if rows else 0)

@@ -13,7 +13,7 @@ from typing import Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import InputError
+from gradformer.errors import InputError, counted
 from gradformer.graphs.arrays import GraphArrays, Schema
 from gradformer.graphs.sources.text import floats, integers
 
@@ -118,7 +118,7 @@ def _features(name: str, read: Read, kind: str, rows: int) -> Column:
     else:
         value = floats(content, file)
     if len(value) != rows:
-        raise InputError(f"{file} has {len(value)} lines, expected {rows}")
+        raise InputError(f"{file} has {counted(len(value), 'line')}, expected {rows}")
     return value
 
 
