@@ -66,10 +66,10 @@ def test_three_at_once_have_the_bits_of_each_alone_and_are_told_of_in_turn(
     epoch = loop.train_epoch
 
     def meeting(trials: list[Trial], stop: Stop) -> bool:
-        if trials[0].progress.epoch == 0 and trials[0].number < 3:
-            meet.wait()  # the first three begin together, or never
         assert torch.get_num_threads() == 1
-        where.add(get_ident())
+        if trials[0].progress.epoch == 0 and trials[0].number > 0:
+            meet.wait()  # after the first the other three begin together, or never
+            where.add(get_ident())
         return epoch(trials, stop)
 
     monkeypatch.setattr(loop, "train_epoch", meeting)
@@ -131,6 +131,23 @@ def test_what_goes_wrong_ends_the_other_lanes_at_their_next_step(
 
 
 def test_more_lanes_than_pythons_lock_bears_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "ABREAST", 2)
+    assert lanes_of(3, monkeypatch) == 2
+
+
+@pytest.mark.parametrize(("need", "lanes"), [(0, 3), (20, 3), (49, 3), (51, 2), (101, 1)])
+def test_there_are_as_many_lanes_as_memory_has_room_for(
+    need: int, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first epoch has taken ``need`` bytes, and 100 are left for the others."""
+    monkeypatch.setattr(loop, "held", lambda: 1000)
+    monkeypatch.setattr(loop, "most_held", lambda: 1000 + need)
+    monkeypatch.setattr(loop, "left", lambda: 100)
+    assert lanes_of(3, monkeypatch) == lanes
+
+
+def lanes_of(count: int, monkeypatch: pytest.MonkeyPatch) -> int:
+    """Into how many lanes so many trials come, which are trained to their end."""
     made = []
 
     class Pool(loop.ThreadPoolExecutor):
@@ -139,9 +156,10 @@ def test_more_lanes_than_pythons_lock_bears_are_not_made(monkeypatch: pytest.Mon
             super().__init__(lanes)
 
     monkeypatch.setattr(loop, "ThreadPoolExecutor", Pool)
-    monkeypatch.setattr(threads, "ABREAST", 2)
-    trained(some_trials(3))
-    assert made == [2]
+    trials = some_trials(count)
+    assert len(trained(trials)) == 3 * count
+    (lanes,) = made
+    return lanes
 
 
 def test_those_alone_have_no_lane(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -181,21 +199,30 @@ def test_trials_without_a_lane_are_trained_as_well() -> None:
 
 
 def test_shares_of_the_time_are_those_of_the_lanes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two trials of 24 graphs, whose steps take 8 s and validations 1 s."""
+    """Two trials of 24 graphs, whose steps take 8 s and validations 1 s; the first epoch is alone,
+    the last three are two by two."""
     clocks: dict[int, float] = {}
     monkeypatch.setattr(loop.time, "perf_counter", lambda: clocks.setdefault(get_ident(), 0.0))
+    told: list[Any] = []
 
     def steps(trials: list[Trial], stop: Stop) -> bool:
         clocks[get_ident()] += 8.0
-        trials[0].progress.status = "finished"
         return True
 
     def close(trial: Trial) -> dict[str, Any]:
         clocks[get_ident()] += 1.0
-        return {"epoch": 1}
+        return {"trial": trial.number}
+
+    def tell(trial: Trial, record: Mapping[str, Any]) -> None:
+        told.append(record)
+        if len(told) > 2:
+            trial.progress.status = "finished"
 
     monkeypatch.setattr(loop, "train_epoch", steps)
     monkeypatch.setattr(Trial, "close_epoch", close)
-    told: list[Any] = []
-    assert train(some_trials(2), lambda _, record: told.append(record), Stop())
-    assert told == [{"epoch": 1, "seconds": 9 / 2, "graphs_per_second": 2 * 24 / 8}] * 2
+    assert train(some_trials(2), tell, Stop())
+    alone = {"seconds": 9.0, "graphs_per_second": 24 / 8}
+    beside = {"seconds": 9 / 2, "graphs_per_second": 2 * 24 / 8}
+    assert told == [
+        {"trial": 0, **alone}, *({"trial": number, **beside} for number in (1, 0, 1))
+    ]  # fmt: skip

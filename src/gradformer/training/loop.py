@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,6 +22,7 @@ from gradformer.model.base import GraphModel, has_guests
 from gradformer.model.parallel import is_shared
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.distributed import place_in_batch
+from gradformer.training.memory import held, left, most_held
 from gradformer.training.threads import worth_of, worthwhile_threads
 from gradformer.training.trial import Trial
 
@@ -137,7 +138,10 @@ def in_lanes(trials: list[Trial]) -> list[list[Trial]]:
 
 
 def _train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
-    """As many epochs at once as there is room for; they are told of as if in turn."""
+    """As many epochs at once as cores and memory have room for; they are told of as if in turn.
+
+    The first is alone, and tells how much memory one takes.
+    """
 
     def epoch(trial: Trial, lanes: int) -> dict[str, Any] | None:
         graphs, began = graphs_left(trial), time.perf_counter()
@@ -148,27 +152,35 @@ def _train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
         seconds = (time.perf_counter() - began) / lanes
         return {**record, "seconds": seconds, "graphs_per_second": rate}
 
-    stopped = False
-    with (
-        _generators(torch.device("cpu")),
-        worthwhile_threads(*_work(trials[0])) as room,
-        ThreadPoolExecutor(min(room, len(trials))) as pool,
-    ):
-        lanes = min(room, len(trials))
-        running = deque((trial, pool.submit(epoch, trial, lanes)) for trial in trials)
-        try:
-            while running:
-                trial, made = running.popleft()
-                if (record := made.result()) is None:
-                    stopped = True
-                    continue
-                on_epoch(trial, record)
-                if trial.progress.status == "training":
-                    lanes = min(room, len(running) + 1)
-                    running.append((trial, pool.submit(epoch, trial, lanes)))
-        except BaseException:
-            stop.until = 0.0  # the other lanes end with their present step
-            raise
+    with _generators(torch.device("cpu")), worthwhile_threads(*_work(trials[0])) as room:
+        before = held()
+        record = epoch(trials[0], 1)
+        if record is None:
+            return False
+        on_epoch(trials[0], record)
+        most = min(room, 1 + left() // max(most_held() - before, 1))
+        running: deque[tuple[Trial, Future[dict[str, Any] | None]]] = deque()
+        stopped = False
+        with ThreadPoolExecutor(most) as pool:
+
+            def begin(trial: Trial) -> None:
+                live = [one for one in trials if one.progress.status == "training"]
+                if trial in live:
+                    running.append((trial, pool.submit(epoch, trial, min(most, len(live)))))
+
+            for trial in [*trials[1:], trials[0]]:
+                begin(trial)
+            try:
+                while running:
+                    trial, made = running.popleft()
+                    if (record := made.result()) is None:
+                        stopped = True
+                        continue
+                    on_epoch(trial, record)
+                    begin(trial)
+            except BaseException:
+                stop.until = 0.0  # the other lanes end with their present step
+                raise
     return not stopped
 
 
