@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import signal
+import time
 from collections.abc import Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from threading import Barrier, Event, get_ident
+from threading import Barrier, get_ident
 from typing import Any
 
 import pytest
@@ -15,6 +18,7 @@ from gradformer.training import loop, threads
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
 from gradformer.training.loop import Stop, in_lanes, train
 from gradformer.training.trial import Trial
+from gradformer.training.trials import answers_of
 from tests.training import toy
 
 RECIPE = toy.RECIPE.change("train.epochs=3")
@@ -108,26 +112,66 @@ def test_a_stop_is_heard_in_all_lanes_and_loses_nothing(
     assert all(same(*pair) for pair in zip(alone, again))
 
 
+def test_an_epoch_that_is_closed_when_another_lane_hears_a_stop_is_told_of(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    trials, epoch = some_trials(3), loop.train_epoch
+
+    def work(some: list[Trial], stop: Stop) -> bool:
+        if some[0].number != 1:
+            return epoch(some, stop)
+        while not trials[2].progress.epoch:
+            time.sleep(0.01)
+        stop.signal = signal.SIGTERM
+        return False
+
+    monkeypatch.setattr(loop, "train_epoch", work)
+    told = trained(trials)
+    assert told[:2] == [(0, 1), (2, 1)]  # the second of the first trial may end before the stop
+
+
+def endless(stop: Stop, heard: list[bool]) -> bool:
+    """An epoch without end but for a stop, and notes whether it has heard of one."""
+    deadline = time.monotonic() + 10
+    while not stop.agreed() and time.monotonic() < deadline:
+        time.sleep(0.01)
+    heard.append(stop.agreed())
+    return False
+
+
 def test_what_goes_wrong_ends_the_other_lanes_at_their_next_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    failed, epoch = Event(), loop.train_epoch
+    heard, epoch = list[bool](), loop.train_epoch
 
     def work(trials: list[Trial], stop: Stop) -> bool:
-        if trials[0].number == 0:
-            return epoch(trials, stop)
-        while not stop.agreed():  # an epoch without end
-            assert not failed.wait(0.01) or stop.until == 0.0
-        return False
+        return endless(stop, heard) if trials[0].number > 1 else epoch(trials, stop)
 
-    def refuse(*_: Any) -> None:
-        failed.set()
-        raise OSError(28, "the disk is full")
+    def refuse(trial: Trial, _: Any) -> None:
+        if trial.number == 1:
+            raise OSError(28, "the disk is full")
 
     monkeypatch.setattr(loop, "train_epoch", work)
     with pytest.raises(OSError, match="the disk is full"):
         train(some_trials(), refuse, Stop())
+    assert heard == [True] * 2
     assert torch.get_num_threads() == 3
+
+
+def test_what_goes_wrong_in_a_lane_is_not_held_back_by_the_epoch_before_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    heard, epoch = list[bool](), loop.train_epoch
+
+    def work(trials: list[Trial], stop: Stop) -> bool:
+        if trials[0].number == 2:
+            raise MemoryError
+        return endless(stop, heard) if trials[0].number else epoch(trials, stop)
+
+    monkeypatch.setattr(loop, "train_epoch", work)
+    with pytest.raises(MemoryError):
+        train(some_trials(), lambda *_: None, Stop())
+    assert heard == [True] * 2
 
 
 def test_more_lanes_than_pythons_lock_bears_are_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -148,16 +192,14 @@ def test_there_are_as_many_lanes_as_memory_has_room_for(
 
 def lanes_of(count: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """Into how many lanes so many trials come, which are trained to their end."""
-    made = []
+    made, pool = [], loop.pool
 
-    class Pool(loop.ThreadPoolExecutor):
-        def __init__(self, lanes: int) -> None:
-            made.append(lanes)
-            super().__init__(lanes)
+    def counted(lanes: int) -> ThreadPoolExecutor:
+        made.append(lanes)
+        return pool(lanes)
 
-    monkeypatch.setattr(loop, "ThreadPoolExecutor", Pool)
-    trials = some_trials(count)
-    assert len(trained(trials)) == 3 * count
+    monkeypatch.setattr(loop, "pool", counted)
+    assert len(trained(some_trials(count))) == 3 * count
     (lanes,) = made
     return lanes
 
@@ -187,6 +229,34 @@ def test_trials_worth_other_threads_are_other_companies(monkeypatch: pytest.Monk
     assert in_lanes(trials) == [[trials[0], trials[2]]]  # of two threads each there is room for one
     torch.set_num_threads(4)
     assert in_lanes(trials) == [[trials[0], trials[2]], [trials[1], trials[3]]]
+
+
+@pytest.mark.parametrize(
+    ("numbers", "share"), [((0, 1), 1300), ((2, 4), 1450)], ids=["validation", "test"]
+)
+def test_every_part_has_the_threads_that_it_has_alone(
+    numbers: tuple[int, int], share: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a part whose batches are worth two, those of training one, they had one in a lane."""
+    monkeypatch.setattr(threads, "SHARE", share)
+    torch.set_num_threads(4)
+    data = toy.data(RECIPE)
+    collator = data.collator("cpu")
+
+    def had(*numbers: int) -> list[tuple[bool, int]]:
+        """In training or not, of the first: its test is asked for after every epoch."""
+        trials, found = [Trial(n, RECIPE, data, collator) for n in numbers], []
+        trials[0].model.register_forward_hook(
+            lambda model, *_: found.append((model.training, torch.get_num_threads()))
+        )
+        train(trials, lambda trial, _: (answers_of(trial), None)[1], Stop())
+        return found
+
+    alone = had(numbers[0])
+    assert {count for training, count in alone if training} == {1}
+    assert {count for training, count in alone if not training} == {1, 2}
+    assert len(in_lanes([Trial(n, RECIPE, data, collator) for n in numbers])) == 1
+    assert had(*numbers) == alone
 
 
 def test_trials_without_a_lane_are_trained_as_well() -> None:

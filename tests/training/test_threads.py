@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, get_ident
 from typing import Any
 
@@ -117,3 +118,15 @@ def test_what_goes_wrong_in_a_batch_ends_all(monkeypatch: pytest.MonkeyPatch) ->
     trial.model.register_forward_pre_hook(fail)
     with pytest.raises(ArithmeticError, match="so it is"):
         outputs.model_outputs(trial.model, trial.collator, np.arange(40), 2)
+
+
+@pytest.mark.usefixtures("three_threads")
+def test_threads_of_a_pool_have_what_their_starter_has_whatever_others_set() -> None:
+    """They had what was set last, by a validation beside them."""
+    with threads.no_more_threads(2) as room, threads.pool(1) as pool:
+        assert room == 1
+        with ThreadPoolExecutor(1) as other:
+            other.submit(torch.set_num_threads, 1).result()
+            pool.submit(int).result()  # it is there, and has not asked
+            other.submit(torch.set_num_threads, 1).result()
+        assert pool.submit(torch.get_num_threads).result() == 2

@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from typing import Any
 
@@ -23,7 +23,7 @@ from gradformer.model.parallel import is_shared
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.distributed import place_in_batch
 from gradformer.training.memory import held, left, most_held
-from gradformer.training.threads import worth_of, worthwhile_threads
+from gradformer.training.threads import no_more_threads, pool, worth_of, worthwhile_threads
 from gradformer.training.trial import Trial
 
 OnEpoch = Callable[[Trial, Mapping[str, Any]], None]
@@ -123,7 +123,7 @@ def _train_in_turn(live: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
 
 def in_lanes(trials: list[Trial]) -> list[list[Trial]]:
     """The trials on a CPU that can be trained beside each other, an epoch in a thread: where there
-    is room for more than one, with the same number of threads for each, which is set for all.
+    is room for more than one, with the same number of threads for each.
 
     Processes that share a batch wait for each other. Parts of a model that are the user's or PyG's
     may draw from torch's generator, of which there is one.
@@ -132,7 +132,7 @@ def in_lanes(trials: list[Trial]) -> list[list[Trial]]:
     for trial in trials:
         on_cpu = trial.captured is None and trial.collator.device.type == "cpu"
         if on_cpu and not is_shared() and not has_guests(trial.model):
-            threads.setdefault(worth_of(*_work(trial)), []).append(trial)
+            threads.setdefault(_worth(trial), []).append(trial)
     room = torch.get_num_threads()
     return [same for worth, same in threads.items() if len(same) > 1 and room >= 2 * worth]
 
@@ -143,6 +143,15 @@ def _train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
     The first is alone, and tells how much memory one takes.
     """
 
+    @contextmanager
+    def or_all_end() -> Iterator[None]:
+        try:
+            yield
+        except BaseException:
+            stop.until = 0.0  # the other lanes end with their present step
+            raise
+
+    @or_all_end()
     def epoch(trial: Trial, lanes: int) -> dict[str, Any] | None:
         graphs, began = graphs_left(trial), time.perf_counter()
         if not train_epoch([trial], stop):
@@ -152,7 +161,8 @@ def _train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
         seconds = (time.perf_counter() - began) / lanes
         return {**record, "seconds": seconds, "graphs_per_second": rate}
 
-    with _generators(torch.device("cpu")), worthwhile_threads(*_work(trials[0])) as room:
+    stopped = False
+    with _generators(torch.device("cpu")), no_more_threads(_worth(trials[0])) as room:
         before = held()
         record = epoch(trials[0], 1)
         if record is None:
@@ -160,28 +170,30 @@ def _train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
         on_epoch(trials[0], record)
         most = min(room, 1 + left() // max(most_held() - before, 1))
         running: deque[tuple[Trial, Future[dict[str, Any] | None]]] = deque()
-        stopped = False
-        with ThreadPoolExecutor(most) as pool:
+        with pool(most) as lanes, or_all_end():
 
             def begin(trial: Trial) -> None:
                 live = [one for one in trials if one.progress.status == "training"]
                 if trial in live:
-                    running.append((trial, pool.submit(epoch, trial, min(most, len(live)))))
+                    running.append((trial, lanes.submit(epoch, trial, min(most, len(live)))))
 
             for trial in [*trials[1:], trials[0]]:
                 begin(trial)
-            try:
-                while running:
-                    trial, made = running.popleft()
-                    if (record := made.result()) is None:
-                        stopped = True
-                        continue
-                    on_epoch(trial, record)
-                    begin(trial)
-            except BaseException:
-                stop.until = 0.0  # the other lanes end with their present step
-                raise
+            while running:
+                trial, made = running.popleft()
+                if (record := made.result()) is None:
+                    stopped = True
+                    continue
+                on_epoch(trial, record)
+                begin(trial)
     return not stopped
+
+
+def _worth(trial: Trial) -> int:
+    """The most threads that batches of a part are worth, so that none has fewer than alone."""
+    model, collator, _, size = _work(trial)
+    parts = map(trial.data.graphs, trial.parts)
+    return max(worth_of(model, collator, graphs, size) for graphs in parts)
 
 
 def _work(trial: Trial) -> tuple[GraphModel, Collator, NDArray[np.int64], int]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from copy import deepcopy
 from queue import SimpleQueue
@@ -20,7 +19,7 @@ from gradformer.model.parallel import is_shared
 from gradformer.training.distributed import place_in_batch
 from gradformer.training.sections import at_least
 from gradformer.training.step import autocast
-from gradformer.training.threads import worthwhile_threads
+from gradformer.training.threads import pool, worthwhile_threads
 
 Answer = TypeVar("Answer")
 
@@ -81,8 +80,8 @@ def by_batch(
         lanes = 1 if alone else max(min(room, len(own) // FEWEST), 1)
         for lane in range(lanes):
             idle.put(deepcopy(model) if lane else model)
-        with ThreadPoolExecutor(lanes) if lanes > 1 else nullcontext() as pool:
-            done = dict(zip(own, (pool.map if pool else map)(answer, own)))
+        with pool(lanes) if lanes > 1 else nullcontext() as beside:
+            done = dict(zip(own, (beside.map if beside else map)(answer, own)))
     if is_shared():
         shares: list[Any] = [None] * stride
         torch.distributed.all_gather_object(shares, done)

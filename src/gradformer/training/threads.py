@@ -7,7 +7,8 @@ them for it. For a batch of molecules that may take longer than the operation.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import numpy as np
 import torch
@@ -24,24 +25,41 @@ ABREAST = 8
 fifth (32 molecules)."""
 
 
-@contextmanager
 def worthwhile_threads(
     model: GraphModel, collator: Collator, graphs: NDArray[np.int64], batch_size: int
-) -> Iterator[int]:
-    """Inside, torch has no more threads than the mean batch of ``graphs`` keeps busy.
+) -> AbstractContextManager[int]:
+    """:func:`no_more_threads` than the mean batch of ``graphs`` keeps busy."""
+    if collator.device.type != "cpu":
+        return nullcontext(1)
+    return no_more_threads(worth_of(model, collator, graphs, batch_size))
 
-    Gives how many batches at once there are threads for. A thread that is started inside has as
-    many as its starter.
+
+@contextmanager
+def no_more_threads(most: int) -> Iterator[int]:
+    """Inside, torch has ``most`` threads at most, for what this thread asks of it.
+
+    Gives how many batches at once there are threads for.
     """
-    before, batches = torch.get_num_threads(), 1
-    if collator.device.type == "cpu":
-        threads = min(before, worth_of(model, collator, graphs, batch_size))
-        torch.set_num_threads(threads)
-        batches = min(before // threads, ABREAST)
+    before = torch.get_num_threads()
+    threads = min(before, most)
+    torch.set_num_threads(threads)
     try:
-        yield batches
+        yield min(before // threads, ABREAST)
     finally:
         torch.set_num_threads(before)
+
+
+def pool(lanes: int) -> ThreadPoolExecutor:
+    """Threads each of which has as many of torch's threads as the caller.
+
+    By itself a thread has, from its first question on, as many as any thread has set last.
+    """
+
+    def begin(threads: int) -> None:
+        torch.get_num_threads()  # the first question
+        torch.set_num_threads(threads)
+
+    return ThreadPoolExecutor(lanes, "lane", begin, (torch.get_num_threads(),))
 
 
 def worth_of(
