@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,7 +32,7 @@ from gradformer.cli.memory import keep_freed_memory
 from gradformer.graphs.arrays import Schema
 from gradformer.training.data import TrainingData
 from gradformer.training.recipe import Recipe, load_recipe
-from gradformer.training.threads import worthwhile_threads
+from gradformer.training.threads import pool, worthwhile_threads
 from gradformer.training.trial import Trial
 from training import ScatterGatedGCN
 
@@ -212,10 +211,10 @@ def side_by_side(trials: list[Trial], batches: list[Tensor], steps: int) -> floa
         for number in range(count):
             trial.step(batches[number % len(batches)])
 
-    with ThreadPoolExecutor(len(trials)) as pool:
-        list(pool.map(some, trials, [2] * len(trials)))
+    with pool(len(trials)) as lanes:
+        list(lanes.map(some, trials, [2] * len(trials)))
         start = time.perf_counter()
-        list(pool.map(some, trials, [steps] * len(trials)))
+        list(lanes.map(some, trials, [steps] * len(trials)))
         return (time.perf_counter() - start) * 1e3 / (steps * len(trials))
 
 

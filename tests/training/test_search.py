@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
 from gradformer.errors import ConfigError, InputError
 from gradformer.training.attempts import Attempt, Record
@@ -108,6 +109,25 @@ def test_the_best_of_a_rung_go_on_and_the_best_of_all_wins(
     assert len(rungs[0]) == 9
     assert {*rungs[1]} == {(f"train.lr={rate}",) for rate in (6e-4, 7e-4, 8e-4)}
     assert rungs[2] == [(), ("train.lr=0.0007",)]
+
+
+@pytest.mark.parametrize(("threads", "groups"), [(1, [1, 1, 1]), (2, [2, 1]), (9, [2, 1])])
+def test_on_a_cpu_as_many_candidates_are_trained_together_as_it_has_cores(
+    threads: int, groups: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = []
+
+    def train(self: _Trainer, recipes: Mapping[Path, Any]) -> list[Any]:
+        made.append(len(recipes))
+        return []
+
+    monkeypatch.setattr(_Trainer, "_runs", train)
+    monkeypatch.setattr("gradformer.training.search.ABREAST", 2)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: threads)
+    plan = Plan("own", load_recipe("own"), {"model.decay": [0.4, 0.6, 0.8]})
+    trainer = _Trainer(plan, tmp_path, Record(tmp_path, {}), "cpu", None)
+    list(trainer.rung(0, 1, dict(enumerate(plan.candidates()))))
+    assert made == groups
 
 
 def test_a_search_without_a_winner_or_in_a_folder_of_others_says_so(
