@@ -23,7 +23,7 @@ import numpy as np
 from gradformer.errors import InputError, choice, suggest
 from gradformer.graphs.arrays import Level
 from gradformer.graphs.assemble import assemble
-from gradformer.graphs.labels import MISSING
+from gradformer.graphs.labels import present
 from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
 from gradformer.graphs.user_data import Reading, RowChecks, UserData, read_text
 from gradformer.graphs.user_splits import part_number
@@ -122,8 +122,7 @@ def _target(value: Any) -> str | None:
         return json.dumps(value)
     if not isinstance(value, int | float | str):
         raise InputError(f"y must be a number, a word or a list of them, found {_type(value)}")
-    text = str(value).strip()
-    return None if text in MISSING else text
+    return present(str(value))
 
 
 def _parts(split: Any) -> list[int] | None:

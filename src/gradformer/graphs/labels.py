@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import Task
 
-MISSING = frozenset({"", "NaN", "nan", "NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None"})
+_MISSING = frozenset({"", "NaN", "nan", "NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None"})
 MISSING_CLASS = -1
 _MOST_GUESSED_CLASSES = 20
 _LARGEST = float(np.finfo(np.float32).max)
@@ -114,6 +114,16 @@ def find_labels(columns: Mapping[str, Values], task: str | None, where: str) -> 
                 "target has two; state another task or another column"
             )
     return Labels(task, names, classes)  # type: ignore[arg-type]
+
+
+def present(text: str) -> str | None:
+    """``text`` without blanks around it; None if it says that there is no value.
+
+    >>> present(" 1.5 "), present("NaN")
+    ('1.5', None)
+    """
+    text = text.strip()
+    return None if text in _MISSING else text
 
 
 def parse_number(text: str) -> float | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from gradformer.errors import InputError, counted, warn
 from gradformer.graphs.assemble import assemble
-from gradformer.graphs.labels import MISSING
+from gradformer.graphs.labels import present
 from gradformer.graphs.molecules import (
     ATOM_VOCABULARY,
     BOND_VOCABULARY,
@@ -95,12 +95,12 @@ def read_parts(
         found = next(molecules)
         if len(cells) != len(table.header):
             raise InputError(f"{counted(len(cells), 'field')}, the header has {len(table.header)}")
-        if _present(words[row]) is None:
+        if present(words[row]) is None:
             raise InputError(f"column {table.header[smiles_at]!r} is empty")
         if isinstance(found, InputError):
             raise InputError(f"column {table.header[smiles_at]!r}: {found}")
         x, edge_index, edge_attr = found
-        y = [_present(table.number(cells[at])) for at in targets_at] if targets else None
+        y = [present(table.number(cells[at])) for at in targets_at] if targets else None
         split = None if split_at is None else [part_number(cells[split_at])]
         return RawGraph(row, len(x), edge_index, x, edge_attr, y, split)
 
@@ -132,11 +132,6 @@ def _tell_parts(table: Table, used: set[int]) -> None:
                 f"{table.path}: column {name!r} names the parts of a split and is not used; "
                 f"--split-column {name} (split_column={name!r}) takes it"
             )
-
-
-def _present(cell: str) -> str | None:
-    cell = cell.strip()
-    return None if cell in MISSING else cell
 
 
 def _column_like(table: Table, name: str) -> str:

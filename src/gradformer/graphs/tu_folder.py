@@ -7,7 +7,7 @@ from pathlib import Path
 
 from gradformer.errors import InputError, choice, counted
 from gradformer.graphs.assemble import Vocabulary, assemble
-from gradformer.graphs.labels import MISSING
+from gradformer.graphs.labels import present
 from gradformer.graphs.raw_graphs import RawGraph, node_count
 from gradformer.graphs.sources.tu import Features, Read, TUGraphs, tu_graphs
 from gradformer.graphs.user_data import Reading, RowChecks, UserData
@@ -103,8 +103,7 @@ def _targets(read: Read, task: str | None) -> tuple[Targets | None, str]:
         content = read(kind)
         if content is not None:
             lines = content.decode("utf-8", "replace").splitlines()
-            cells = [[cell.strip() for cell in line.split(",")] for line in lines if line.strip()]
-            return [[None if cell in MISSING else cell for cell in row] for row in cells], usual
+            return [[*map(present, line.split(","))] for line in lines if line.strip()], usual
     return None, "classification"
 
 
