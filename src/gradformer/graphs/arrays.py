@@ -14,6 +14,8 @@ from gradformer.errors import ConfigError, InputError, choice, counted
 Level = Literal["graph", "node"]
 Task = Literal["regression", "binary", "multiclass", "multilabel"]
 Over = Literal["graphs", "nodes"]
+Vocabulary = tuple[int, ...] | int
+"""What features may hold, see :class:`Schema`."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +26,8 @@ class Schema:
     (integers), or a number of float channels; an empty tuple means that there are no features.
     """
 
-    node: tuple[int, ...] | int
-    edge: tuple[int, ...] | int
+    node: Vocabulary
+    edge: Vocabulary
     level: Level
     task: Task
     outputs: int
@@ -51,6 +53,11 @@ def tupled(saved: Any) -> Any:
     if isinstance(saved, Mapping):
         return {name: tupled(value) for name, value in saved.items()}
     return tuple(map(tupled, saved)) if isinstance(saved, list) else saved
+
+
+def width_of(vocabulary: Vocabulary) -> int:
+    """How many columns the features have."""
+    return vocabulary if isinstance(vocabulary, int) else len(vocabulary)
 
 
 def split_over(level: Level, graphs: int) -> Over:
@@ -126,7 +133,7 @@ class GraphArrays:
 
     def _check_vocabulary(self, where: str, name: str, value: np.ndarray) -> None:
         vocabulary = self.schema.node if name == "x" else self.schema.edge
-        width = vocabulary if isinstance(vocabulary, int) else len(vocabulary)
+        width = width_of(vocabulary)
         if value.ndim != 2 or value.shape[1] != width:
             columns = counted(width, "column")
             raise InputError(f"{where}: {name} has shape {value.shape}, expected {columns}")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradformer.errors import InputError, counted
-from gradformer.graphs.arrays import GraphArrays, Level, split_over
+from gradformer.graphs.arrays import GraphArrays, Level, Vocabulary, split_over, width_of
 from gradformer.graphs.labels import Labels, find_labels
 from gradformer.graphs.raw_graphs import Features, RawGraph
 from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData
@@ -19,7 +19,6 @@ from gradformer.structure.pointers import pointer
 _MOST_CATEGORIES = 100_000
 _LEVEL = "for one value a node, say --level node, level='node'"
 
-Vocabulary = tuple[int, ...] | int
 FeatureName = Literal["x", "edge_attr"]
 
 
@@ -86,7 +85,7 @@ def _settle_features(
     if vocabulary is None:
         values = [value for graph in graphs if (value := _value(graph, name)) is not None]
         without = sum(_lacks(graph, name) for graph in graphs)
-        width = _most_common([value.shape[1] for value in values] + [0] * without) or 0
+        width = _most_common([value.shape[1] for value in values] + [0] * without)
         categorical = all(value.dtype.kind == "i" for value in values if value.shape[1] == width)
         vocabulary = (_MOST_CATEGORIES,) * width if categorical else width
     settled = vocabulary
@@ -112,17 +111,17 @@ def _lacks(graph: RawGraph, name: FeatureName) -> bool:
     return _value(graph, name) is None and (name == "x" or graph.edge_index.shape[1] > 0)
 
 
-def _most_common(counts: Iterable[int]) -> int | None:
-    """The first of the most frequent numbers; None of none."""
+def _most_common(counts: Iterable[int]) -> int:
+    """The first of the most frequent numbers; 0 of none."""
     ranked = Counter(counts).most_common(1)
-    return ranked[0][0] if ranked else None
+    return ranked[0][0] if ranked else 0
 
 
 def _misfit(
     name: FeatureName, graph: RawGraph, vocabulary: Vocabulary, learned: bool
 ) -> str | None:
     """Why the features of a graph do not fit the vocabulary; None if they do."""
-    width = vocabulary if isinstance(vocabulary, int) else len(vocabulary)
+    width = width_of(vocabulary)
     others = "other graphs have" if learned else "the training data have"
     value = _value(graph, name)
     if value is None:
@@ -154,7 +153,7 @@ def _settle_lengths_of_y(
     if like is not None:
         targets = len(like.labels.targets)
     else:
-        targets = _most_common(len(graph.y) for graph in graphs if graph.y is not None) or 0
+        targets = _most_common(len(graph.y) for graph in graphs if graph.y is not None)
 
     def misfit(graph: RawGraph) -> str | None:
         expected = graph.num_nodes if level == "node" else targets
@@ -208,12 +207,11 @@ def _encode_y(
 
 def _stack(values: list[Features | None], vocabulary: Vocabulary) -> Features | None:
     """The features of all graphs end to end; None where the vocabulary is empty."""
-    if vocabulary in ((), 0):
+    if not width_of(vocabulary):
         return None
     dtype = np.float32 if isinstance(vocabulary, int) else np.int64
-    width = vocabulary if isinstance(vocabulary, int) else len(vocabulary)
     parts = [value.astype(dtype) for value in values if value is not None and len(value)]
-    return np.concatenate([np.zeros((0, width), dtype), *parts])
+    return np.concatenate([np.zeros((0, width_of(vocabulary)), dtype), *parts])
 
 
 def _settle_lengths_of_split(

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradformer.errors import InputError
+from gradformer.graphs.arrays import Vocabulary
 
 # Atoms: atomic number, chirality, degree, formal charge, hydrogens, radical electrons,
 # hybridization, aromatic, in ring. Bonds: type, stereo, conjugated. The last index of a column that
@@ -83,9 +84,7 @@ def from_smiles_as_zinc(smiles: str) -> Molecule:
     return x, _both_ways(bonds), order.repeat(2)[:, None]
 
 
-def smiles_reader(
-    node: tuple[int, ...] | int, edge: tuple[int, ...] | int
-) -> Callable[[str], Molecule] | None:
+def smiles_reader(node: Vocabulary, edge: Vocabulary) -> Callable[[str], Molecule] | None:
     """What makes graphs with these vocabularies from SMILES; None if they are of no molecules."""
     known: dict[Any, Callable[[str], Molecule]] = {
         (ATOM_VOCABULARY, BOND_VOCABULARY): from_smiles,

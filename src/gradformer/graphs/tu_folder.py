@@ -6,7 +6,8 @@ from codecs import BOM_UTF8
 from pathlib import Path
 
 from gradformer.errors import InputError, choice, counted
-from gradformer.graphs.assemble import Vocabulary, assemble
+from gradformer.graphs.arrays import Vocabulary
+from gradformer.graphs.assemble import assemble
 from gradformer.graphs.labels import present
 from gradformer.graphs.raw_graphs import RawGraph, node_count
 from gradformer.graphs.sources.tu import Features, Read, TUGraphs, tu_graphs

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradformer.errors import ConfigError, InputError, counted, suggest, warn
-from gradformer.graphs.arrays import GraphArrays, Level, Schema, tupled
+from gradformer.graphs.arrays import GraphArrays, Level, Schema, Vocabulary, tupled
 from gradformer.graphs.labels import Labels
 from gradformer.graphs.raw_graphs import RawGraph
 from gradformer.progress import bar
@@ -48,8 +48,8 @@ class Reading:
     """
 
     kind: Kind
-    node: tuple[int, ...] | int
-    edge: tuple[int, ...] | int
+    node: Vocabulary
+    edge: Vocabulary
     level: Level
     labels: Labels
     smiles: str | None = None
