@@ -16,11 +16,14 @@ _FAULTS = (
 )
 
 
-def integers(text: bytes, columns: int, where: str) -> NDArray[np.int64]:
+def integers(text: bytes, columns: int | None, where: str) -> NDArray[np.int64]:
     """Rows of ``columns`` whole numbers, separated by commas or blanks, as [rows, columns].
 
-    Empty lines are passed over; ``where`` names the source in errors.
+    If None, the commas of the first line tell how many. Empty lines are passed over; ``where``
+    names the source in errors.
     """
+    if columns is None:
+        columns = text.partition(b"\n")[0].count(b",") + 1
     values = np.empty(len(text) // 2 + 1, np.int64)
     count, fault, line = _parse(np.frombuffer(text, np.uint8), columns, values)
     if fault:
