@@ -40,6 +40,14 @@ def test_labels_keep_their_numbers(tmp_path: Path) -> None:
     assert read(write(tmp_path / "b", graph_labels="-1\n\n1\n")).arrays.y.tolist() == [[0], [1]]
 
 
+@pytest.mark.parametrize(("begin", "mark"), [("", ", "), ("", " "), ("\n", ", ")])
+def test_several_labels_of_a_node(tmp_path: Path, begin: str, mark: str) -> None:
+    rows = [[3, 1], [4, 0], [3, 0], [3, 0], [5, 1]]
+    lines = [f"{first}{mark}{second}\n" for first, second in rows]
+    data = read(write(tmp_path / "a", node_labels=begin + "".join(lines)))
+    assert data.arrays.x.tolist() == rows
+
+
 def test_files_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
     """Windows writes one; the first label was a class of its own."""
     folder = write(tmp_path / "a", **{kind: f"\ufeff{text}" for kind, text in FILES.items()})
