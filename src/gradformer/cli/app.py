@@ -15,8 +15,7 @@ from functools import partial
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
+from rich.text import Text
 from typer.core import TyperCommand, TyperGroup
 
 from gradformer.cli.data import data_app
@@ -31,13 +30,15 @@ from gradformer.cli.predict import predict
 from gradformer.cli.report import report
 from gradformer.cli.reproduce import reproduce
 from gradformer.cli.search import search
+from gradformer.cli.tables import as_it_is
 from gradformer.cli.train import train
 from gradformer.errors import GradformerError, GradformerWarning, InputError
 from gradformer.model.own import VARIABLE
 
 TO_MEND, WRONG_USAGE, BUG = 1, 2, 70
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-ERROR = "[bold red]error:[/] "
+ERROR = Text.assemble(("error:", "bold red"), " ")
+WARNING = Text.assemble(("warning:", "yellow"), " ")
 _UsageError: Any = typer.BadParameter.__base__  # it has no public name
 
 
@@ -188,12 +189,12 @@ def _bare(option: str) -> str:
     return option.lstrip("-").replace("-", "_")
 
 
-def _say(text: str, before: str = "") -> None:
+def _say(text: str, before: Text | str = "") -> None:
     """One line on standard error, however wide the terminal is."""
     lines = filter(None, map(str.strip, text.splitlines()))  # a path may hold two spaces in a row
-    line = f"{before}{escape(' '.join(lines))}"
+    line = before + " ".join(lines)
     with suppress(OSError, SystemExit):  # rich's, where nobody reads on; the exit code still tells
-        Console(stderr=True, emoji=False).print(line, highlight=False, soft_wrap=True)
+        as_it_is(stderr=True).print(line, highlight=False, soft_wrap=True)
 
 
 def _show_warning(
@@ -202,7 +203,7 @@ def _show_warning(
     """Each of ours once: Python forgets which it has shown when a library changes its filters."""
     if issubclass(category, GradformerWarning):
         if str(message) not in said:
-            _say(str(message), "[yellow]warning:[/] ")
+            _say(str(message), WARNING)
         said.add(str(message))
     elif sys.warnoptions:
         print(f"{category.__name__}: {message}", file=sys.stderr)

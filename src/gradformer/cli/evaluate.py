@@ -6,12 +6,10 @@ import json
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 
 from gradformer.cli.complete import choices, data_names
 from gradformer.cli.options import Inference, NewFile, RunFolder
-from gradformer.cli.tables import ruled_table
+from gradformer.cli.tables import print_title, ruled_table, show
 from gradformer.errors import counted
 
 
@@ -57,15 +55,13 @@ def evaluate(
         typer.echo(json.dumps(plain(found)))
         return
     whole = on is not None and not is_card(on)
-    where = f"{on}" if whole else f"{part} part of {on or run.recipe.dataset}"
-    console = Console(emoji=False)
-    title = f"[bold]{escape(str(folder))}[/] on [bold]{escape(where)}[/]"
-    console.print(title, highlight=False, soft_wrap=True)
+    where = on or run.recipe.dataset
+    print_title(str(folder), where if whole else f"{part} part of {where}")
     head, rows = _rows(found, by_target)
     table = ruled_table(*head)
     for row in rows:
         table.add_row(*row)
-    console.print(table)
+    show(table)
 
 
 def _rows(found: Any, by_target: bool) -> tuple[list[str], list[list[str]]]:
@@ -80,4 +76,4 @@ def _rows(found: Any, by_target: bool) -> tuple[list[str], list[list[str]]]:
         return ["metric", counted(len(found), "trial")], [*map(list, texts(found).items())]
     rows = {target: texts(trials) for target, trials in found.items()}
     (first, *_) = rows.values()
-    return ["target", *first], [[escape(name), *own.values()] for name, own in rows.items()]
+    return ["target", *first], [[name, *own.values()] for name, own in rows.items()]

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from gradformer.cli.options import Inference, NewData, RunFolder, Smiles, out_option
+from gradformer.cli.tables import as_it_is
 from gradformer.errors import counted
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def predict(
         replace_file(out, codecs.BOM_UTF8 * table.marked + text)
     lines = [] if out is None else [f"{counted(answered, 'prediction')} in {out}"]
     lines += [f"left empty, {table.unit} {row}: {reason}" for row, reason in sorted(skipped)]
-    console = Console(stderr=True, markup=False, emoji=False)  # of SMILES, which have both
+    console = as_it_is(stderr=True)
     for line in lines:
         console.print(line, highlight=False, soft_wrap=True)
 

@@ -8,15 +8,15 @@ from shlex import quote
 from typing import TYPE_CHECKING
 
 from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from gradformer.errors import counted, warn
 
 if TYPE_CHECKING:
     from gradformer.training.run import Run
 
-_AsItIs = partial(Console, markup=False, emoji=False)
+as_it_is = partial(Console, markup=False, emoji=False)
 """For what may hold names of the user: [brackets] are words of style to rich, :o: is a picture."""
 
 
@@ -45,10 +45,10 @@ def ruled_table(name: str, *numbers: str) -> Table:
 
 def show(table: Table) -> None:
     """Print a table: as wide as the terminal, or, into a pipe or file, a line for each row."""
-    console = _AsItIs()
+    console = as_it_is()
     if not console.is_terminal:
         free = console.options.update(max_width=10_000)
-        console = _AsItIs(width=console.measure(table, options=free).maximum)
+        console = as_it_is(width=console.measure(table, options=free).maximum)
     console.print(table)
 
 
@@ -62,13 +62,19 @@ def show_rows(head: Sequence[str], rows: Sequence[Sequence[str]], words: int) ->
         said = ", ".join(
             f"{title} {text}" for title, text, once in zip(head, rows[0], same) if once
         )
-        _AsItIs().print(said, highlight=False, style="dim", soft_wrap=True)
+        as_it_is().print(said, highlight=False, style="dim", soft_wrap=True)
     kept = [place for place, once in enumerate(same) if not once]
     right = tuple(head[place] for place in kept if place >= words)
     table = plain_table(*(head[place] for place in kept), right=right)
     for row in rows:
         table.add_row(*(row[place] for place in kept))
     show(table)
+
+
+def print_title(what: str, where: str, more: str = "") -> None:
+    """What the table below is about, on one line."""
+    title = Text.assemble((what, "bold"), " on ", (where, "bold"), more)
+    as_it_is().print(title, highlight=False, soft_wrap=True)
 
 
 def print_results(run: Run) -> None:
@@ -83,19 +89,18 @@ def print_results(run: Run) -> None:
         parts = (spread([trial[part].get(name) for trial in good]) for part in ("val", "test"))
         table.add_row(metric_label(name), *parts, style="bold" if name == results["metric"] else "")
     seconds = sum(line["seconds"] for line in run.record if line["kind"] == "epoch")
-    console = Console(emoji=False)
-    console.print(
-        f"[bold]{run.recipe.model.name}[/] on [bold]{escape(run.recipe.dataset)}[/]: "
-        f"{counted(len(good), 'trial')}, {results['trials'][0]['parameters']:,} parameters, "
+    print_title(
+        run.recipe.model.name,
+        run.recipe.dataset,
+        f": {counted(len(good), 'trial')}, {results['trials'][0]['parameters']:,} parameters, "
         f"{duration(seconds)} of training",
-        highlight=False,
-        soft_wrap=True,
     )
+    console = as_it_is()
     if good:
-        console.print(table)
+        show(table)
         console.print("test at the epoch of the best validation", style="dim")
     if (targets := len(run.labels.targets)) > 1:
-        how = escape(f"gradformer evaluate {quote(str(run.folder))} --by-target")
+        how = f"gradformer evaluate {quote(str(run.folder))} --by-target"
         scaled = results["metric"] == SCALED
         unit = " (std: of each target in the training part)" if scaled else ""
         console.print(
