@@ -288,7 +288,7 @@ def test_an_attempt_is_one_line_of_a_terminal(
     """Into a file it is written whole."""
     out = io.StringIO()
     console = Console(file=out, force_terminal=terminal, width=80)
-    monkeypatch.setattr("gradformer.cli.search.Console", lambda **_: console)
+    monkeypatch.setattr("gradformer.cli.search.as_it_is", lambda **_: console)
     names = [f"model.{name}" for name in ("layers", "width", "heads", "pe_steps", "pe_width")]
     plan = Plan("mutag", load_recipe("mutag"), {name: [4, 8] for name in names})
     settings = tuple(f"{name}=4" for name in names)

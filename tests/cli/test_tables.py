@@ -41,15 +41,15 @@ def test_numbers_are_on_the_right_and_facts_have_no_head(
 @pytest.mark.parametrize(
     ("space", "told"),
     [
-        ({"train.lr": ["0.1"], "model.decay": ["0.4", "0.8"]}, "model.decay=0.4"),
-        ({"train.lr": ["0.1"], "model.decay": ["0.4"]}, "train.lr=0.1 model.decay=0.4"),
+        ({"train.lr": ["0.1"], "model.words": ["[a]:o:", "b"]}, "model.words=[a]:o:"),
+        ({"train.lr": ["0.1"], "model.words": ["[a]:o:"]}, "train.lr=0.1 model.words=[a]:o:"),
     ],
 )
 def test_an_attempt_of_a_search_tells_where_candidates_differ(
     space: dict[str, list[str]], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     plan: Any = SimpleNamespace(space=space)
-    settings = ("train.lr=0.1", "model.decay=0.4")
+    settings = ("train.lr=0.1", "model.words=[a]:o:")
     attempt: Any = SimpleNamespace(metric="mae", val=0.5, rung=1, epochs=3, settings=settings)
     _tell(plan, attempt)
     assert capsys.readouterr().err == f"rung 1  3 epochs  validation MAE ↓ 0.5000  {told}\n"

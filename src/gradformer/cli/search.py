@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
 from gradformer.cli.complete import choices
 from gradformer.cli.options import (
@@ -23,7 +22,7 @@ from gradformer.cli.options import (
     out_option,
     trials_option,
 )
-from gradformer.cli.tables import plain_table, show
+from gradformer.cli.tables import as_it_is, plain_table, show
 from gradformer.cli.training import (
     end_of,
     reading_words,
@@ -132,7 +131,7 @@ def _tell(plan: Plan, attempt: Attempt) -> None:
     name = metric_label(attempt.metric)
     value = "diverged" if attempt.val is None else f"{name} {attempt.val:.4f}"
     drawn = [s for s in attempt.settings if len(plan.space[s.partition("=")[0]]) > 1]
-    console = Console(stderr=True)
+    console = as_it_is(stderr=True)
     with telling():
         console.print(
             f"rung {attempt.rung}  {counted(attempt.epochs, 'epoch')}  validation {value}  "
