@@ -8,19 +8,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.store import Store
+from gradformer.grouping import grouped
 from gradformer.model.gradformer import Gradformer
-from gradformer.report.attention import SEES, Sketch, side_by_side, sketch
+from gradformer.report.attention import SEES, Array, Sketch, side_by_side, sketch
 from gradformer.report.curves import decays
 from gradformer.report.history import History
 from gradformer.report.markup import Content, Markup, figure, join, note, tag
 from gradformer.training.keepsakes import load_examples
 from gradformer.training.step import autocast
 
-Array = NDArray[np.float64]
 KINDS = ("plain", "PE", "bias", "decay")
 _MOST_HEADS = 8
 
@@ -32,6 +31,11 @@ class PairAttention:
     score: Array
     decay: Array
     weight: Array
+
+    @property
+    def mean_weight(self) -> Array:
+        """Over layers and heads, [n, n]."""
+        return np.asarray(self.weight.mean(axis=(0, 1)))
 
     @property
     def without_decay(self) -> Array:
@@ -93,14 +97,13 @@ def example_attention(history: History) -> list[tuple[tuple[str, int], PairAtten
 
 def patterns_section(histories: Sequence[History]) -> Markup:
     """For every example graph the patterns of all runs side by side, on one scale."""
-    rows: dict[tuple[str, int], list[tuple[History, PairAttention, Sketch]]] = {}
-    silent = []
-    for history in histories:
-        found = example_attention(history)
-        for graph, attention, drawing in found:
-            rows.setdefault(graph, []).append((history, attention, drawing))
-        if not found:
-            silent.append(history.label)
+    found = [(history, example_attention(history)) for history in histories]
+    rows = grouped(
+        (graph, (history, attention, drawing))
+        for history, some in found
+        for graph, attention, drawing in some
+    )
+    silent = [history.label for history, some in found if not some]
     parts: list[Content] = []
     for (_, name), row in rows.items():
         parts += [tag("h3", f"Graph {name}, from the test part"), _drawn(f"graph {name}", row)]
@@ -126,17 +129,13 @@ def patterns_section(histories: Sequence[History]) -> Markup:
 
 
 def _drawn(graph: str, row: Sequence[tuple[History, PairAttention, Sketch]]) -> Markup:
-    """All runs on one graph; a single one with the decay taken away, and head by head."""
-    columns: list[tuple[str, Array]] = []
-    for history, found, _ in sorted(row, key=lambda item: KINDS.index(kind_of(item[0]))):
-        kind = kind_of(history)
-        if len(row) == 1 and kind == "decay":
-            columns.append(("same weights, decay off", found.without_decay.mean(axis=(0, 1))))
-        columns.append((_name(history, len(row) == 1), found.weight.mean(axis=(0, 1))))
-        if len(row) == 1:
-            heads = found.weight.mean(axis=0)[:_MOST_HEADS]
-            columns += [(f"head {k + 1}", weight) for k, weight in enumerate(heads)]
-    drawing = row[0][2]
+    """All runs on one graph, or a single one in detail."""
+    history, found, drawing = row[0]
+    if len(row) == 1:
+        columns = _in_detail(kind_of(history), found)
+    else:
+        ordered = sorted(row, key=lambda item: KINDS.index(kind_of(item[0])))
+        columns = [(_name(history), found.mean_weight) for history, found, _ in ordered]
     figures = [
         figure(join(pictures), join([tag("b", name), f": {seen}"]))
         for name, pictures, seen in side_by_side(graph, [(n, drawing, w) for n, w in columns])
@@ -144,9 +143,17 @@ def _drawn(graph: str, row: Sequence[tuple[History, PairAttention, Sketch]]) -> 
     return tag("div", *figures, class_="patterns")
 
 
-def _name(history: History, alone: bool) -> str:
+def _in_detail(kind: str, found: PairAttention) -> list[tuple[str, Array]]:
+    """A run with the decay taken away, as it is, and head by head."""
+    columns = []
+    if kind == "decay":
+        columns.append(("same weights, decay off", found.without_decay.mean(axis=(0, 1))))
+    columns.append((kind, found.mean_weight))
+    heads = found.weight.mean(axis=0)[:_MOST_HEADS]
+    return columns + [(f"head {k + 1}", weight) for k, weight in enumerate(heads)]
+
+
+def _name(history: History) -> str:
     """The kind of a run, with its own name unless that is said already."""
     kind, label = kind_of(history), history.label
-    if alone:
-        return kind
     return label if kind.lower() in label.lower().split() else f"{kind}: {label}"

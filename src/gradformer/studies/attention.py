@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from gradformer.grouping import grouped
-from gradformer.report.attention import SEES, Sketch, side_by_side
+from gradformer.report.attention import SEES, Array, Sketch, side_by_side
 from gradformer.report.history import History
 from gradformer.report.markup import Markup
-from gradformer.report.patterns import Array, example_attention
+from gradformer.report.patterns import example_attention
 from gradformer.report.sheet import Panel, sheet
 from gradformer.studies.study import Cell, Measured, Study
 from gradformer.training.files import plain, read_json, replace_file
@@ -66,7 +66,7 @@ def kept_patterns(history: History) -> list[dict[str, Any]]:
                 "places": drawing.places.tolist(),
                 "bonds": drawing.bonds,
                 "hops": None if drawing.hops is None else drawing.hops.tolist(),
-                "weight": attention.weight.mean(axis=(0, 1)).tolist(),
+                "weight": attention.mean_weight.tolist(),
             }
             for (_, number), attention, drawing in example_attention(history)
         ]
