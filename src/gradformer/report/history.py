@@ -63,7 +63,7 @@ class History:
     def lower_is_better(self) -> bool:
         return self.metric in LOWER_IS_BETTER
 
-    @property
+    @cached_property
     def outcome(self) -> dict[str, Any]:
         """Mean, std and values of validation and test over the trials that ended well."""
         return summary(self.results, self.metric)

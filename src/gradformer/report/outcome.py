@@ -103,14 +103,13 @@ def comparison(histories: Sequence[History]) -> tuple[list[str], list[list[str]]
             history.label,
             history.data,
             metric_label(history.metric),
-            spread(outcome["test"]["values"]),
-            spread(outcome["val"]["values"]),
-            str(len(outcome["test"]["values"])),
+            spread(history.outcome["test"]["values"]),
+            spread(history.outcome["val"]["values"]),
+            str(len(history.outcome["test"]["values"])),
             f"{history.results[0]['parameters']:,}" if history.results else "–",
             duration(history.seconds),
         ]
         for history in histories
-        for outcome in [history.outcome]
     ]
     return head, rows
 
