@@ -97,9 +97,10 @@ class Cell:
 _recipe = lru_cache(maxsize=4096)(load_recipe)  # pages ask for each again and again
 
 
-def _set(text: str) -> Iterable[str]:
-    """The whole names of what ``a.b=c`` sets."""
-    return flat(setting(text))
+def _name_set(text: str) -> str:
+    """The whole name of what ``a.b=c`` sets."""
+    (name,) = flat(setting(text))
+    return name
 
 
 def slug(text: str) -> str:
@@ -206,14 +207,13 @@ def chosen_cells(
     """
     cells = study.cells(plan.datasets, plan.models)
     own = {"dataset", "model.name"}
-    own |= {name for c in cells if not c.cost for text in c.settings for name in _set(text)}
+    own |= {_name_set(text) for cell in cells if not cell.cost for text in cell.settings}
     for text in settings:
-        for name in _set(text):
-            if name in own:
-                raise ConfigError(
-                    f"--set {text}: the cells of {study.name} are named by their own {name}; leave "
-                    "it out (--dataset and --model choose cells)"
-                )
+        if (name := _name_set(text)) in own:
+            raise ConfigError(
+                f"--set {text}: the cells of {study.name} are named by their own {name}; leave "
+                "it out (--dataset and --model choose cells)"
+            )
     for option, names, known in (
         ("--model", models, {cell.model for cell in cells}),
         ("--preset", presets, {cell.preset or "none" for cell in cells}),
