@@ -12,8 +12,8 @@ from gradformer.report.levers import levers
 from gradformer.report.markup import Markup
 from gradformer.report.settings import protocol
 from gradformer.studies import STUDIES
+from gradformer.studies.looking import kept_plan, look
 from gradformer.studies.page import CAPTION, lists_of, markdown, write_markdown
-from gradformer.studies.runner import kept_plan, look
 from gradformer.studies.study import Measured, Rows, Study
 from gradformer.studies.study import Plan as StudyPlan
 from gradformer.studies.tables import markdown_table, shown, value

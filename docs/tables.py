@@ -17,9 +17,9 @@ from typing import Any
 
 from gradformer.report.scales import significant
 from gradformer.studies import STUDIES
+from gradformer.studies.looking import kept_plan, look
 from gradformer.studies.paper import printed
 from gradformer.studies.rivals import RIVALS
-from gradformer.studies.runner import kept_plan, look
 from gradformer.studies.tables import markdown_table, value
 from gradformer.training.metrics import metric_name
 from gradformer.training.sections import DataOptions, TrainOptions

@@ -12,7 +12,8 @@ import pytest
 from gradformer.errors import InputError
 from gradformer.graphs.splits import Split
 from gradformer.studies import STUDIES, rivals
-from gradformer.studies.runner import carry_out, look
+from gradformer.studies.looking import look
+from gradformer.studies.runner import carry_out
 from gradformer.studies.study import Plan
 from gradformer.training.data import benchmark
 from gradformer.training.files import read_json

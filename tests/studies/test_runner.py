@@ -14,7 +14,8 @@ from safetensors.numpy import load_file
 
 from gradformer.errors import InputError
 from gradformer.studies import STUDIES, runner
-from gradformer.studies.runner import begin, carry_out, kept_plan, look
+from gradformer.studies.looking import kept_plan, look
+from gradformer.studies.runner import begin, carry_out
 from gradformer.studies.study import Cell, Plan
 from gradformer.studies.tables import machines
 from gradformer.training.card import model_card

@@ -96,7 +96,8 @@ def reproduce(
     """
     from gradformer.errors import InputError
     from gradformer.studies import find_study
-    from gradformer.studies.runner import begin, carry_out, kept_plan
+    from gradformer.studies.looking import kept_plan
+    from gradformer.studies.runner import begin, carry_out
     from gradformer.studies.study import Plan, chosen_cells
 
     until = end_of(budget)
@@ -147,8 +148,8 @@ def reproduce(
 def _write(study: Study, plan: Plan, root: Path, failed: dict[Cell, str]) -> None:
     """The pages, of whatever there is; the table is printed too."""
     from gradformer.cli.tables import show_rows
+    from gradformer.studies.looking import look
     from gradformer.studies.page import write_pages
-    from gradformer.studies.runner import look
     from gradformer.studies.tables import results
 
     measured = look(study, plan, root)

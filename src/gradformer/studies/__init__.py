@@ -2,8 +2,8 @@
 
 A ``study`` is a list of cells: ``table1``, ``deep``, ``low_resource``, ``ablation``, ``index``,
 ``decay``, ``efficiency``, ``nodes``, ``attention``, ``starts``. The ``runner`` trains them, and
-``rivals`` beside them. Written down are ``tables`` with the numbers of the ``paper`` and
-``differences``, ``figures``, and a ``page`` of each.
+``rivals`` beside them; ``looking`` finds what is known of them. Written down are ``tables`` with
+the numbers of the ``paper`` and ``differences``, ``figures``, and a ``page`` of each.
 """
 
 from __future__ import annotations
