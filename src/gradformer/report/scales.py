@@ -95,10 +95,11 @@ def number(value: float | None, digits: int = 4) -> str:
 def significant(value: float) -> str:
     """A positive number with its first three digits.
 
-    >>> [significant(v) for v in (267.49, 12.268, 0.45, 0.01412)]
-    ['267', '12.3', '0.450', '0.0141']
+    >>> [significant(v) for v in (267.49, 12.268, 9.996, 0.45, 0.01412)]
+    ['267', '12.3', '10.0', '0.450', '0.0141']
     """
-    return f"{value:.{max(0, 2 - math.floor(math.log10(value)))}f}"
+    exponent = int(f"{value:.2e}".partition("e")[2])
+    return f"{value:.{max(0, 2 - exponent)}f}"
 
 
 def decimals(std: float | None, value: float) -> int:
@@ -139,12 +140,12 @@ def evenly(length: int, most: int) -> list[int]:
 def duration(seconds: float) -> str:
     """Time in the two largest units; – for none, as of an exported model, which keeps no record.
 
-    >>> [duration(seconds) for seconds in (0.0, 8.25, 60, 3540, 3600, 3725)]
+    >>> [duration(seconds) for seconds in (0.0, 8.25, 59.96, 3540, 3600, 3725)]
     ['–', '8.2 s', '1 min', '59 min', '1 h 0 min', '1 h 2 min']
     """
     if not seconds:
         return "–"
-    if seconds < 60:
+    if round(seconds, 1) < 60:
         return f"{seconds:.1f} s"
     minutes = round(seconds / 60)
     if minutes < 60:
