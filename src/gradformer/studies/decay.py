@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 
+from gradformer.grouping import grouped
+from gradformer.report.markup import Markup
+from gradformer.report.plots import Axes, Line, line_plot
+from gradformer.report.sheet import Panel
 from gradformer.studies.differences import verdict
-from gradformer.studies.figures import curves
+from gradformer.studies.figures import in_rows, score_name
 from gradformer.studies.study import Cell, Measured, Rows, Study, by_column
+from gradformer.studies.tables import shown
 from gradformer.training.recipe import load_recipe, presets
 
 RATES = tuple(k / 10 for k in range(10, -1, -1))  # first none, to which the others are compared
@@ -40,6 +44,31 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
     return found
 
 
+def draw(measured: Sequence[Measured]) -> Markup | None:
+    """For every dataset the score over λ, a line for each shape, ± one standard deviation."""
+    panels = []
+    for column, members in by_column(measured).items():
+        shapes = grouped((one.cell.point[0], one) for one in members if one.cell.point)
+        lines = [_line(number, *named) for number, named in enumerate(shapes.items())]
+        axes = Axes("λ", score_name(members[0]), (-0.02, 1.02))
+        plot = line_plot(f"Score over λ on {column}", lines, axes)
+        alone = f", {lines[0].name}" if len(lines) == 1 else ""  # which has no legend
+        panels.append(Panel(column + alone, [plot]))
+    return in_rows("Score over λ", panels)
+
+
+def _line(number: int, name: str, members: Sequence[Measured]) -> Line:
+    points = []
+    for one in members:
+        assert one.cell.point is not None
+        factor, test = shown(one.known)[0], one.known["test"]
+        points.append((one.cell.point[1], factor * test["mean"], factor * (test["std"] or 0.0)))
+    x, y, std = zip(*sorted(points))
+    low, high = ([m + sign * s for m, s in zip(y, std)] for sign in (-1, 1))
+    banded = any(std)
+    return Line(name, x, y, number, low if banded else [], high if banded else [], dots=True)
+
+
 def beside_none(measured: Sequence[Measured]) -> Rows:
     """On each dataset, how many decays are clearly better and worse than none."""
     rows = []
@@ -62,6 +91,6 @@ STUDY = Study(
     datasets=("nci1", "proteins", "collab"),
     models=("gradformer",),
     cells=cells,
-    figure=partial(curves, x="λ", x_range=(-0.02, 1.02)),
+    figure=draw,
     more=("How many rates and shapes are clear of no decay, λ = 1", beside_none),
 )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from statistics import median
 
+from gradformer.report.history import History
 from gradformer.report.markup import Markup
 from gradformer.report.plots import Axes, dot_plot
 from gradformer.report.scales import significant
 from gradformer.report.sheet import Panel
-from gradformer.studies.figures import epoch_seconds, in_rows, score_name
+from gradformer.studies.figures import in_rows, score_name
 from gradformer.studies.study import Cell, Measured, Rows, Study, by_column
 from gradformer.studies.tables import shown
 from gradformer.training.recipe import load_recipe
@@ -40,6 +42,14 @@ def costs(measured: Sequence[Measured]) -> dict[tuple[str, str], tuple[tuple[flo
                 device = one.history.header["environment"]["device_name"]
                 found[one.cell.dataset, one.cell.model] = (seconds, one.memory / 2**30), device
     return found
+
+
+def epoch_seconds(history: History) -> float | None:
+    """Median time of an epoch of the first trial; the first epoch, which also compiles, is left
+    out where there are more."""
+    lines = next(iter(history.epochs.values()), [])
+    seconds = [line["seconds"] for line in lines]
+    return median(seconds[1:] or seconds) if seconds else None
 
 
 def cost_table(measured: Sequence[Measured]) -> Rows:
