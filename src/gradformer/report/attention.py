@@ -43,16 +43,19 @@ class Sketch:
 
 def sketch(store: Store, graph: int) -> Sketch:
     """Lay out one graph of a store."""
-    first, last = (int(store.arrays["node_ptr"][graph + k]) for k in (0, 1))
-    edges = slice(*(int(store.arrays["edge_ptr"][graph + k]) for k in (0, 1)))
+    nodes, edges = int(store.sizes[graph]), _rows(store, "edge_ptr", graph)
     ends = zip(store.arrays["source"][edges].tolist(), store.arrays["target"][edges].tolist())
     bonds = sorted({(min(i, j), max(i, j)) for i, j in ends if i != j})
     hops = None
     if store.codebook.name == "hops" and "distance" in store.arrays:
-        pairs = slice(*(int(store.arrays["pair_ptr"][graph + k]) for k in (0, 1)))
-        byte = store.arrays["distance"][pairs].reshape(last - first, -1)
+        byte = store.arrays["distance"][_rows(store, "pair_ptr", graph)].reshape(nodes, nodes)
         hops = np.where(byte == UNREACHABLE, np.nan, byte.astype(np.float64))
-    return Sketch(lay_out(last - first, bonds), bonds, hops)
+    return Sketch(lay_out(nodes, bonds), bonds, hops)
+
+
+def _rows(store: Store, pointer: str, graph: int) -> slice:
+    """Those of a graph, in the arrays that ``pointer`` points into."""
+    return slice(*store.arrays[pointer][graph : graph + 2].tolist())
 
 
 def lay_out(nodes: int, bonds: list[tuple[int, int]]) -> Array:
