@@ -99,6 +99,15 @@ def test_the_separator_is_seen_whatever_names_and_the_file_s_own_name_hold(tmp_p
         assert data.arrays.y.tolist() == [[1.5], [2.5]]
 
 
+def test_a_mark_of_utf8_is_known_also_in_a_packed_file(tmp_path: Path) -> None:
+    text = "\ufeffsmiles,y\nCC,1\n".encode()
+    for name, content in (("t.csv", text), ("t.csv.gz", gzip.compress(text))):
+        (tmp_path / name).write_bytes(content)
+        table = open_table(tmp_path / name)
+        assert (table.header, table.marked) == (["smiles", "y"], True)
+    assert not open_table(write(tmp_path, "smiles,y\nCC,1\n")).marked
+
+
 def test_a_row_of_one_empty_cell_is_a_row(tmp_path: Path) -> None:
     """pandas writes a missing value so, where a blank line would be no row."""
     table = open_table(write(tmp_path, 'smiles\nCCO\n""\n\n  \nCC\n'))

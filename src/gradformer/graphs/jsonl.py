@@ -25,7 +25,7 @@ from gradformer.graphs.arrays import Level
 from gradformer.graphs.assemble import assemble
 from gradformer.graphs.labels import present
 from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
-from gradformer.graphs.user_data import Reading, RowChecks, UserData, read_text
+from gradformer.graphs.user_data import MARK, Reading, RowChecks, UserData, read_text
 from gradformer.graphs.user_splits import part_number
 
 JSONL_SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
@@ -48,7 +48,7 @@ def read_jsonl(
     path = Path(path)
     choice("level", level, ("graph", "node"))
     rows = RowChecks(str(path), "line", skip_invalid)
-    lines = enumerate(read_text(path).split("\n"), start=1)
+    lines = enumerate(read_text(path).removeprefix(MARK).split("\n"), start=1)
     to_graph = partial(_graph, labelled)
     graphs = rows.graphs([(line, text) for line, text in lines if text.strip()], to_graph)
     return assemble(graphs, rows, kind="graphs", level=level, task=task, like=like)

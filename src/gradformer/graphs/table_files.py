@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import codecs
 import csv
 import io
 import re
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gradformer.errors import InputError
-from gradformer.graphs.user_data import read_text
+from gradformer.graphs.user_data import MARK, read_text
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -72,6 +71,7 @@ def open_table(path: Path) -> Table:
 
 def _separated(path: Path) -> Table:
     text = read_text(path)
+    marked, text = text.startswith(MARK), text.removeprefix(MARK)
     stated = re.match(r"sep=([,;\t])\s*\n", text, re.IGNORECASE)  # a line for a spreadsheet
     named = "\t" if ".tsv" in path.suffixes[-2:] else None
     delimiter = stated[1] if stated else named or _delimiter(text)
@@ -92,8 +92,6 @@ def _separated(path: Path) -> Table:
     if not records:
         raise InputError(f"{path} is empty: its first line must name the columns")
     header = [name.strip() for name in records[0][1]]
-    with path.open("rb") as file:
-        marked = file.read(3) == codecs.BOM_UTF8
     return Table(path, "line", header, records[1:], delimiter, stated is not None, marked)
 
 

@@ -21,6 +21,8 @@ from gradformer.progress import bar
 
 Kind = Literal["smiles", "graphs", "tu"]
 Item = TypeVar("Item")
+MARK = "\ufeff"
+"""What some write before a text, to tell that it is UTF-8."""
 
 _NO_TEXT = {
     b"\xff\xfe": "UTF-16 text; save it as UTF-8",
@@ -206,7 +208,7 @@ def refuse_options(options: Iterable[str], where: str) -> None:
 
 
 def read_text(path: Path) -> str:
-    """The text of a UTF-8 file, unpacked if its name ends in .gz."""
+    """The text of a UTF-8 file, unpacked if its name ends in .gz; a :data:`MARK` is left there."""
     try:
         data = path.read_bytes()
         if path.suffix.lower() == ".gz":
@@ -217,7 +219,7 @@ def read_text(path: Path) -> str:
     wrong = data.find(0)  # it is UTF-8, but no text has it
     try:
         if wrong < 0:
-            return data.decode("utf-8-sig")
+            return data.decode()
     except UnicodeDecodeError as error:
         wrong = error.start
     for start, what in _NO_TEXT.items():
