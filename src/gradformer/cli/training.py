@@ -1,4 +1,4 @@
-"""What the verbs that train do alike: recipes, ``--resume``, budgets, and the smoke switch."""
+"""What the verbs that train do alike: ``--resume``, raw files, budgets, and the smoke switch."""
 
 from __future__ import annotations
 
@@ -33,14 +33,13 @@ def reading_words(reading: Mapping[str, Any]) -> list[str]:
 
 def refuse_others(ctx: typer.Context, what: str, allowed: Collection[str]) -> None:
     """With ``--resume`` go only the parameters ``allowed``: the rest is as it was begun."""
-    words = {"settings": "--set", "ranges": "--range"}
+    options = {each.name: max(each.opts, key=len) for each in ctx.command.params}
     for name in ctx.params:
         source = ctx.get_parameter_source(name)
         if name not in allowed and source is not None and source.name == "COMMANDLINE":
-            option = words.get(name, f"--{name.replace('_', '-')}")
             raise ConfigError(
-                f"{option}: cannot go with --resume, which continues {what} as it was begun; leave "
-                "it out, or begin anew with another --out"
+                f"{options[name]}: cannot go with --resume, which continues {what} as it was "
+                "begun; leave it out, or begin anew with another --out"
             )
 
 
