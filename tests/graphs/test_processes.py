@@ -28,10 +28,16 @@ def is_loaded(module: str) -> bool:
 
 
 def ended_by(word: str) -> str:
-    """``word``, unless it is the name of a signal and this a helper."""
-    if word.startswith("SIG") and sys.argv == ["-c"]:
-        os.kill(os.getpid(), signal.Signals[word])
+    """``word``, unless it is a :func:`deadly` one and this a helper."""
+    name, _, here = word.partition(" ")
+    if here and int(here) != os.getpid():
+        os.kill(os.getpid(), signal.Signals[name])
     return word
+
+
+def deadly(name: str) -> str:
+    """A word that ends, by the signal of this name, any process but this."""
+    return f"{name} {os.getpid()}"
 
 
 SLOWLY: list[str] = []
@@ -143,7 +149,7 @@ def test_helpers_load_nothing_that_is_not_needed() -> None:
 
 @pytest.mark.parametrize("killed", [1, 40])
 def test_the_part_of_a_helper_that_is_killed_is_read_here(killed: int, helpers: list[Any]) -> None:
-    words = [*"abc", *["SIGKILL"] * killed, *"defghijk"]
+    words = [*"abc", *[deadly("SIGKILL")] * killed, *"defghijk"]
     assert list(each(ended_by, words)) == words
     assert len(helpers) == 2
 
@@ -151,7 +157,7 @@ def test_the_part_of_a_helper_that_is_killed_is_read_here(killed: int, helpers: 
 @pytest.mark.usefixtures("helpers")
 def test_a_helper_that_crashes_is_said_in_one_line() -> None:
     """A molecule that does it would end this process too."""
-    found = each(ended_by, ["a", "b", "c", "SIGSEGV", *"defghijk"])
+    found = each(ended_by, [*"abc", deadly("SIGSEGV"), *"defghijk"])
     assert (next(found), next(found)) == ("a", "b")
     with pytest.raises(GradformerError) as caught:
         next(found)
@@ -175,7 +181,7 @@ def test_what_is_no_fault_of_a_row_is_raised_as_in_one_process(
 @pytest.mark.usefixtures("helpers")
 def test_it_ends_also_if_all_helpers_crash() -> None:
     with pytest.raises(GradformerError, match="crashed"):
-        list(each(ended_by, ["SIGABRT"] * 40))
+        list(each(ended_by, [deadly("SIGABRT")] * 40))
 
 
 def test_who_leaves_early_leaves_no_process_behind(helpers: list[Any]) -> None:

@@ -178,7 +178,7 @@ def check_padding(
                 torch.testing.assert_close(
                     b.grad,
                     a.grad,
-                    atol=2e-5,
+                    atol=5e-5,  # deviations of PNA have steep gradients
                     rtol=1e-3,
                     msg=lambda text, name=name: f"{name}: {text}",
                 )
