@@ -179,14 +179,17 @@ def padding_table(record: Record) -> str:
 @_of_record("cpu")
 def cpu_table(record: Record) -> str:
     """A step on a CPU beside PyG's GPSConv."""
-    head = ["data", "layers:", "convolution", "GPSConv of PyG with", "threads:", "PyG:", "ours:"]
+    head = ["data", "layers:", "convolution", "GPSConv of PyG with", "threads: PyG / ours:"]
     rows = []
     for row in record["rows"]:
         names = [row["case"].split("-")[0], str(row["layers"]), row["local"], row["pyg_conv"]]
         times = [f"{row['pyg_ms']:.0f}", f"{row['ours_ms']:.0f}", significant(row["ratio"])]
-        rows.append([*names, str(row["threads"]), *times])
+        threads = f"{row['pyg_threads']} / {row['threads']}"
+        beside = row["side_by_side_ms"]
+        rows.append([*names, threads, *times, "–" if beside is None else f"{beside:.0f}"])
+    more = ["PyG:", "ours:", "times as fast:", f"{record['cores']} trials side by side: each:"]
     return _table(
-        [*head, "times as fast:"],
+        [*head, *more],
         rows,
         f"Milliseconds of a training step on {record['cores']} cores, medians of steps that "
         f"alternate ({_source(record, 'cpu')}; load of the machine {record['load']:.1f}):",
