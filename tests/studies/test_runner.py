@@ -180,7 +180,7 @@ def test_the_peak_of_a_cell_is_not_that_of_an_earlier_one() -> None:
     held = np.ones(2**25)
     peak = runner._process_peak()
     del held
-    runner._forget_peak()
+    runner.settle()
     assert runner._process_peak() < peak - 2**27
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import platform
+import subprocess
 import sys
 from pathlib import Path
 
@@ -19,6 +21,52 @@ def test_memory_that_is_taken_is_held() -> None:
     assert memory.most_held() >= memory.held()
     assert memory.left() > taken.nbytes
     del taken
+
+
+FREED = """
+from gradformer.cli.memory import keep_freed_memory
+keep_freed_memory()
+import numpy as np
+from gradformer.training.memory import held, most_held, settle
+before, taken = held(), [np.ones(1_000_000, dtype=np.uint8) for _ in range(100)]
+last = np.ones(1, dtype=np.uint8)
+del taken
+print(held() - before)
+settle()
+print(held() - before, most_held() - before)
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc keeps what is freed")
+def test_what_is_freed_and_kept_is_held_until_it_is_given_back() -> None:
+    command = [sys.executable, "-c", FREED]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    kept, settled, most = map(int, done.stdout.split())
+    assert kept > 80_000_000
+    assert settled < 20_000_000
+    assert most < 20_000_000
+
+
+def test_files_that_a_container_has_read_take_no_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "PROCESSES", tmp_path)
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    (tmp_path / "memory.max").write_text("70000\n")
+    (tmp_path / "memory.current").write_text("70000\n")
+    (tmp_path / "memory.stat").write_text("anon 10000\nactive_file 20000\ninactive_file 40000\n")
+    assert memory.left() == 40000
+
+
+def test_an_older_container_has_a_limit_too(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "PROCESSES", tmp_path)
+    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+    (tmp_path / "memory").mkdir()
+    (tmp_path / "memory/memory.limit_in_bytes").write_text("70000\n")
+    (tmp_path / "memory/memory.usage_in_bytes").write_text("50000\n")
+    assert memory.left() == 20000
 
 
 def test_the_least_of_the_machine_and_of_a_container_is_left(

@@ -11,7 +11,6 @@ import resource
 import signal
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from shlex import quote
@@ -36,6 +35,7 @@ from gradformer.training.files import replace_json
 from gradformer.training.fit import fit, resume
 from gradformer.training.folder import BusyError
 from gradformer.training.loop import Stop, StoppedError
+from gradformer.training.memory import settle
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import environment, read_results
 from gradformer.training.trials import summary
@@ -138,7 +138,7 @@ def _train(
         torch.cuda.init()  # there are no statistics before
         torch.cuda.reset_peak_memory_stats(where)
     else:
-        _forget_peak()
+        settle()
     if not (place / "recipe.yaml").is_file():
         fit(cell.dataset, recipe=recipe, out=place, until=until, **options)
     elif has_recipe(place, recipe):
@@ -163,12 +163,6 @@ def _compute(cell: Cell, recipe: Recipe, place: Path, until: float | None) -> No
             outcome = summary(results, results[0]["metric"])
             around = environment(torch.device("cpu"))
             replace_json(path, {**outcome, "wanted": recipe.trials, "environment": around})
-
-
-def _forget_peak() -> None:
-    """Let the peak of the process be what it holds now, where the system can."""
-    with suppress(OSError):
-        Path("/proc/self/clear_refs").write_text("5")
 
 
 def _process_peak() -> int:

@@ -22,7 +22,7 @@ from gradformer.model.base import GraphModel, has_guests
 from gradformer.model.parallel import is_shared
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.distributed import place_in_batch
-from gradformer.training.memory import held, left, most_held
+from gradformer.training.memory import held, left, most_held, settle
 from gradformer.training.threads import no_more_threads, pool, worth_of, worthwhile_threads
 from gradformer.training.trial import Trial
 
@@ -140,7 +140,8 @@ def in_lanes(trials: list[Trial]) -> list[list[Trial]]:
 def _train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
     """As many epochs at once as cores and memory have room for; they are told of as if in turn.
 
-    The first is alone, and tells how much memory one takes.
+    The first is alone, and tells how much memory one takes. What it has freed then, or others
+    before it, the threads of the lanes would not get: it goes back to the system.
     """
 
     @contextmanager
@@ -163,12 +164,15 @@ def _train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
 
     stopped = False
     with _generators(torch.device("cpu")), no_more_threads(_worth(trials[0])) as room:
+        settle()
         before = held()
         record = epoch(trials[0], 1)
         if record is None:
             return False
         on_epoch(trials[0], record)
-        most = min(room, 1 + left() // max(most_held() - before, 1))
+        need = max(most_held() - before, 1)
+        settle()
+        most = max(min(room, left() // need), 1)
         running: deque[tuple[Trial, Future[dict[str, Any] | None]]] = deque()
         with pool(most) as lanes, or_all_end():
 

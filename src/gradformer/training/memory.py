@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import sys
 from contextlib import suppress
 from pathlib import Path
@@ -13,27 +14,40 @@ PROCESSES = Path("/proc")
 
 def held() -> int:
     """Bytes that this process holds now."""
-    return _told("self/status", "VmRSS")
+    return _told(PROCESSES / "self/status", "VmRSS:") * 1024
 
 
 def most_held() -> int:
-    """Bytes that it has held at most."""
-    return _told("self/status", "VmHWM")
+    """Bytes that it has held at most since it last did :func:`settle`."""
+    return _told(PROCESSES / "self/status", "VmHWM:") * 1024
+
+
+def settle() -> None:
+    """Give the system what is freed and kept for the next use, and forget what was held before:
+    what is held is in use then, and is the most that was held; as far as the system can."""
+    with suppress(AttributeError, OSError, TypeError):  # another C library
+        ctypes.CDLL(None).malloc_trim(0)
+    with suppress(OSError):
+        (PROCESSES / "self/clear_refs").write_text("5")
 
 
 def left() -> int:
-    """Bytes that the machine has for more, and a container's limit."""
-    least = _told("meminfo", "MemAvailable") or sys.maxsize
-    with suppress(OSError, ValueError):  # no container, or one without a limit
-        limit, used = (int((CGROUP / f"memory.{name}").read_text()) for name in ("max", "current"))
-        least = min(least, max(limit - used, 0))
+    """Bytes that the machine has for more, and a container's limit; files that the system has read
+    and can read again take none."""
+    least = _told(PROCESSES / "meminfo", "MemAvailable:") * 1024 or sys.maxsize
+    for folder, *names in ((".", "max", "current"), ("memory", "limit_in_bytes", "usage_in_bytes")):
+        with suppress(OSError, ValueError):  # no container, or one without a limit
+            place = CGROUP / folder
+            limit, used = (int((place / f"memory.{name}").read_text()) for name in names)
+            used -= _told(place / "memory.stat", "inactive_file")
+            least = min(least, max(limit - used, 0))
     return least
 
 
-def _told(file: str, name: str) -> int:
-    """Bytes in the line ``name: … kB`` of a file under /proc; 0 if there is none."""
+def _told(file: Path, name: str) -> int:
+    """The number behind ``name`` in a file with a line for each; 0 if there is none."""
     with suppress(OSError):
-        for line in (PROCESSES / file).read_text().splitlines():
-            if line.startswith(f"{name}:"):
-                return int(line.split()[1]) * 1024
+        for line in file.read_text().splitlines():
+            if line.split()[:1] == [name]:
+                return int(line.split()[1])
     return 0
