@@ -100,6 +100,7 @@ def test_new_folders_are_read_like_the_training_data(tmp_path: Path) -> None:
         ({"graph_labels": None}, "TOY_graph_labels.txt is missing"),
         ({"graph_labels": "1\n2\n3\n"}, "TOY_graph_labels.txt has 3 lines, expected 2"),
         ({"node_labels": "1\n"}, "TOY_node_labels.txt has 1 line, expected 5"),
+        ({"node_labels": "3,,1\n" * 5}, "TOY_node_labels.txt, line 1: does not have 3 columns"),
         ({"node_labels": "-1\n0\n0\n0\n0\n"}, r"graph 1: x\[0, 0\] = -1 is not a category"),
     ],
 )

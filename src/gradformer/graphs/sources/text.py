@@ -19,12 +19,12 @@ _FAULTS = (
 def integers(text: bytes, columns: int | None, where: str) -> NDArray[np.int64]:
     """Rows of ``columns`` whole numbers, separated by commas or blanks, as [rows, columns].
 
-    If None, there are as many columns as in the first row. Empty lines are passed over; ``where``
-    names the source in errors.
+    If None, there are as many columns as in the first row, where nothing between two commas is one
+    too. Empty lines are passed over; ``where`` names the source in errors.
     """
     if columns is None:
         first = text.lstrip().partition(b"\n")[0]
-        columns = max(1, len(first.replace(b",", b" ").split()))
+        columns = max(first.count(b",") + 1, len(first.replace(b",", b" ").split()))
     values = np.empty(len(text) // 2 + 1, np.int64)
     count, fault, line = _parse(np.frombuffer(text, np.uint8), columns, values)
     if fault:
