@@ -222,6 +222,15 @@ def test_those_alone_have_no_lane(monkeypatch: pytest.MonkeyPatch) -> None:
     assert in_lanes(trials) == []
 
 
+@pytest.mark.parametrize("setting", ["model.width=32", "model.layers=3", "train.batch_size=12"])
+def test_the_largest_is_first_and_trials_of_a_recipe_keep_their_order(setting: str) -> None:
+    """By its memory that of all is known; a search has candidates of other sizes together."""
+    small, recipe = some_trials(4), RECIPE.change(setting)
+    data = toy.data(recipe)
+    large = [Trial(number, recipe, data, data.collator("cpu")) for number in range(4)]
+    assert in_lanes([*small, *large]) == [[*large, *small]]
+
+
 def test_trials_worth_other_threads_are_other_companies(monkeypatch: pytest.MonkeyPatch) -> None:
     trials, worth = some_trials(4), {0: 1, 1: 2, 2: 1, 3: 2}
     numbers = {id(trial.model): worth[trial.number] for trial in trials}

@@ -23,7 +23,13 @@ from gradformer.model.parallel import is_shared
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.distributed import place_in_batch
 from gradformer.training.memory import held, left, most_held, settle
-from gradformer.training.threads import no_more_threads, pool, worth_of, worthwhile_threads
+from gradformer.training.threads import (
+    no_more_threads,
+    numbers_of,
+    pool,
+    worth_of,
+    worthwhile_threads,
+)
 from gradformer.training.trial import Trial
 
 OnEpoch = Callable[[Trial, Mapping[str, Any]], None]
@@ -123,7 +129,7 @@ def _train_in_turn(live: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
 
 def in_lanes(trials: list[Trial]) -> list[list[Trial]]:
     """The trials on a CPU that can be trained beside each other, an epoch in a thread: where there
-    is room for more than one, with the same number of threads for each.
+    is room for more than one, with the same number of threads for each; the largest come first.
 
     Processes that share a batch wait for each other. Parts of a model that are the user's or PyG's
     may draw from torch's generator, of which there is one.
@@ -134,14 +140,19 @@ def in_lanes(trials: list[Trial]) -> list[list[Trial]]:
         if on_cpu and not is_shared() and not has_guests(trial.model):
             threads.setdefault(_worth(trial), []).append(trial)
     room = torch.get_num_threads()
-    return [same for worth, same in threads.items() if len(same) > 1 and room >= 2 * worth]
+    return [
+        sorted(same, key=_size, reverse=True)
+        for worth, same in threads.items()
+        if len(same) > 1 and room >= 2 * worth
+    ]
 
 
 def _train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
     """As many epochs at once as cores and memory have room for; they are told of as if in turn.
 
-    The first is alone, and tells how much memory one takes. What it has freed then, or others
-    before it, the threads of the lanes would not get: it goes back to the system.
+    The first, which is the largest, is alone, and tells how much memory one takes. What it has
+    freed then, or others before it, the threads of the lanes would not get: it goes back to the
+    system.
     """
 
     @contextmanager
@@ -198,6 +209,14 @@ def _worth(trial: Trial) -> int:
     model, collator, _, size = _work(trial)
     parts = map(trial.data.graphs, trial.parts)
     return max(worth_of(model, collator, graphs, size) for graphs in parts)
+
+
+def _size(trial: Trial) -> int:
+    """What the layers make of a mean batch of all graphs, by which the memory of a step grows: the
+    same for all trials of a recipe."""
+    graphs = np.arange(trial.data.store.num_graphs)
+    numbers = numbers_of(trial.model, trial.collator, graphs, trial.recipe.train.batch_size)
+    return numbers * getattr(trial.model.config, "layers", 1)
 
 
 def _work(trial: Trial) -> tuple[GraphModel, Collator, NDArray[np.int64], int]:

@@ -67,12 +67,14 @@ def worth_of(
 ) -> int:
     """Threads that the mean batch of ``graphs`` keeps busy on a CPU: this follows from the data and
     the model alone, since sums depend on it."""
-    numbers = _numbers(model, collator, graphs) * min(batch_size / max(len(graphs), 1), 1.0)
-    return max(int(numbers) // SHARE, 1)
+    return max(numbers_of(model, collator, graphs, batch_size) // SHARE, 1)
 
 
-def _numbers(model: GraphModel, collator: Collator, graphs: NDArray[np.int64]) -> int:
-    """What a layer makes of all ``graphs``: channels of nodes and edges, weights of pairs."""
+def numbers_of(
+    model: GraphModel, collator: Collator, graphs: NDArray[np.int64], batch_size: int
+) -> int:
+    """What a layer makes of their mean batch: channels of nodes and edges, weights of pairs."""
     nodes, edges = collator.sizes(torch.from_numpy(graphs))
     width, heads = getattr(model.config, "width", 64), getattr(model.config, "heads", 0)
-    return int(width * (nodes + edges).sum() + heads * nodes.square().sum())
+    numbers = int(width * (nodes + edges).sum() + heads * nodes.square().sum())
+    return int(numbers * min(batch_size / max(len(graphs), 1), 1.0))
