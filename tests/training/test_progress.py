@@ -63,6 +63,13 @@ def test_plain_lines_where_there_is_no_terminal() -> None:
     assert "\x1b" not in text.getvalue()
 
 
+def test_lines_are_shown_as_they_are() -> None:
+    """An error of a user's model that cannot be captured may hold anything."""
+    shown, line = io.StringIO(), "no [Errno 2] in [/tmp/m] :o:, though it is long"
+    Display([], console=Console(file=shown, width=20)).say(line)
+    assert shown.getvalue() == f"{line}\n"
+
+
 def test_lines_that_a_full_disk_refuses_end_no_training() -> None:
     class Full(io.StringIO):
         def write(self, text: str) -> int:

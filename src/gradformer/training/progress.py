@@ -115,7 +115,7 @@ class Display:
         """A line, above the bars if there are any."""
         console = self._bars.console if self._bars is not None else self._console
         with telling():
-            console.print(text, highlight=False, soft_wrap=True)
+            console.print(text, markup=False, emoji=False, highlight=False, soft_wrap=True)
 
     def _left(self, trial: Trial) -> timedelta:
         done = trial.progress.epoch - self._first[trial]
