@@ -14,7 +14,7 @@ import pytest
 from safetensors.numpy import load_file
 
 from gradformer.cli.training import stopping_in_time
-from gradformer.training.loop import StoppedError
+from gradformer.training.stop import StoppedError
 from tests.cli.conftest import QUIET, Program
 
 PROGRAM = [sys.executable, "-c", "from gradformer.cli import main; main()"]

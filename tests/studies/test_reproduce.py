@@ -15,8 +15,8 @@ from gradformer.studies import STUDIES, runner
 from gradformer.studies.study import Plan, chosen_cells
 from gradformer.training.files import read_json
 from gradformer.training.folder import held
-from gradformer.training.loop import StoppedError
 from gradformer.training.run import Run
+from gradformer.training.stop import StoppedError
 from gradformer.training.trial import Trial
 from tests.studies.conftest import Reproduce
 

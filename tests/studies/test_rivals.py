@@ -17,8 +17,8 @@ from gradformer.studies.runner import carry_out
 from gradformer.studies.study import Plan
 from gradformer.training.data import benchmark
 from gradformer.training.files import read_json
-from gradformer.training.loop import Stop, StoppedError
 from gradformer.training.recipe import load_recipe
+from gradformer.training.stop import Stop, StoppedError
 from tests.conftest import shared_path
 
 

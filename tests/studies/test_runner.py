@@ -20,8 +20,8 @@ from gradformer.studies.study import Cell, Plan
 from gradformer.studies.tables import machines
 from gradformer.training.card import model_card
 from gradformer.training.files import read_json
-from gradformer.training.loop import Stop, StoppedError
 from gradformer.training.run import Run
+from gradformer.training.stop import Stop, StoppedError
 from tests.conftest import shared_path
 
 TABLE1 = STUDIES["table1"]

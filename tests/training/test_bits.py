@@ -19,8 +19,10 @@ from gradformer.model.conv import GradformerConv
 from gradformer.model.encoders import FeatureEncoder
 from gradformer.model.heads import Head
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
-from gradformer.training.loop import Stop, train, train_epoch
+from gradformer.training.epochs import train_epoch
+from gradformer.training.loop import train
 from gradformer.training.recipe import Recipe
+from gradformer.training.stop import Stop
 from gradformer.training.trial import Trial
 from tests.training import toy
 

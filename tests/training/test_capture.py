@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import torch
 
-from gradformer.training import loop
+from gradformer.training import epochs
 from gradformer.training.capture import capture
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
-from gradformer.training.loop import Stop, train
+from gradformer.training.loop import train
+from gradformer.training.stop import Stop
 from gradformer.training.trial import Trial
 from tests.training import toy
 
@@ -66,7 +67,7 @@ def test_kernels_are_compiled_before_one_is_launched(monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("steps", [4, 6])
 def test_resumed_captured(steps: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "PATIENCE", 1)
+    monkeypatch.setattr(epochs, "PATIENCE", 1)
     losses: dict[str, list[float]] = {"alone": [], "resumed": []}
 
     def note(name: str) -> Callable[[Trial, Mapping[str, Any]], None]:
@@ -109,7 +110,7 @@ def test_follows_the_ragged_steps_of_the_cpu() -> None:
 
 
 def test_nothing_is_read_back_inside_an_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loop, "PATIENCE", 1)
+    monkeypatch.setattr(epochs, "PATIENCE", 1)
     (trial,) = make(1)
     assert capture([trial]) is None
     assert trial.captured is not None
@@ -117,7 +118,7 @@ def test_nothing_is_read_back_inside_an_epoch(monkeypatch: pytest.MonkeyPatch) -
     torch.cuda.synchronize()
     torch.cuda.set_sync_debug_mode("error")
     try:
-        done = loop.replay_steps([(trial, trial.captured)], Stop())
+        done = epochs.replay_steps([(trial, trial.captured)], Stop())
     finally:
         torch.cuda.set_sync_debug_mode("default")
     assert done == {trial: 4}

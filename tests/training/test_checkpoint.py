@@ -19,8 +19,9 @@ from gradformer.model.heads import Head
 from gradformer.training import checkpoint
 from gradformer.training.capture import _undone
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
-from gradformer.training.loop import Stop, train_epoch
+from gradformer.training.epochs import train_epoch
 from gradformer.training.recipe import ModelChoice
+from gradformer.training.stop import Stop
 from tests.training import toy
 
 

@@ -14,9 +14,11 @@ from typing import Any
 import pytest
 import torch
 
-from gradformer.training import loop, threads
+from gradformer.training import lanes, threads
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
-from gradformer.training.loop import Stop, in_lanes, train
+from gradformer.training.lanes import in_lanes
+from gradformer.training.loop import train
+from gradformer.training.stop import Stop
 from gradformer.training.trial import Trial
 from gradformer.training.trials import answers_of
 from tests.training import toy
@@ -67,7 +69,7 @@ def test_three_at_once_have_the_bits_of_each_alone_and_are_told_of_in_turn(
     alone: list[Trial], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meet, where = Barrier(3, timeout=60), set[int]()
-    epoch = loop.train_epoch
+    epoch = lanes.train_epoch
 
     def meeting(trials: list[Trial], stop: Stop) -> bool:
         assert torch.get_num_threads() == 1
@@ -76,7 +78,7 @@ def test_three_at_once_have_the_bits_of_each_alone_and_are_told_of_in_turn(
             where.add(get_ident())
         return epoch(trials, stop)
 
-    monkeypatch.setattr(loop, "train_epoch", meeting)
+    monkeypatch.setattr(lanes, "train_epoch", meeting)
     trials, before = some_trials(), torch.random.get_rng_state()
     assert trained(trials) == list(itertools.product(range(4), (1,))) + [
         (number, epoch) for epoch in (2, 3) for number in range(4)
@@ -115,7 +117,7 @@ def test_a_stop_is_heard_in_all_lanes_and_loses_nothing(
 def test_an_epoch_that_is_closed_when_another_lane_hears_a_stop_is_told_of(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    trials, epoch = some_trials(3), loop.train_epoch
+    trials, epoch = some_trials(3), lanes.train_epoch
 
     def work(some: list[Trial], stop: Stop) -> bool:
         if some[0].number != 1:
@@ -125,7 +127,7 @@ def test_an_epoch_that_is_closed_when_another_lane_hears_a_stop_is_told_of(
         stop.signal = signal.SIGTERM
         return False
 
-    monkeypatch.setattr(loop, "train_epoch", work)
+    monkeypatch.setattr(lanes, "train_epoch", work)
     told = trained(trials)
     assert told[:2] == [(0, 1), (2, 1)]  # the second of the first trial may end before the stop
 
@@ -142,7 +144,7 @@ def endless(stop: Stop, heard: list[bool]) -> bool:
 def test_what_goes_wrong_ends_the_other_lanes_at_their_next_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    heard, epoch = list[bool](), loop.train_epoch
+    heard, epoch = list[bool](), lanes.train_epoch
 
     def work(trials: list[Trial], stop: Stop) -> bool:
         return endless(stop, heard) if trials[0].number > 1 else epoch(trials, stop)
@@ -151,7 +153,7 @@ def test_what_goes_wrong_ends_the_other_lanes_at_their_next_step(
         if trial.number == 1:
             raise OSError(28, "the disk is full")
 
-    monkeypatch.setattr(loop, "train_epoch", work)
+    monkeypatch.setattr(lanes, "train_epoch", work)
     with pytest.raises(OSError, match="the disk is full"):
         train(some_trials(), refuse, Stop())
     assert heard == [True] * 2
@@ -161,14 +163,14 @@ def test_what_goes_wrong_ends_the_other_lanes_at_their_next_step(
 def test_what_goes_wrong_in_a_lane_is_not_held_back_by_the_epoch_before_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    heard, epoch = list[bool](), loop.train_epoch
+    heard, epoch = list[bool](), lanes.train_epoch
 
     def work(trials: list[Trial], stop: Stop) -> bool:
         if trials[0].number == 2:
             raise MemoryError
         return endless(stop, heard) if trials[0].number else epoch(trials, stop)
 
-    monkeypatch.setattr(loop, "train_epoch", work)
+    monkeypatch.setattr(lanes, "train_epoch", work)
     with pytest.raises(MemoryError):
         train(some_trials(), lambda *_: None, Stop())
     assert heard == [True] * 2
@@ -179,29 +181,29 @@ def test_more_lanes_than_pythons_lock_bears_are_not_made(monkeypatch: pytest.Mon
     assert lanes_of(3, monkeypatch) == 2
 
 
-@pytest.mark.parametrize(("need", "lanes"), [(0, 3), (33, 3), (34, 2), (51, 1), (101, 1)])
+@pytest.mark.parametrize(("need", "most"), [(0, 3), (33, 3), (34, 2), (51, 1), (101, 1)])
 def test_there_are_as_many_lanes_as_memory_has_room_for(
-    need: int, lanes: int, monkeypatch: pytest.MonkeyPatch
+    need: int, most: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The first epoch has taken ``need`` bytes, and 100 are left when it has given them back."""
-    monkeypatch.setattr(loop, "held", lambda: 1000)
-    monkeypatch.setattr(loop, "most_held", lambda: 1000 + need)
-    monkeypatch.setattr(loop, "left", lambda: 100)
-    assert lanes_of(3, monkeypatch) == lanes
+    monkeypatch.setattr(lanes, "held", lambda: 1000)
+    monkeypatch.setattr(lanes, "most_held", lambda: 1000 + need)
+    monkeypatch.setattr(lanes, "left", lambda: 100)
+    assert lanes_of(3, monkeypatch) == most
 
 
 def lanes_of(count: int, monkeypatch: pytest.MonkeyPatch) -> int:
     """Into how many lanes so many trials come, which are trained to their end."""
-    made, pool = [], loop.pool
+    made, pool = [], lanes.pool
 
-    def counted(lanes: int) -> ThreadPoolExecutor:
-        made.append(lanes)
-        return pool(lanes)
+    def counted(most: int) -> ThreadPoolExecutor:
+        made.append(most)
+        return pool(most)
 
-    monkeypatch.setattr(loop, "pool", counted)
+    monkeypatch.setattr(lanes, "pool", counted)
     assert len(trained(some_trials(count))) == 3 * count
-    (lanes,) = made
-    return lanes
+    (most,) = made
+    return most
 
 
 def test_those_alone_have_no_lane(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -213,7 +215,7 @@ def test_those_alone_have_no_lane(monkeypatch: pytest.MonkeyPatch) -> None:
     guests = [Trial(number, guest, data, data.collator("cpu")) for number in range(2)]
     assert in_lanes([*guests, *trials]) == [trials]  # PyG's parts may draw from torch's generator
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "is_shared", lambda: True)
+        patch.setattr(lanes, "is_shared", lambda: True)
         assert in_lanes(trials) == []
     with monkeypatch.context() as patch:
         patch.setattr(threads, "SHARE", 1)
@@ -234,7 +236,7 @@ def test_the_largest_is_first_and_trials_of_a_recipe_keep_their_order(setting: s
 def test_trials_worth_other_threads_are_other_companies(monkeypatch: pytest.MonkeyPatch) -> None:
     trials, worth = some_trials(4), {0: 1, 1: 2, 2: 1, 3: 2}
     numbers = {id(trial.model): worth[trial.number] for trial in trials}
-    monkeypatch.setattr(loop, "worth_of", lambda model, *_: numbers[id(model)])
+    monkeypatch.setattr(lanes, "worth_of", lambda model, *_: numbers[id(model)])
     assert in_lanes(trials) == [[trials[0], trials[2]]]  # of two threads each there is room for one
     torch.set_num_threads(4)
     assert in_lanes(trials) == [[trials[0], trials[2]], [trials[1], trials[3]]]
@@ -281,7 +283,7 @@ def test_shares_of_the_time_are_those_of_the_lanes(monkeypatch: pytest.MonkeyPat
     """Two trials of 24 graphs, whose steps take 8 s and validations 1 s; the first epoch is alone,
     the last three are two by two."""
     clocks: dict[int, float] = {}
-    monkeypatch.setattr(loop.time, "perf_counter", lambda: clocks.setdefault(get_ident(), 0.0))
+    monkeypatch.setattr(lanes.time, "perf_counter", lambda: clocks.setdefault(get_ident(), 0.0))
     told: list[Any] = []
 
     def steps(trials: list[Trial], stop: Stop) -> bool:
@@ -297,7 +299,7 @@ def test_shares_of_the_time_are_those_of_the_lanes(monkeypatch: pytest.MonkeyPat
         if len(told) > 2:
             trial.progress.status = "finished"
 
-    monkeypatch.setattr(loop, "train_epoch", steps)
+    monkeypatch.setattr(lanes, "train_epoch", steps)
     monkeypatch.setattr(Trial, "close_epoch", close)
     assert train(some_trials(2), tell, Stop())
     alone = {"seconds": 9.0, "graphs_per_second": 24 / 8}

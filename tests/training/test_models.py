@@ -12,7 +12,9 @@ import torch
 from gradformer.model.base import all_models
 from gradformer.training.capture import capture
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
-from gradformer.training.loop import Stop, train, train_epoch
+from gradformer.training.epochs import train_epoch
+from gradformer.training.loop import train
+from gradformer.training.stop import Stop
 from gradformer.training.trial import Trial
 from tests.training import toy
 

@@ -13,9 +13,10 @@ import torch
 from rich.console import Console
 
 from gradformer import progress
-from gradformer.training.loop import Stop, train
+from gradformer.training.loop import train
 from gradformer.training.progress import Display
 from gradformer.training.records import Recorder
+from gradformer.training.stop import Stop
 from gradformer.training.trial import Trial
 from tests.training import toy
 

@@ -15,12 +15,14 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradformer.training import capture, loop
+from gradformer.training import capture, epochs, loop
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
-from gradformer.training.loop import Stop, train, train_epoch
+from gradformer.training.epochs import train_epoch
+from gradformer.training.loop import train
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import Recorder
+from gradformer.training.stop import Stop
 from gradformer.training.trial import Trial
 from gradformer.training.trials import Trials
 from tests.training import toy
@@ -61,7 +63,7 @@ def without_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(capture, "_on", lambda stream: nullcontext())
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(CapturedTrial, "stream", Stream())
-    monkeypatch.setattr(loop, "PATIENCE", 1)
+    monkeypatch.setattr(epochs, "PATIENCE", 1)
 
 
 def make(recipe: Recipe) -> Trial:

@@ -15,9 +15,9 @@ import pytest
 
 from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.training.fit import fit, resume
-from gradformer.training.loop import StoppedError
 from gradformer.training.records import read_record
 from gradformer.training.run import Run
+from gradformer.training.stop import StoppedError
 from tests.training import toy
 from tests.training.toy import QUIET
 

@@ -15,7 +15,8 @@ from torch import Tensor
 from gradformer.graphs.batch import Batch
 from gradformer.model.gradformer import Gradformer
 from gradformer.training import outputs, threads
-from gradformer.training.loop import Stop, train
+from gradformer.training.loop import train
+from gradformer.training.stop import Stop
 from tests.training import toy
 
 

@@ -13,9 +13,10 @@ from safetensors.numpy import load_file
 
 from gradformer.training import loop
 from gradformer.training.fit import Job, fit, fit_together
-from gradformer.training.loop import Stop, StoppedError, train
+from gradformer.training.loop import train
 from gradformer.training.run import Run
 from gradformer.training.search import _groups
+from gradformer.training.stop import Stop, StoppedError
 from tests.training import toy
 
 RECIPES = [

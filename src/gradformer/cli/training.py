@@ -66,7 +66,7 @@ def tell(text: str) -> None:
 def stopping_in_time() -> Iterator[None]:
     """Inside, the end of a budget is no error: it is said, and what follows is left out."""
     from gradformer.training.distributed import is_first
-    from gradformer.training.loop import StoppedError
+    from gradformer.training.stop import StoppedError
 
     try:
         yield

@@ -34,10 +34,10 @@ from gradformer.training.distributed import find_device
 from gradformer.training.files import replace_json
 from gradformer.training.fit import fit, resume
 from gradformer.training.folder import BusyError
-from gradformer.training.loop import Stop, StoppedError
 from gradformer.training.memory import settle
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import environment, read_results
+from gradformer.training.stop import Stop, StoppedError
 from gradformer.training.trials import summary
 
 

@@ -4,7 +4,8 @@ What is trained: a ``recipe`` of ``sections``, whose texts ``options`` reads, on
 ``origins`` finds. One seed is a ``trial``, with another run for its ``beginning`` or none:
 ``weights`` in one vector, ``losses`` (``fused_loss``) and an ``optimizer`` (``fused_update``),
 together a ``step``, which ``capture`` records with kernels of ``precompile``, or which has as many
-``threads`` as it is worth. ``loop`` trains trials side by side, on a CPU as far as ``memory`` goes.
+``threads`` as it is worth. ``loop`` trains trials, ``epochs`` of them, until they end or someone
+asks to ``stop``; on a CPU in ``lanes``, as far as ``memory`` goes.
 
 A run is a ``folder`` that ``fit`` begins and ``trials`` fills, all or nothing (``files``): each
 ``checkpoint``, ``records``, ``keepsakes``; ``progress`` is shown, ``distributed`` processes share

@@ -28,12 +28,12 @@ from gradformer.training.data import TrainingData
 from gradformer.training.distributed import find_device
 from gradformer.training.files import read_json, reading, replace_file, replace_json, writing
 from gradformer.training.fit import Job, fit_together
-from gradformer.training.loop import StoppedError
 from gradformer.training.origins import is_benchmark, prepare
 from gradformer.training.plan import PLAN, Plan, load_plan
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import environment
 from gradformer.training.run import Run
+from gradformer.training.stop import StoppedError
 from gradformer.training.threads import ABREAST
 from gradformer.training.trial import Trial
 

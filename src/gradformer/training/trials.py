@@ -23,7 +23,7 @@ from gradformer.training.distributed import from_first, is_first
 from gradformer.training.files import RESUMABLE, replace_file, replace_json
 from gradformer.training.folder import WEIGHTS
 from gradformer.training.keepsakes import Answers, save_answers
-from gradformer.training.loop import Stop, StoppedError, train
+from gradformer.training.loop import train
 from gradformer.training.metrics import LOWER_IS_BETTER, scores
 from gradformer.training.progress import Display
 from gradformer.training.recipe import Recipe
@@ -35,6 +35,7 @@ from gradformer.training.records import (
     read_result,
     truncate,
 )
+from gradformer.training.stop import Stop, StoppedError
 from gradformer.training.trial import Trial
 from gradformer.training.wording import rows_table
 

@@ -1,0 +1,103 @@
+"""The steps of an epoch: of one trial, or of all that are captured, a step of each at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gradformer.graphs.collate import Capacity, Collator
+from gradformer.model.base import GraphModel
+from gradformer.training.capture import CapturedTrial
+from gradformer.training.distributed import place_in_batch
+from gradformer.training.stop import Stop
+from gradformer.training.threads import worthwhile_threads
+from gradformer.training.trial import Trial
+
+PATIENCE = 50
+"""Captured steps of each trial between two looks at whether someone asks to stop."""
+
+
+def graphs_left(trial: Trial) -> int:
+    """Graphs of the present epoch that the trial has not seen."""
+    seen = len(trial.losses) * trial.recipe.train.batch_size
+    return max(len(trial.graphs) - seen, 0)
+
+
+def train_epoch(trials: list[Trial], stop: Stop) -> bool:
+    """The steps of the present epoch that are not done yet; False if stopped between two."""
+    captured = [(trial, trial.captured) for trial in trials if trial.captured is not None]
+    if captured:
+        return _replay_epoch(captured, stop)
+    (trial,) = trials
+    process, _ = place_in_batch()
+    steps = [*zip(trial.batches(), trial.generator_seeds(process))]
+    device = trial.collator.device
+    with own_generators(device) as generators, worthwhile_threads(*work_of(trial)):
+        for ids, seed in steps[len(trial.losses) :]:
+            if stop.agreed():
+                return False
+            for generator in generators:
+                generator.manual_seed(seed)
+            trial.losses.append(trial.step(*own_share(ids)))
+    return True
+
+
+@contextmanager
+def own_generators(device: torch.device) -> Iterator[list[torch.Generator]]:
+    """torch's generators, which are as they were outside."""
+    devices = [] if device.type == "cpu" else [torch.cuda.current_device()]
+    with torch.random.fork_rng(devices=devices):
+        yield [torch.default_generator, *(torch.cuda.default_generators[k] for k in devices)]
+
+
+def _replay_epoch(trials: list[tuple[Trial, CapturedTrial]], stop: Stop) -> bool:
+    """All trials a step at a time, each on its stream."""
+    for _, captured in trials:
+        captured.begin()
+    done = replay_steps(trials, stop)
+    for trial, captured in trials:
+        captured.finish(done[trial])
+    return all(done[trial] == trial.steps_per_epoch for trial, _ in trials)
+
+
+def replay_steps(trials: list[tuple[Trial, CapturedTrial]], stop: Stop) -> dict[Trial, int]:
+    """Replay until the epoch is done or someone asks to stop; the steps that each trial has done.
+
+    Nothing is read back. So that a signal is not heard only at the end, the host is never more
+    than two windows of :data:`PATIENCE` steps ahead: it waits for the end of the window before the
+    last, while the device has the last one to work on.
+    """
+    done = {trial: len(trial.losses) for trial, _ in trials}
+    steps = {trial: trial.steps_per_epoch for trial, _ in trials}
+    slowest = max(trials, key=lambda pair: steps[pair[0]] - done[pair[0]])[1]
+    before = None
+    while done != steps:
+        for _ in range(PATIENCE):
+            for trial, captured in trials:
+                if done[trial] < steps[trial]:
+                    captured.advance()
+                    done[trial] += 1
+        if before is not None:
+            before.synchronize()
+        before = slowest.stream.record_event()
+        if stop.agreed():
+            break
+    return done
+
+
+def own_share(ids: Tensor) -> tuple[Tensor, Capacity | None]:
+    """The graphs of a batch that fall to this process; an empty slot if there are none."""
+    first, stride = place_in_batch()
+    share = ids[first::stride]
+    if len(share):
+        return share, None
+    return torch.full_like(ids[:1], -1), Capacity(graphs=1, nodes=1, edges=1, largest=1)
+
+
+def work_of(trial: Trial) -> tuple[GraphModel, Collator, NDArray[np.int64], int]:
+    return trial.model, trial.collator, trial.graphs, trial.recipe.train.batch_size
