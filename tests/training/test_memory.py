@@ -47,40 +47,36 @@ def test_what_is_freed_and_kept_is_held_until_it_is_given_back() -> None:
     assert most < 20_000_000
 
 
-def test_files_that_a_container_has_read_take_no_memory(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def system(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where files say what the system has."""
     monkeypatch.setattr(memory, "PROCESSES", tmp_path)
     monkeypatch.setattr(memory, "CGROUP", tmp_path)
-    (tmp_path / "memory.max").write_text("70000\n")
-    (tmp_path / "memory.current").write_text("70000\n")
-    (tmp_path / "memory.stat").write_text("anon 10000\nactive_file 20000\ninactive_file 40000\n")
+    return tmp_path
+
+
+def test_files_that_a_container_has_read_take_no_memory(system: Path) -> None:
+    (system / "memory.max").write_text("70000\n")
+    (system / "memory.current").write_text("70000\n")
+    (system / "memory.stat").write_text("anon 10000\nactive_file 20000\ninactive_file 40000\n")
     assert memory.left() == 40000
 
 
-def test_an_older_container_has_a_limit_too(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memory, "PROCESSES", tmp_path)
-    monkeypatch.setattr(memory, "CGROUP", tmp_path)
-    (tmp_path / "memory").mkdir()
-    (tmp_path / "memory/memory.limit_in_bytes").write_text("70000\n")
-    (tmp_path / "memory/memory.usage_in_bytes").write_text("50000\n")
+def test_an_older_container_has_a_limit_too(system: Path) -> None:
+    (system / "memory").mkdir()
+    (system / "memory/memory.limit_in_bytes").write_text("70000\n")
+    (system / "memory/memory.usage_in_bytes").write_text("50000\n")
     assert memory.left() == 20000
 
 
-def test_the_least_of_the_machine_and_of_a_container_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memory, "PROCESSES", tmp_path)
-    monkeypatch.setattr(memory, "CGROUP", tmp_path)
+def test_the_least_of_the_machine_and_of_a_container_is_left(system: Path) -> None:
     assert (memory.held(), memory.left()) == (0, sys.maxsize)
-    (tmp_path / "meminfo").write_text("MemTotal:  900 kB\nMemFree: 1 kB\nMemAvailable:  300 kB\n")
+    (system / "meminfo").write_text("MemTotal:  900 kB\nMemFree: 1 kB\nMemAvailable:  300 kB\n")
     assert memory.left() == 300 * 1024
-    (tmp_path / "memory.max").write_text("max\n")
-    (tmp_path / "memory.current").write_text("50000\n")
+    (system / "memory.max").write_text("max\n")
+    (system / "memory.current").write_text("50000\n")
     assert memory.left() == 300 * 1024
-    (tmp_path / "memory.max").write_text("70000\n")
+    (system / "memory.max").write_text("70000\n")
     assert memory.left() == 20000
-    (tmp_path / "memory.max").write_text("40000\n")
+    (system / "memory.max").write_text("40000\n")
     assert memory.left() == 0

@@ -7,7 +7,6 @@ out one study: each takes the next cell that no other trains.
 
 from __future__ import annotations
 
-import resource
 import signal
 import time
 from collections.abc import Callable, Sequence
@@ -34,7 +33,7 @@ from gradformer.training.distributed import find_device
 from gradformer.training.files import replace_json
 from gradformer.training.fit import fit, resume
 from gradformer.training.folder import BusyError
-from gradformer.training.memory import settle
+from gradformer.training.memory import most_held, settle
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import environment, read_results
 from gradformer.training.stop import Stop, StoppedError
@@ -146,7 +145,7 @@ def _train(
         resume(place, trials=seeds, until=until, **options)
     else:
         raise InputError(f"{place}: holds a run of another recipe; choose another --out")
-    peak = torch.cuda.max_memory_allocated(where) if on_gpu else _process_peak()
+    peak = torch.cuda.max_memory_allocated(where) if on_gpu else most_held()
     replace_json(place / "memory.json", {"of": "GPU" if on_gpu else "process", "peak_bytes": peak})
 
 
@@ -163,7 +162,3 @@ def _compute(cell: Cell, recipe: Recipe, place: Path, until: float | None) -> No
             outcome = summary(results, results[0]["metric"])
             around = environment(torch.device("cpu"))
             replace_json(path, {**outcome, "wanted": recipe.trials, "environment": around})
-
-
-def _process_peak() -> int:
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

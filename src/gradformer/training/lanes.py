@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from gradformer.grouping import grouped
 from gradformer.model.base import has_guests
 from gradformer.model.parallel import is_shared
 from gradformer.training.epochs import graphs_left, own_generators, train_epoch, work_of
@@ -30,17 +31,18 @@ def in_lanes(trials: list[Trial]) -> list[list[Trial]]:
     Processes that share a batch wait for each other. Parts of a model that are the user's or PyG's
     may draw from torch's generator, of which there is one.
     """
-    threads: dict[int, list[Trial]] = {}
-    for trial in trials:
-        on_cpu = trial.captured is None and trial.collator.device.type == "cpu"
-        if on_cpu and not is_shared() and not has_guests(trial.model):
-            threads.setdefault(_worth(trial), []).append(trial)
     room = torch.get_num_threads()
+    alike = grouped((_worth(trial), trial) for trial in trials if _may_have_company(trial))
     return [
         sorted(same, key=_size, reverse=True)
-        for worth, same in threads.items()
+        for worth, same in alike.items()
         if len(same) > 1 and room >= 2 * worth
     ]
+
+
+def _may_have_company(trial: Trial) -> bool:
+    on_cpu = trial.captured is None and trial.collator.device.type == "cpu"
+    return on_cpu and not is_shared() and not has_guests(trial.model)
 
 
 def train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
