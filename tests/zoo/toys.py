@@ -167,34 +167,41 @@ def check_padding(
     make_model: Callable[[], GraphModel],
     collate: Callable[[GraphModel], Collator] = lambda model: collator(toy_graphs(model.schema)),
 ) -> None:
-    """A padded training step gives the same loss, gradients and statistics, dropout included."""
-    loss, plain = _step(make_model, collate, None)
-    for capacity in CAPACITIES:
-        padded_loss, other = _step(make_model, collate, capacity)
-        _same(padded_loss, loss, "loss")
-        for (name, a), b in zip(plain.named_parameters(), other.parameters()):
-            assert (a.grad is None) == (b.grad is None), name
-            if a.grad is not None and b.grad is not None:
-                _same(b.grad, a.grad, name)
-        for (name, a), b in zip(plain.named_buffers(), other.buffers()):
-            if not name.endswith("num_batches_tracked"):
-                _same(b, a, name)
+    """A padded training step gives the same loss, gradients and statistics, dropout included.
+
+    In float64 number by number, where rounding neither hides a wrong row nor stands for one; in
+    float32, which has loops of its own, gradients parameter by parameter: some are steep.
+    """
+    for dtype, atol, rtol in ((torch.float64, 1e-7, 1e-6), (torch.float32, 1e-5, 1e-4)):
+        loss, plain = _step(make_model, collate, None, dtype)
+        for capacity in CAPACITIES:
+            padded_loss, other = _step(make_model, collate, capacity, dtype)
+            torch.testing.assert_close(padded_loss, loss, atol=atol, rtol=rtol)
+            for (name, a), b in zip(plain.named_buffers(), other.buffers()):
+                if not name.endswith("num_batches_tracked"):
+                    torch.testing.assert_close(b, a, atol=atol, rtol=rtol, msg=_of(name))
+            for (name, a), b in zip(plain.named_parameters(), other.parameters()):
+                assert (a.grad is None) == (b.grad is None), name
+                if a.grad is None or b.grad is None:
+                    continue
+                if dtype == torch.float64:
+                    torch.testing.assert_close(b.grad, a.grad, atol=atol, rtol=rtol, msg=_of(name))
+                assert (b.grad - a.grad).norm() <= 2e-5 + 1e-3 * a.grad.norm(), name
 
 
-def _same(found: Tensor, expected: Tensor, name: str) -> None:
-    torch.testing.assert_close(
-        found, expected, atol=1e-7, rtol=1e-6, msg=lambda text: f"{name}: {text}"
-    )
+def _of(name: str) -> Callable[[str], str]:
+    return lambda text: f"{name}: {text}"
 
 
 def _step(
     make_model: Callable[[], GraphModel],
     collate: Callable[[GraphModel], Collator],
     capacity: Capacity | None,
+    dtype: torch.dtype,
 ) -> tuple[Tensor, GraphModel]:
     """Loss and model after the backward pass of one training step."""
     torch.manual_seed(0)
-    model = make_model().double().train()  # rounding cannot hide a wrong row, nor stand for one
+    model = make_model().to(dtype).train()
     make = collate(model)
     batch = make(IDS) if capacity is None else make(PADDED_IDS, capacity)
     batch = batch.with_seed(torch.tensor([3, 1]), model.sites)
