@@ -17,6 +17,7 @@ from tests.studies.conftest import Reproduce
 SHAPES = {  # what the page of a study must show: cells that are measured, words
     "table1": (5, ["gradformer (paper)", "88.00 ± 2.45", "others − this", "majority class"]),
     "deep": (9, ["mutag, 24 layers", "gradformer, MLP readout", "graphgps"]),
+    "baselines": (4, ["gradformer (authors)", "88.00 ± 2.45", "graphormer"]),
     "low-resource": (8, ["mutag, 5 %", "mutag, 100 %"]),
     "ablation": (6, ["gradformer without local module", "graphgps without PE"]),
     "index": (3, ["shortest path", "curvature", "feature similarity"]),
@@ -34,6 +35,7 @@ DRAWN = {
     "starts": "Start points of gradformer",
 }
 OPTIONS = {
+    "baselines": ["--model", "gradformer", "--model", "graphormer"],
     "table1": ["--model", "gradformer", "--model", "gcn", "--model", "majority"],
     "efficiency": ["--model", "gradformer", "--model", "graphgps"],
 }

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 ROOT = Path("results/studies")
 NAMES = (
-    *("table1", "deep", "low-resource", "ablation", "index"),
+    *("table1", "baselines", "deep", "low-resource", "ablation", "index"),
     *("decay", "efficiency", "nodes", "attention", "starts"),
 )
 

@@ -147,6 +147,7 @@ class Study:
         cells: (datasets, models) → cells, in the order in which they are trained.
         figure: the drawing as an SVG file, from what was measured; None if nothing can be drawn.
         more: a further table, and what it is headed by.
+        printed: the study beside which the paper's numbers stand, if not this one.
     """
 
     name: str
@@ -157,6 +158,7 @@ class Study:
     cells: Callable[[Sequence[str], Sequence[str]], list[Cell]]
     figure: Callable[[Sequence[Measured]], Markup | None] = lambda measured: None
     more: tuple[str, Callable[[Sequence[Measured]], Rows]] = ("", lambda measured: ([], []))
+    printed: str = ""
 
 
 @dataclass(frozen=True)

@@ -61,7 +61,7 @@ def results(study: Study, measured: Sequence[Measured], sizes: bool = True) -> R
                 cell.row,
                 metric_label(outcome["metric"]),
                 value(outcome),
-                printed(study.name, cell.printed, cell.column) or "–",
+                printed(study.printed or study.name, cell.printed, cell.column) or "–",
                 str(len(outcome["test"]["values"])),
                 f"{count:,}" if sized and (count := parameters(outcome)) else "–",
                 "–" if first is None else apart(first, one),
