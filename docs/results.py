@@ -82,9 +82,9 @@ def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, M
         known[study.name] = measured
         text = markdown(study, measured, lists_of(plan, measured, {})[:2], path, caption="")
         parts.append(f"## {study.title}\n\n{text}")
-    ranked = [one for name in RANKED for one in known.get(name, ())]
+    ranked = {(one.cell.column, one.cell.row): one for s in RANKED for one in known.get(s, ())}
     everything = [one for measured in known.values() for one in measured]
-    short = summary(ranked, known.get("decay", ()), known.get("deep", ()))
+    short = summary(list(ranked.values()), known.get("decay", ()), known.get("deep", ()))
     head = [f"{INTRODUCTION}\n", short, f"{READING}\n"]
     if (rows := conditions(everything))[1]:
         parts.append(f"{CONDITIONS}\n\n{markdown_table(rows)}\n")

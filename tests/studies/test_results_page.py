@@ -115,6 +115,19 @@ def test_cells_beyond_the_papers_are_on_the_page(
     assert "graphgps on cora / citeseer / actor" in text
 
 
+def test_models_of_two_studies_are_ranked_together_and_count_once(
+    script: Any, reproduce: Reproduce, tmp_path: Path
+) -> None:
+    models = {"table1": ("gradformer", "gcn"), "baselines": ("graphormer",)}
+    for study, names in models.items():
+        chosen = [word for name in names for word in ("--model", name)]
+        reproduce(study, "--dataset", "mutag", *chosen, "--out", tmp_path)
+    text, _ = script.results_page([STUDIES[name] for name in models], tmp_path)
+    ranks = next(line for line in text.splitlines() if line.startswith("| mutag, "))
+    for row in ("gradformer (paper)", "gcn", "graphormer"):
+        assert ranks.count(row) == 1
+
+
 def test_what_the_page_says_of_cora_and_citeseer_is_recorded() -> None:
     for data, preset in product(("cora", "citeseer"), ("authors", "paper")):
         run = Run.load(ROOT / "results/studies/nodes" / f"{data}-gradformer-{preset}")
