@@ -195,3 +195,37 @@ def test_classes_come_by_name_with_probabilities(
     ]
     assert len(tested) == 3
     assert all(kept == right for kept, right in tested)
+
+
+def test_a_row_without_a_finite_answer_is_left_empty_and_named(
+    program: Program, tmp_path: Path
+) -> None:
+    """A class was stated for it: 0.5 is not less than a number that is none."""
+    lines = [
+        {"num_nodes": 2, "edges": [[0, 1]], "x": [[k / 40], [0.5]], "y": ["safe", "toxic"][k % 2]}
+        for k in range(40)
+    ]
+    graphs, new, run = tmp_path / "graphs.jsonl", tmp_path / "new.jsonl", tmp_path / "run"
+    graphs.write_text("\n".join(map(json.dumps, lines)))
+    short = ["--set", "train.epochs=1", "--set", "model.layers=1", "--quiet", "--no-report"]
+    program("train", graphs, *short, "--out", run)
+    far = {"num_nodes": 2, "edges": [[0, 1]], "x": [[1e30], [0.5]]}
+    new.write_text("\n".join(map(json.dumps, [far, *lines[:2], far])))
+    result = program("predict", run, new, "-o", tmp_path / "out.csv")
+    rows = csv_rows((tmp_path / "out.csv").read_text())
+    assert [row["row"] for row in rows] == ["1", "2", "3", "4"]
+    assert [row["y_predicted"] == "" for row in rows] == [True, False, False, True]
+    assert "2 predictions in" in result.stderr
+    for line in (1, 4):
+        assert f"left empty, line {line}: the model's answer is not a finite" in result.stderr
+    new.write_text(json.dumps(far))
+    assert csv_rows(program("predict", run, new).stdout)[0]["y_predicted"] == ""
+
+
+@pytest.mark.parametrize("name", ["p.csv.gz", "p.parquet", "p.tsv", "p"])
+def test_predictions_are_not_written_under_the_name_of_another_format(
+    name: str, program: Program, molecule_run: Path, files: Path, tmp_path: Path
+) -> None:
+    result = program("predict", molecule_run, files / "new.csv", "-o", tmp_path / name, code=1)
+    assert f"{name}: expected a name that ends in .csv" in result.stderr
+    assert not (tmp_path / name).exists()

@@ -125,9 +125,11 @@ def test_node_datasets_split_nodes(data_mirror: Path) -> None:
     assert [len(part) for part in cora.split] == [140, 500, 1000]
 
 
-def test_regressions_cannot_be_stratified(data_mirror: Path) -> None:
+def test_regressions_cannot_be_stratified_and_have_folds(data_mirror: Path) -> None:
     with pytest.raises(ConfigError, match="no class to stratify by"):
         load_dataset("zinc", data_mirror, split="stratified")
+    folds = [load_dataset("zinc", data_mirror, split="kfold", fold=k).split for k in range(10)]
+    assert sorted(np.concatenate([fold.test for fold in folds])) == list(range(12_000))
 
 
 def test_reopening_reads_no_raw_file_again(

@@ -163,7 +163,7 @@ def test_graphs_must_agree(tmp_path: Path) -> None:
 
 
 def test_new_graphs_are_read_like_the_training_data(tmp_path: Path) -> None:
-    lines = ({**PATH, "x": [0, 1, 2], "y": y} for y in ("a", "b"))
+    lines = ({**PATH, "x": [0, 1, 3], "y": y} for y in ("a", "b"))
     saved = json.dumps(read_jsonl(write(tmp_path, *lines)).reading.to_dict())
     like = Reading.from_dict(json.loads(saved))
     new = read_jsonl(write(tmp_path, {**PATH, "x": [0, 0, 1]}), like=like)
@@ -172,11 +172,12 @@ def test_new_graphs_are_read_like_the_training_data(tmp_path: Path) -> None:
     other = write(tmp_path, {**PATH, "x": [0, 0, 1], "y": {"unit": "eV"}})
     assert read_jsonl(other, like=like, labelled=False).arrays.y is None
     for graph, reason in (
-        ({**PATH, "x": [0, 3, 1]}, r"x\[1, 0\] = 3 is a category unseen in training \(0 to 2\)"),
+        ({**PATH, "x": [0, 4, 1]}, r"x\[1, 0\] = 4 is a category unseen in training"),
+        ({**PATH, "x": [0, 1, 2]}, r"x\[2, 0\] = 2 is a category unseen in training"),
         ({**PATH, "x": [0.5, 1, 1]}, "x holds decimal numbers, the training data have categories"),
         ({**PATH}, "has no x, the training data have 1 column "),
-        ({**PATH, "x": [0, 1, 2], "edge_attr": [1, 1]}, "edge_attr has 1 column, .* have 0"),
-        ({**PATH, "x": [0, 1, 2], "y": "c"}, r"'c' is not one of the classes \(a, b\)"),
+        ({**PATH, "x": [0, 1, 3], "edge_attr": [1, 1]}, "edge_attr has 1 column, .* have 0"),
+        ({**PATH, "x": [0, 1, 3], "y": "c"}, r"'c' is not one of the classes \(a, b\)"),
     ):
         with pytest.raises(InputError, match=reason):
             read_jsonl(write(tmp_path, graph), like=like)
@@ -211,3 +212,11 @@ def test_a_graph_that_alone_was_left_shares_its_part_with_its_nodes(tmp_path: Pa
     path = write(tmp_path, good, {**good, "y": [0.5, 1.5, "x"]})
     arrays = read_jsonl(path, level="node", skip_invalid=True).arrays
     assert arrays.split.tolist() == [[0], [0], [0]]
+
+
+def test_words_that_say_nothing_in_a_table_are_classes_here(tmp_path: Path) -> None:
+    """JSON has null for a missing value."""
+    lines = ({**PATH, "y": y} for y in ("None", "Mild", "NA", None, "", "Mild"))
+    data = read_jsonl(write(tmp_path, *lines))
+    assert data.reading.labels.classes == (("Mild", "NA", "None"),)
+    assert data.arrays.y.tolist() == [2, 0, 1, -1, -1, 0]

@@ -144,3 +144,21 @@ def test_parquet_without_pyarrow_says_what_to_install(
         monkeypatch.setitem(sys.modules, name, None)
     with pytest.raises(InputError, match=r"pip install 'gradformer\[parquet\]'"):
         read_table(write(tmp_path, "", "a.parquet"))
+
+
+def test_whole_numbers_of_parquet_stay_as_they_are_beside_a_gap(tmp_path: Path) -> None:
+    pa = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    numbers = [2**53 + 1, None, 12345]
+    table = pa.table({"smiles": ["C", "CC", "CCC"], "id": pa.array(numbers, pa.int64())})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    rows = open_table(tmp_path / "a.parquet").rows
+    assert [cells[1] for _, cells in rows] == ["9007199254740993", "", "12345"]
+
+
+@pytest.mark.parametrize(("name", "mark"), [("a.tsv.csv", ","), ("A.TSV", "\t")])
+def test_the_last_ending_of_a_name_tells_the_separator(
+    tmp_path: Path, name: str, mark: str
+) -> None:
+    path = write(tmp_path, f"smiles{mark}y\nC{mark}1\n", name)
+    assert open_table(path).header == ["smiles", "y"]

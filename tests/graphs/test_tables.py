@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from gradformer import progress
 from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs.molecules import from_smiles
-from gradformer.graphs.objects import from_smiles_list
+from gradformer.graphs.objects import from_objects, from_smiles_list
 from gradformer.graphs.store import content_hash
 from gradformer.graphs.table_files import open_table
 from gradformer.graphs.tables import read_parts, read_table
@@ -259,3 +260,11 @@ def test_an_error_in_a_part_ends_the_bar_before_it_is_said(tmp_path: Path) -> No
         next(read_parts(open_table(path), rows, 1, like=like))
     assert progress._bars == 0
     assert caught.tb is not None  # which holds what was not ended
+
+
+def test_names_of_columns_may_be_numbers_in_pandas() -> None:
+    frame = pd.DataFrame([["CCO", 1.5, "C"], ["CC", 2.5, "N"]], columns=[0, 1, "canonical_smiles"])
+    data = from_objects(frame, smiles=0, target=1)
+    assert data.smiles == ("CCO", "CC")
+    assert data.reading.labels.targets == ("1",)
+    assert from_objects(frame, smiles=0, target=[1]).reading == data.reading

@@ -230,3 +230,35 @@ def test_other_targets_than_those_that_were_learned_are_not_scored(tmp_path: Pat
     with pytest.raises(InputError, match=words):
         run.evaluate(other)
     assert run.predict(other).value.shape == (30, 3)
+
+
+def test_parts_that_are_named_are_not_drawn_as_well(tmp_path: Path) -> None:
+    pytest.importorskip("rdkit")
+    parts = ["train", "val", "test"]
+    lines = [f"{'C' * n},{n}.5,{parts[n % 3]}" for n in range(1, 31)]
+    (tmp_path / "a.csv").write_text("\n".join(["smiles,y,part", *lines]))
+    with pytest.raises(ConfigError, match="split_column: names the parts, and data.split=random"):
+        fit(
+            tmp_path / "a.csv",
+            **{"target": "y", "split_column": "part", "settings": ["data.split=random"]},
+            out=tmp_path / "run",
+        )
+    assert not (tmp_path / "run").exists()
+
+
+def test_names_of_targets_may_come_from_pandas_and_new_data_are_read_as_the_runs(
+    tmp_path: Path,
+) -> None:
+    pytest.importorskip("rdkit")
+    frame = pd.DataFrame({"smiles": ["C" * n for n in range(1, 31)], "y": np.arange(30) + 0.5})
+    frame.to_csv(tmp_path / "a.csv", index=False)
+    run = fit(
+        tmp_path / "a.csv",
+        target=frame.columns[1:],
+        settings=["train.epochs=1", "model.layers=1"],
+        out=tmp_path / "run",
+        **toy.QUIET,
+    )
+    assert Run.load(run.folder).evaluate() == run.evaluate()
+    with pytest.raises(ConfigError, match="target: new data are read as those of the run"):
+        run.evaluate(frame.assign(z=frame.y + 1000), target="z")

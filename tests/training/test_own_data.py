@@ -12,8 +12,10 @@ import pytest
 from gradformer.errors import GradformerWarning, InputError
 from gradformer.graphs.objects import from_objects, from_smiles_list
 from gradformer.graphs.own import read
+from gradformer.graphs.user_data import UserData
+from gradformer.graphs.user_splits import user_split
 from gradformer.training.data import own_data
-from gradformer.training.recipe import load_recipe
+from gradformer.training.recipe import Recipe, load_recipe
 from tests.training import toy
 
 
@@ -64,6 +66,25 @@ def test_molecules_of_both_training_and_test_are_told(copy: str) -> None:
         own_data(load_recipe("own"), data)
     isomers = from_smiles_list([f"C{c}O" for c in chains] + [f"{c}OC" for c in chains], y=data.rows)
     own_data(load_recipe("own"), isomers)  # tells nothing
+
+
+def test_copies_are_looked_for_in_every_trial() -> None:
+    """In the first ones of ten folds the two are in one part, or in those that are not compared."""
+    words = ["C" * n for n in range(1, 40)]
+    data = from_smiles_list(["OCC", "CCO", *words], y=[n + 0.5 for n in range(41)])
+    recipe = load_recipe("own", settings=["data.split=kfold", "trials=10"])
+    apart = [int(t) for t in range(10) if _parted(recipe, data, t)]
+    assert apart and apart[0] > 0, "choose other molecules"
+    told = rf"1 of \d test molecules of trial {apart[0]} are .* in {len(apart) - 1} other trial"
+    with pytest.warns(GradformerWarning, match=told):
+        own_data(recipe, data)
+
+
+def _parted(recipe: Recipe, data: UserData, trial: int) -> bool:
+    """Whether one of the first two molecules is trained on and the other is tested."""
+    split = user_split("kfold", data, recipe.seed)(recipe.seed + trial)
+    places = [[name for name, part in split._asdict().items() if k in part] for k in (0, 1)]
+    return sorted(places) == [["test"], ["train"]]
 
 
 def test_a_class_that_is_too_rare_to_be_tested_is_told() -> None:

@@ -35,16 +35,13 @@ def embed(
 
     import numpy as np
 
-    from gradformer.errors import ConfigError
     from gradformer.training.files import expect_place, replace_file
     from gradformer.training.run import Run
 
-    if out.suffix not in (".npz", ".csv"):
-        raise ConfigError(f"--out {out}: expected a name that ends in .npz or .csv")
-    expect_place(out)
+    expect_place(out, ".npz", ".csv")
     found = Run.load(folder).embed(data, trial=trial, **vars(use), **read.options())
     rows = np.arange(len(found.graphs)) if found.data is None else found.data.rows
-    if out.suffix == ".csv":
+    if out.suffix.lower() == ".csv":
         names = [f"e{k}" for k in range(found.graphs.shape[1])]
         lines = [",".join(["row", *names])]
         for row, vector in zip(rows.tolist(), found.graphs.tolist()):

@@ -6,6 +6,7 @@ import codecs
 import csv
 import io
 from collections.abc import Iterator
+from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,6 +30,10 @@ if TYPE_CHECKING:
     Found = tuple[Table, list[Skipped], Iterator[Part]]
     """What is written, rows without an answer (when all parts are there), and the answers."""
 
+NO_ANSWER = (
+    "the model's answer is not a finite number; are features of it far larger than those that it "
+    "was trained on?"
+)
 AT_ONCE = 8192
 """Molecules, about, whose graphs are in memory at a time."""
 
@@ -53,17 +58,21 @@ def predict(
     """
     from gradformer.graphs.cards import is_card
     from gradformer.graphs.own import kind_of
+    from gradformer.graphs.user_data import Skipped
     from gradformer.training.files import expect_place, replace_file
     from gradformer.training.run import Run
 
     if out is not None:
-        expect_place(out)
+        expect_place(out, ".csv")
     run = Run.load(folder)
     if is_card(data) or kind_of(Path(data)) != "smiles":
         table, skipped, parts = _of_graphs(run, data, smiles, use)
     else:
         table, skipped, parts = _of_molecules(run, data, smiles, use)
-    text, answered = _written(table, parts, run.labels)
+    text, answered, lost = _written(table, parts, run.labels)
+    if run.schema.level == "node":
+        lost = [int(table.rows[key][1][0]) for key in lost]
+    skipped += [Skipped(row, NO_ANSWER) for row in dict.fromkeys(lost)]
     if out is None:
         typer.echo(text, nl=False)  # as a file is, whatever the terminal
     else:
@@ -118,8 +127,11 @@ def _of_graphs(run: Run, data: str, smiles: str | None, use: Inference) -> Found
     return Table(Path(data), unit, ["row"], numbered), skipped, iter([(rows, found.trials)])
 
 
-def _written(table: Table, parts: Iterator[Part], labels: Labels) -> tuple[bytes, int]:
-    """The table with the answers beside its rows, in UTF-8, and how many answers there are."""
+def _written(table: Table, parts: Iterator[Part], labels: Labels) -> tuple[bytes, int, list[int]]:
+    """The table with the answers beside its rows, in UTF-8, how many answers there are, and the
+    rows whose answer is no finite number: these are left empty."""
+    import numpy as np
+
     from gradformer.training.wording import cell, columns, with_names
 
     mark, separator = "," if table.has_commas() else ".", ";" if table.separator == ";" else ","
@@ -127,21 +139,23 @@ def _written(table: Table, parts: Iterator[Part], labels: Labels) -> tuple[bytes
     text = io.TextIOWrapper(file, "utf-8", newline="", write_through=True)
     text.write(f"sep={separator}\n" * table.stated)
     writer = csv.writer(text, delimiter=separator, lineterminator="\n")
-    rows, answered, empty = iter(_whole_rows(table)), 0, [""]
+    rows, answered, lost, empty = iter(_whole_rows(table)), 0, list[int](), list[str]()
     for keys, trials in parts:
-        by_column = columns(labels, trials)
-        if not answered:
+        sound = np.asarray(np.isfinite(trials).all(axis=(0, 2)))
+        by_column = columns(labels, trials[:, sound])
+        if not empty:
             writer.writerow(with_names(table.header, by_column))
-            empty *= len(by_column)
+            empty = [""] * len(by_column)
         answers = zip(*([cell(v, mark) for v in values] for values in by_column.values()))
-        answer_of = dict(zip(keys, answers))
-        answered += len(keys)
+        answer_of = dict(zip(compress(keys, sound), answers))
+        answered += len(answer_of)
+        lost += compress(keys, ~sound)
         for key, cells in rows:
             writer.writerow([*cells, *answer_of.get(key, empty)])
             if key == keys[-1]:
                 break
     writer.writerows([*cells, *empty] for _, cells in rows)
-    return file.getvalue(), answered
+    return file.getvalue(), answered, lost
 
 
 def _whole_rows(table: Table) -> Iterator[tuple[int, list[str]]]:

@@ -125,11 +125,11 @@ def search(
 def _tell(plan: Plan, attempt: Attempt) -> None:
     """An attempt that has ended, with the settings in which candidates differ, if they do: one
     line, which a terminal shows as far as it is wide; the record has it whole."""
-    from gradformer.training.metrics import metric_label
+    from gradformer.training.metrics import metric_label, score_text
     from gradformer.training.progress import telling
 
     name = metric_label(attempt.metric)
-    value = "diverged" if attempt.val is None else f"{name} {attempt.val:.4f}"
+    value = "diverged" if attempt.val is None else f"{name} {score_text(attempt.val)}"
     drawn = [s for s in attempt.settings if len(plan.space[s.partition("=")[0]]) > 1]
     console = as_it_is(stderr=True)
     with telling():
@@ -146,7 +146,7 @@ def _tell(plan: Plan, attempt: Attempt) -> None:
 def _show_levers(attempts: Sequence[Attempt]) -> None:
     """How much the best value of each setting gained over the others, and how clearly."""
     from gradformer.report.levers import levers
-    from gradformer.training.metrics import metric_label
+    from gradformer.training.metrics import metric_label, score_text
 
     if found := levers(attempts):
         metric, epochs = metric_label(attempts[0].metric), counted(attempts[0].epochs, "epoch")
@@ -155,7 +155,7 @@ def _show_levers(attempts: Sequence[Attempt]) -> None:
             "setting", "best value", gain, "ranks apart", right=(gain, "ranks apart")
         )
         for one in found:
-            better = f"{one.gain:.4f}".replace("-", "−")
+            better = score_text(one.gain).replace("-", "−")
             apart = f"{one.strength:.1f} σ"
             if one.strength == math.inf:  # ranks on either side have no spread to measure by
                 apart = "wholly: each side has one score"

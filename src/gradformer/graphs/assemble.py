@@ -13,7 +13,7 @@ from gradformer.errors import InputError, counted
 from gradformer.graphs.arrays import GraphArrays, Level, Vocabulary, split_over, width_of
 from gradformer.graphs.labels import Labels, find_labels
 from gradformer.graphs.raw_graphs import Features, RawGraph
-from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData
+from gradformer.graphs.user_data import Kind, Reading, RowChecks, Seen, UserData
 from gradformer.structure.pointers import pointer
 
 _MOST_CATEGORIES = 100_000
@@ -41,8 +41,9 @@ def assemble(
         like.expect(kind, rows.where)
         level, vocabularies, smiles = like.level, (like.node, like.edge), like.smiles
     node, edge = vocabularies if vocabularies is not None else (None, None)
-    node, kept = _settle_features("x", list(graphs), node, rows)
-    edge, kept = _settle_features("edge_attr", kept, edge, rows)
+    of_nodes, of_edges = like.seen if like is not None else ((), ())
+    node, kept = _settle_features("x", list(graphs), node, of_nodes, rows)
+    edge, kept = _settle_features("edge_attr", kept, edge, of_edges, rows)
     kept = _settle_lengths_of_y(kept, rows, level, like)
     kept = _settle_lengths_of_split(kept, rows, level)
     rows.require_some(len(kept))
@@ -52,7 +53,9 @@ def assemble(
         labels = find_labels(_columns(kept, rows.where, level, targets), task, rows.where)
     y, kept = _encode_y(kept, rows, level, labels)
     rows.require_some(len(kept))
-    reading = Reading(kind, node, edge, level, labels, smiles)
+    if vocabularies is None:
+        of_nodes, of_edges = _seen("x", kept, node), _seen("edge_attr", kept, edge)
+    reading = Reading(kind, node, edge, level, labels, smiles, (of_nodes, of_edges))
     arrays = GraphArrays(
         node_ptr=pointer([graph.num_nodes for graph in kept]),
         edge_ptr=pointer([graph.edge_index.shape[1] for graph in kept]),
@@ -74,7 +77,11 @@ def assemble(
 
 
 def _settle_features(
-    name: FeatureName, graphs: list[RawGraph], vocabulary: Vocabulary | None, rows: RowChecks
+    name: FeatureName,
+    graphs: list[RawGraph],
+    vocabulary: Vocabulary | None,
+    seen: Seen,
+    rows: RowChecks,
 ) -> tuple[Vocabulary, list[RawGraph]]:
     """The vocabulary of x or edge_attr, and the graphs that fit it.
 
@@ -89,15 +96,19 @@ def _settle_features(
         categorical = all(value.dtype.kind == "i" for value in values if value.shape[1] == width)
         vocabulary = (_MOST_CATEGORIES,) * width if categorical else width
     settled = vocabulary
-    kept = rows.fitting(graphs, lambda graph: _misfit(name, graph, settled, learned))
+    kept = rows.fitting(graphs, lambda graph: _misfit(name, graph, settled, seen, learned))
     if learned and not isinstance(vocabulary, int):
-        largest = np.zeros(len(vocabulary), np.int64)
-        for graph in kept:
-            value = _value(graph, name)
-            if value is not None:
-                largest = np.maximum(largest, value.max(axis=0))
-        vocabulary = tuple((largest + 1).tolist())
+        vocabulary = tuple(max(own, default=0) + 1 for own in _seen(name, kept, vocabulary))
     return vocabulary, kept
+
+
+def _seen(name: FeatureName, graphs: list[RawGraph], vocabulary: Vocabulary) -> Seen:
+    """The categories in each column, in their order; of quantities none."""
+    if isinstance(vocabulary, int):
+        return ()
+    values = [value for graph in graphs if (value := _value(graph, name)) is not None]
+    together = np.concatenate([np.zeros((0, len(vocabulary)), np.int64), *values])
+    return tuple(tuple(np.unique(column).tolist()) for column in together.T)
 
 
 def _value(graph: RawGraph, name: FeatureName) -> Features | None:
@@ -118,7 +129,7 @@ def _most_common(counts: Iterable[int]) -> int:
 
 
 def _misfit(
-    name: FeatureName, graph: RawGraph, vocabulary: Vocabulary, learned: bool
+    name: FeatureName, graph: RawGraph, vocabulary: Vocabulary, seen: Seen, learned: bool
 ) -> str | None:
     """Why the features of a graph do not fit the vocabulary; None if they do."""
     width = width_of(vocabulary)
@@ -134,12 +145,14 @@ def _misfit(
     if value.dtype.kind != "i":
         return f"{name} holds decimal numbers, the training data have categories (whole numbers)"
     outside = (value < 0) | (value >= np.array(vocabulary))
+    for column, known in enumerate(seen):
+        outside[:, column] |= ~np.isin(value[:, column], known)
     if not outside.any():
         return None
     row, column = (int(index) for index in np.argwhere(outside)[0])
     cell = f"{name}[{row}, {column}] = {value[row, column]}"
     if not learned and value[row, column] >= 0:
-        return f"{cell} is a category unseen in training (0 to {vocabulary[column] - 1})"
+        return f"{cell} is a category unseen in training"
     return (
         f"{cell} is not a category (0 to {vocabulary[column] - 1}); "
         "write quantities with a decimal point"

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from typing import Any, get_args
 
 import numpy as np
-from numpy.typing import NDArray
 
 from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.arrays import GraphArrays, Over, split_over
@@ -135,24 +134,20 @@ def split_of(
         if column is None:
             raise ConfigError(f"{card.name} has no published split; use random or stratified")
         return fixed_split(column[:, seed % column.shape[1]])
+    over = split_over(card.level, card.graphs)
+    size = len(store.arrays["y"]) if over == "nodes" else store.num_graphs
     if kind == "random" and not card.per_class:
-        over = split_over(card.level, card.graphs)
-        size = len(store.arrays["y"]) if over == "nodes" else store.num_graphs
         return random_split(size, seed)
-    classes = _classes(card, store)
+    has_classes = card.task in ("multiclass", "binary") and over == f"{card.level}s"
+    if not has_classes and kind == "stratified":
+        raise ConfigError(f"{card.name} has no class to stratify by; use split fixed or random")
+    y = store.arrays["y"] if has_classes else np.zeros(size)
+    classes = np.asarray(y).reshape(-1).astype(np.int64)
     if kind == "random":
         return per_class_split(classes, seed, card.per_class, *card.sizes[1:])
     if kind == "stratified":
         return stratified_split(classes, seed)
     return kfold_split(classes, seed, fold)
-
-
-def _classes(card: Card, store: Store) -> NDArray[np.int64]:
-    """The class of each item that is split."""
-    of_items = card.level == "graph" or split_over(card.level, card.graphs) == "nodes"
-    if card.task not in ("multiclass", "binary") or not of_items:
-        raise ConfigError(f"{card.name} has no class to stratify by; use split fixed or random")
-    return np.asarray(store.arrays["y"]).reshape(-1).astype(np.int64)
 
 
 def _content(card: Card, files: RawFiles) -> str:

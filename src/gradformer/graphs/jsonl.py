@@ -23,7 +23,7 @@ import numpy as np
 from gradformer.errors import InputError, choice, suggest
 from gradformer.graphs.arrays import Level
 from gradformer.graphs.assemble import assemble
-from gradformer.graphs.labels import present
+from gradformer.graphs.labels import NO_VALUE, present
 from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
 from gradformer.graphs.user_data import MARK, Reading, RowChecks, UserData, read_text
 from gradformer.graphs.user_splits import part_number
@@ -122,7 +122,7 @@ def _target(value: Any) -> str | None:
         return json.dumps(value)
     if not isinstance(value, int | float | str):
         raise InputError(f"y must be a number, a word or a list of them, found {_type(value)}")
-    return present(str(value))
+    return present(str(value), NO_VALUE)
 
 
 def _parts(split: Any) -> list[int] | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import get_args
 
@@ -18,7 +18,9 @@ from numpy.typing import NDArray
 from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import Task
 
-_MISSING = frozenset({"", "NaN", "nan", "NA", "N/A", "n/a", "#N/A", "<NA>", "NULL", "null", "None"})
+NO_VALUE = frozenset({"", "NaN", "nan", "<NA>"})
+"""What says that there is no value where words have a type, and None, NA and null are words."""
+_MISSING = NO_VALUE | {"NA", "N/A", "n/a", "#N/A", "NULL", "null", "None"}
 MISSING_CLASS = -1
 _MOST_GUESSED_CLASSES = 20
 _LARGEST = float(np.finfo(np.float32).max)
@@ -116,14 +118,14 @@ def find_labels(columns: Mapping[str, Values], task: str | None, where: str) -> 
     return Labels(task, names, classes)  # type: ignore[arg-type]
 
 
-def present(text: str) -> str | None:
-    """``text`` without blanks around it; None if it says that there is no value.
+def present(text: str, missing: Set[str] = _MISSING) -> str | None:
+    """``text`` without blanks around it; None if it says that there is no value, as a table does.
 
-    >>> present(" 1.5 "), present("NaN")
-    ('1.5', None)
+    >>> present(" 1.5 "), present("None"), present("None", NO_VALUE)
+    ('1.5', None, 'None')
     """
     text = text.strip()
-    return None if text in _MISSING else text
+    return None if text in missing else text
 
 
 def parse_number(text: str) -> float | None:

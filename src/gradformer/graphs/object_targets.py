@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from gradformer.errors import InputError, counted
 from gradformer.graphs.assemble import assemble
-from gradformer.graphs.labels import present
+from gradformer.graphs.labels import NO_VALUE, present
 from gradformer.graphs.raw_graphs import RawGraph
 from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData
 from gradformer.graphs.user_splits import part_number
@@ -95,8 +95,8 @@ def target_texts(y: Any) -> list[str | None] | None:
 
 
 def _texts(values: Iterable[Any]) -> list[str | None]:
-    """Values as texts; None is missing, and so is NaN, as pandas writes it."""
-    return [None if value is None else present(str(value)) for value in values]
+    """Values as texts; None is missing, and so is NaN."""
+    return [None if value is None else present(str(value), NO_VALUE) for value in values]
 
 
 def _values(y: Any) -> list[Any]:

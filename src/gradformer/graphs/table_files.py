@@ -73,7 +73,7 @@ def _separated(path: Path) -> Table:
     text = read_text(path)
     marked, text = text.startswith(MARK), text.removeprefix(MARK)
     stated = re.match(r"sep=([,;\t])\s*\n", text, re.IGNORECASE)  # a line for a spreadsheet
-    named = "\t" if ".tsv" in path.suffixes[-2:] else None
+    named = "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else None
     delimiter = stated[1] if stated else named or _delimiter(text)
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     records = []
@@ -119,7 +119,7 @@ def _parquet(path: Path) -> Table:
     import pandas as pd  # importing it takes long, and other tables need none
 
     try:
-        frame = pd.read_parquet(path)
+        frame = pd.read_parquet(path, dtype_backend="numpy_nullable")  # else 2⁵³ + 1 beside a gap
         was_column = [name for name in frame.index.names if name and name not in frame.columns]
         if was_column:
             frame = frame.reset_index(level=was_column)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from itertools import chain, islice
 from pathlib import Path
+from typing import Any
 
 from gradformer.errors import InputError, counted, warn
 from gradformer.graphs.assemble import assemble
@@ -75,11 +76,11 @@ def read_parts(
             smiles = _column_like(table, like.smiles)
         names = like.labels.targets
         target = names if labelled and set(names) <= set(table.header) else ()
-    smiles_at = table.position(smiles or _smiles_column(table))
-    split_at = None if split_column is None else table.position(split_column)
+    smiles_at = table.position(_smiles_column(table) if smiles is None else str(smiles))
+    split_at = None if split_column is None else table.position(str(split_column))
     if target is None:
         target = _only_other_column(table, smiles_at, split_at)
-    targets = [target] if isinstance(target, str) else list(target)
+    targets = column_names(target)
     if not targets and like is None:
         raise InputError(f"{path}: no target column was named; {table.columns()}")
     targets_at = [table.position(name) for name in targets]
@@ -121,6 +122,16 @@ def read_parts(
                 like=like,
             )
             yield replace(data, smiles=tuple(words[row] for row in data.rows.tolist()))
+
+
+def column_names(given: Any) -> list[str]:
+    """One name or several as text; a DataFrame may have numbers for names.
+
+    >>> column_names("y"), column_names(1), column_names(("a", 2))
+    (['y'], ['1'], ['a', '2'])
+    """
+    several = isinstance(given, Iterable) and not isinstance(given, str)
+    return [str(name) for name in given] if several else [str(given)]
 
 
 def _tell_parts(table: Table, used: set[int]) -> None:

@@ -21,6 +21,7 @@ from gradformer.progress import bar
 
 Kind = Literal["smiles", "graphs", "tu"]
 Item = TypeVar("Item")
+Seen = tuple[tuple[int, ...], ...]
 MARK = "\ufeff"
 """What some write before a text, to tell that it is UTF-8."""
 
@@ -47,6 +48,8 @@ class Reading:
     """How data were understood. A run keeps it as a plain dict, to read new data the same way.
 
     ``node`` and ``edge`` are as in :class:`Schema`; ``smiles`` is the column with the molecules.
+    ``seen`` are the categories that occur in each column, of nodes and of edges, where the data
+    alone tell which there are.
     """
 
     kind: Kind
@@ -55,6 +58,7 @@ class Reading:
     level: Level
     labels: Labels
     smiles: str | None = None
+    seen: tuple[Seen, Seen] = ((), ())
 
     @property
     def schema(self) -> Schema:

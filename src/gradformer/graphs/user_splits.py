@@ -7,8 +7,10 @@ Parts are numbered as in :class:`~gradformer.graphs.arrays.GraphArrays`: 0 train
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -171,20 +173,25 @@ def _groups(smiles: tuple[str, ...]) -> list[list[int]]:
     return list(groups.values())
 
 
-def copies(user: UserData, split: Split) -> list[int]:
-    """Test molecules that are in the training part too, however their SMILES are written.
+def copies(user: UserData, splits: Sequence[Split]) -> list[list[int]]:
+    """Of each split the test molecules that are in its training part too, however their SMILES are
+    written.
 
-    Only molecules of the same atoms are compared, which few are.
+    Only molecules of the same atoms are compared, which few are. (Chirality, the second column,
+    depends on the way that a SMILES is written.)
     """
     smiles, x = user.smiles, user.arrays.x
     if smiles is None or x is None:
-        return []
-    ends = zip(user.arrays.node_ptr, user.arrays.node_ptr[1:])
-    atoms = [np.sort(x[first:last, 0]).tobytes() for first, last in ends]
-    trained = {atoms[graph] for graph in split.train}
-    alike = [int(graph) for graph in split.test if atoms[graph] in trained]
-    wanted = {atoms[graph] for graph in alike}
-    trained_on = [smiles[graph] for graph in split.train if atoms[graph] in wanted]
-    known = {*each(canonical, trained_on)}
-    tested = each(canonical, [smiles[graph] for graph in alike])
-    return [graph for found, graph in zip(tested, alike) if found in known]
+        return [[] for _ in splits]
+    weights = 131 ** np.arange(x.shape[1])
+    weights[1:2] = 0
+    codes, ptr = x @ weights, user.arrays.node_ptr
+    atoms = [np.sort(codes[first:last]).tobytes() for first, last in pairwise(ptr)]
+    count = Counter(atoms)
+    alike = [graph for graph, own in enumerate(atoms) if count[own] > 1]
+    molecule = dict(zip(alike, each(canonical, [smiles[graph] for graph in alike])))
+    found = []
+    for split in splits:
+        trained = {molecule[graph] for graph in split.train.tolist() if graph in molecule}
+        found.append([graph for graph in split.test.tolist() if molecule.get(graph) in trained])
+    return found

@@ -114,14 +114,17 @@ def spread(values: Sequence[float | None]) -> str:
 
     None and NaN, where there is no value, do not count.
 
-    >>> spread([0.5, 0.7, None]), spread([0.5]), spread([math.nan])
-    ('0.60 ± 0.14', '0.5000', '–')
+    >>> spread([0.5, 0.7, None]), spread([0.5]), spread([math.nan]), spread([1e-9, 2e-9])
+    ('0.60 ± 0.14', '0.5000', '–', '1.5×10⁻⁹ ± 7.1×10⁻¹⁰')
     """
     known = [v for v in values if v is not None and math.isfinite(v)]
     if not known:
         return "–"
     mean, std = fmean(known), stdev(known) if len(known) > 1 else None
-    places = min(decimals(std, mean), 6)
+    places = decimals(std, mean)
+    if places > 6 and abs(mean) < 1e-3:  # of a target in a small unit
+        return number(mean) if std is None else f"{number(mean)} ± {number(std, 2)}"
+    places = min(places, 6)
     text = f"{mean:.{places}f}" if std is None else f"{mean:.{places}f} ± {std:.{places}f}"
     return text.replace("-", "−")
 

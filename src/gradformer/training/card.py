@@ -10,7 +10,7 @@ from gradformer.graphs.cards import find_card, is_card
 from gradformer.graphs.molecules import smiles_reader
 from gradformer.model.base import GraphModel, home, is_own, model_class
 from gradformer.model.own import VARIABLE
-from gradformer.training.metrics import metric_name
+from gradformer.training.metrics import metric_name, score_text
 from gradformer.training.records import environments, header
 from gradformer.training.run import Run
 
@@ -77,14 +77,15 @@ def _scores(run: Run, trial: int) -> list[tuple[str, str]]:
     result, test, val = results["trials"][trial], results["test"], results["val"]["values"]
     metric, name = result["metric"], metric_name(result["metric"])
     score = result["test"][metric]  # None where an answer was not finite
-    both = f"{result['val'][metric]:.4f}, test {'–' if score is None else f'{score:.4f}'}"
+    tested = "–" if score is None else score_text(score)
+    both = f"{score_text(result['val'][metric])}, test {tested}"
     this = f"this model, seed {result['seed']}"
     best = min if results["lower_is_better"] else max
     if len(val) > 1 and result["val"][metric] == best(val):
         this += f", the best of {len(val)} by validation"
     found = [("parameters", f"{result['parameters']:,}"), (this, f"validation {name} {both}")]
     if test["std"] is not None:
-        text = f"{test['mean']:.4f} ± {test['std']:.4f}"
+        text = f"{score_text(test['mean'])} ± {score_text(test['std'])}"
         found.append((f"mean of all {len(val)} seeds", f"test {name} {text}"))
     return found
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -137,7 +137,7 @@ def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingDat
         _check_parts(data, split(seed))
         if not begun:  # a small data.fraction may leave one label, as a smoke test does
             _refuse_one_label(data.labels(find(seed).train))
-    _tell_copies(user, split(recipe.seed))
+    _tell_copies(user, [split(seed) for seed in seeds])
     if not begun:
         _tell_untested(user, np.concatenate([data.labels(find(seed).test) for seed in seeds]))
     return data
@@ -190,14 +190,20 @@ def _refuse_one_label(y: NDArray[Any]) -> None:
         )
 
 
-def _tell_copies(user: UserData, split: Split) -> None:
+def _tell_copies(user: UserData, splits: Sequence[Split]) -> None:
     """Warn where molecules of the test part are trained on: that score is not one of new ones."""
-    if found := copies(user, split):
-        warn(
-            f"{len(found)} of {len(split.test)} test molecules are in the training part too (the "
-            f"first: {user.place(found[0])}), so the test score is too good; split by "
-            "scaffold, which keeps copies together, or leave copies out"
-        )
+    found = copies(user, splits)
+    if not any(found):
+        return
+    trial, first = next((trial, some) for trial, some in enumerate(found) if some)
+    where = f" of trial {trial}" if len(splits) > 1 else ""
+    others = sum(map(bool, found)) - 1
+    more = f", and likewise in {counted(others, 'other trial')}" if others else ""
+    warn(
+        f"{len(first)} of {len(splits[trial].test)} test molecules{where} are in the training part "
+        f"too (the first: {user.place(first[0])}){more}, so the test score is too good; split by "
+        "scaffold, which keeps copies together, or leave copies out"
+    )
 
 
 def _tell_untested(user: UserData, tested: NDArray[Any]) -> None:

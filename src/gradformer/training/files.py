@@ -11,7 +11,7 @@ from io import FileIO
 from pathlib import Path
 from typing import IO, Any
 
-from gradformer.errors import InputError
+from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.atomic import flush, lock
 
 ELSEWHERE = ", or choose another place"
@@ -33,12 +33,15 @@ def writing(path: Path, then: str = ELSEWHERE) -> Iterator[None]:
         ) from error
 
 
-def expect_place(path: Path) -> None:
-    """Raise, before work that lasts, if :func:`replace_file` will have no place for ``path``."""
+def expect_place(path: Path, *endings: str) -> None:
+    """Raise, before work that lasts, if :func:`replace_file` will have no place for ``path``, or if
+    a file would be called by none of ``endings``."""
     if os.path.isdir(path):
         raise InputError(f"{path}: is a folder; name a file to write")
     if _is_stream(path):
         return
+    if endings and path.suffix.lower() not in endings:
+        raise ConfigError(f"--out {path}: expected a name that ends in {' or '.join(endings)}")
     folder = next(above for above in Path(os.path.realpath(path)).parents if os.path.exists(above))
     with writing(path):
         if not folder.is_dir():

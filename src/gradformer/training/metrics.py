@@ -112,6 +112,15 @@ def metric_name(metric: str) -> str:
     return _NAMES.get(metric, metric)
 
 
+def score_text(value: float) -> str:
+    """A score with four decimals, or with its first digits where these would hide it.
+
+    >>> score_text(0.84721), score_text(1.1234e-9)
+    ('0.8472', '1.123e-09')
+    """
+    return f"{value:.4g}" if 0.0 < abs(value) < 1e-4 else f"{value:.4f}"
+
+
 def metrics_of(task: Task, targets: int = 1) -> tuple[str, ...]:
     """The metrics of a task, that of a user's own data first; ``targets`` are learned on a scale if
     they are numbers."""

@@ -8,9 +8,10 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
-from gradformer.errors import InputError
+from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.cards import find_card, is_card, named, tell_path
 from gradformer.graphs.own import read
+from gradformer.graphs.tables import column_names
 from gradformer.graphs.user_data import UserData, refuse_options
 from gradformer.recipes import recipe_names
 from gradformer.training.data import TrainingData, benchmark, own_data
@@ -62,7 +63,11 @@ def prepare(
             "kind": "benchmark",
             "mirror": None if mirror is None else str(Path(mirror).absolute()),
         }
+    if not begun:
+        _refuse_two_splits(recipe, reading)
     if isinstance(data, str | Path):
+        if reading.get("target") is not None:  # kept as text, whatever names it
+            reading = {**reading, "target": column_names(reading["target"])}
         return own_data(recipe, read(data, **reading), begun), {
             "kind": "file",
             "path": str(Path(data).absolute()),
@@ -71,6 +76,16 @@ def prepare(
     from gradformer.graphs.objects import from_objects  # loads NetworkX and pandas
 
     return own_data(recipe, from_objects(data, **reading), begun), {"kind": "objects"}
+
+
+def _refuse_two_splits(recipe: Recipe, reading: dict[str, Any]) -> None:
+    """Raise if parts are named, and are to be drawn as well."""
+    for name in ("split_column", "split"):
+        if reading.get(name) is not None and recipe.data.split not in ("auto", "column"):
+            raise ConfigError(
+                f"{name}: names the parts, and data.split={recipe.data.split} draws them; leave "
+                "one of the two out"
+            )
 
 
 def again(

@@ -21,7 +21,7 @@ from rich.progress import (
 )
 from rich.table import Column
 
-from gradformer.training.metrics import metric_name
+from gradformer.training.metrics import metric_name, score_text
 from gradformer.training.trial import Trial
 
 LINE_EVERY = 2.0  # seconds between plain lines
@@ -130,7 +130,7 @@ def describe(trial: Trial, record: Mapping[str, Any]) -> str:
         return f"stopped: step {record['bad_step']} gave numbers that are not finite"
     value, best = record["val"][trial.metric], trial.progress.best.get(trial.metric)
     return (
-        f"loss {record['loss']:.4f}  val {metric_name(trial.metric)} {value:.4f}"
-        + ("" if best is None else f" (best {best:.4f})")
+        f"loss {record['loss']:.4f}  val {metric_name(trial.metric)} {score_text(value)}"
+        + ("" if best is None else f" (best {score_text(best)})")
         + f"  {record.get('graphs_per_second', 0.0):.0f} graphs/s"
     )

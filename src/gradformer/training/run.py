@@ -12,7 +12,7 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load as read_tensors
 
-from gradformer.errors import InputError, warn
+from gradformer.errors import ConfigError, InputError, warn
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.cards import find_card
 from gradformer.graphs.labels import Labels
@@ -32,6 +32,9 @@ from gradformer.training.metrics import metrics_of
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import read_record, read_result, read_results
 from gradformer.weights import published
+
+NEW_DATA = ("smiles", "y", "skip_invalid")
+"""Options of reading that new data may have; the others are those of the run's own."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -203,8 +206,15 @@ class Run:
         """New graphs, a path or objects, understood as those that the run was trained on.
 
         Unless they shall be ``labelled``, which a score asks for, their targets may be anything
-        and are left out.
+        and are left out. Of the options of ``reading`` only ``smiles``, ``y`` and ``skip_invalid``
+        make a difference: the rest is as the run has it.
         """
+        for name in reading:
+            if name not in NEW_DATA:
+                raise ConfigError(
+                    f"{name}: new data are read as those of the run; leave it out (there is "
+                    f"{', '.join(NEW_DATA)})"
+                )
         if isinstance(data, str | Path):
             like = self.like(kind_of(Path(data)), str(data))
             return read(data, like, labelled, **reading)

@@ -63,8 +63,15 @@ def columns(labels: Labels, trials: NDArray[np.float64]) -> dict[str, list[Any]]
 
 
 def cell(value: Any, mark: str = ".") -> str:
-    """A value as the cell of a table, with a decimal ``mark``."""
-    return f"{value:.6g}".replace(".", mark) if isinstance(value, float) else str(value)
+    """A value as the cell of a table, with a decimal ``mark``: a number with the digits that
+    32 bits have of it.
+
+    >>> cell(0.1), cell(-253998.041, ","), cell(12.0)
+    ('0.1', '-253998,05', '12')
+    """
+    if not isinstance(value, float):
+        return str(value)
+    return str(np.float32(value)).removesuffix(".0").replace(".", mark)
 
 
 def with_names(head: Iterable[str], names: Iterable[str]) -> list[str]:

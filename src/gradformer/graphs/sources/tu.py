@@ -8,7 +8,7 @@ edge_attributes) or graph (graph_labels).
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -83,28 +83,51 @@ def tu_graphs(
             f"{name}_A.txt, line {row + 1}: edge {pair} does not join two of the {nodes} nodes "
             "of one graph"
         )
-    kept = _simple(source, target, nodes)
+    edge_attr = _features(name, read, f"edge_{edge}", len(edges))
+    code = target * nodes + source
+    kept = _simple(code, nodes)
+    if edge_attr is not None:
+        _refuse_contradictions(name, edges, code, kept, edge_attr)
+        edge_attr = edge_attr[kept]
     source, target = source[kept], target[kept]
     node_ptr = np.searchsorted(indicator, np.arange(graphs + 1)).astype(np.int64)
     graph_of_edge = indicator[target]
-    edge_attr = _features(name, read, f"edge_{edge}", len(edges))
     return TUGraphs(
         node_ptr,
         np.searchsorted(graph_of_edge, np.arange(graphs + 1)).astype(np.int64),
         (np.stack([source, target]) - node_ptr[graph_of_edge]).astype(np.int32),
         _features(name, read, f"node_{node}", nodes),
-        None if edge_attr is None else edge_attr[kept],
+        edge_attr,
     )
 
 
-def _simple(source: NDArray[np.int64], target: NDArray[np.int64], nodes: int) -> NDArray[np.int64]:
-    """Places of the edges [E] without self-loops, each pair once, by target, then source."""
-    code = target * nodes + source
+def _simple(code: NDArray[np.int64], nodes: int) -> NDArray[np.int64]:
+    """Places of the edges without self-loops, each pair once, by target, then source.
+
+    ``code`` [E] is target · nodes + source.
+    """
     order = np.argsort(code, kind="stable")
     code = code[order]
     wanted = code // nodes != code % nodes
     wanted[1:] &= code[1:] != code[:-1]
     return order[wanted]
+
+
+def _refuse_contradictions(
+    name: str, ends: NDArray[np.int64], code: NDArray[np.int64], kept: NDArray[np.int64], value: Any
+) -> None:
+    """Raise if one of the edges ``ends`` [E, 2] is listed again with another ``value`` [E, ·].
+
+    ``code`` [E] numbers the pairs; those that are ``kept`` stand in its order.
+    """
+    again = np.setdiff1d(np.flatnonzero(ends[:, 0] != ends[:, 1]), kept)
+    first = kept[np.searchsorted(code[kept], code[again])]
+    if len(wrong := again[(value[again] != value[first]).any(axis=1)]):
+        row = int(wrong[0])
+        raise InputError(
+            f"{name}_A.txt, line {row + 1}: edge {ends[row, 0]}, {ends[row, 1]} is listed twice "
+            "with different features; list it once"
+        )
 
 
 def _features(name: str, read: Read, kind: str, rows: int) -> Column:
