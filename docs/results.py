@@ -82,7 +82,12 @@ def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, M
         known[study.name] = measured
         text = markdown(study, measured, lists_of(plan, measured, {})[:2], path, caption="")
         parts.append(f"## {study.title}\n\n{text}")
-    ranked = {(one.cell.column, one.cell.row): one for s in RANKED for one in known.get(s, ())}
+    ranked = {
+        (one.cell.column, one.cell.row): one
+        for name in RANKED
+        for one in known.get(name, ())
+        if one.outcome is not None
+    }
     everything = [one for measured in known.values() for one in measured]
     short = summary(list(ranked.values()), known.get("decay", ()), known.get("deep", ()))
     head = [f"{INTRODUCTION}\n", short, f"{READING}\n"]
@@ -111,7 +116,7 @@ def searches() -> str:
     for place in sorted(SEARCHED.iterdir()):
         seeds.append(load_plan(place).recipe.trials)
         attempts = load_attempts(place)
-        first = [one for one in attempts if one.rung == 0]
+        first = [one for one in attempts if one.rung == 0 and one.settings]  # those that are drawn
         factor, places = shown({"lower_is_better": first[0].metric in LOWER_IS_BETTER})
         about = [place.name, str(len(first)), str(first[0].epochs)]
         for one in levers(attempts):
@@ -135,7 +140,8 @@ def winners() -> str:
     rows = []
     for place in sorted(SEARCHED.iterdir()):
         plan, best = load_plan(place), Recipe.load(place / "best.yaml")
-        runs = [*STUDIED.glob(f"*/{plan.data}-gradformer-*"), *place.glob("confirmed")]
+        places = [*sorted(STUDIED.glob(f"*/{plan.data}-gradformer-*")), *place.glob("confirmed")]
+        runs = [run for run in places if (run / "results.json").is_file()]
         named = {run.name.removeprefix(f"{plan.data}-gradformer-"): run for run in runs}
         paper, authors = named["paper"], named.get("authors")
         winner = next((run for run in runs if _alike(best, Recipe.load(run / "recipe.yaml"))), None)

@@ -21,6 +21,7 @@ from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.run import Run
 from tests.conftest import ROOT, docs_script
 from tests.studies.conftest import Reproduce
+from tests.studies.test_summary import EVEN, measured
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +127,34 @@ def test_models_of_two_studies_are_ranked_together_and_count_once(
     ranks = next(line for line in text.splitlines() if line.startswith("| mutag, "))
     for row in ("gradformer (paper)", "gcn", "graphormer"):
         assert ranks.count(row) == 1
+
+
+def test_what_one_study_lacks_hides_nothing_of_another(
+    script: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    known = {
+        "table1": [measured("nci1", "gcn", EVEN), measured("nci1", "gin", EVEN)],
+        "baselines": [Measured(Cell("nci1", "gcn", "nci1", "gcn"), missing="not begun")],
+    }
+    monkeypatch.setattr(script, "look", lambda study, *_: known[study.name])
+    monkeypatch.setattr(script, "lists_of", lambda *_: [])
+    text, _ = script.results_page([STUDIES[name] for name in known], tmp_path)
+    assert "| gcn 50.00" in text.split("## How to read")[0]
+
+
+def test_a_preset_that_is_begun_and_not_finished_has_no_scores(
+    script: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The page could not be made."""
+    searched, studied = tmp_path / "search", tmp_path / "studies"
+    shutil.copytree(ROOT / "results" / "search" / "nci1", searched / "nci1")
+    for preset in ("authors", "paper", "tuned"):
+        name = f"table1/nci1-gradformer-{preset}"
+        shutil.copytree(ROOT / "results" / "studies" / name, studied / name)
+    (studied / "table1" / "nci1-gradformer-authors" / "results.json").unlink()
+    monkeypatch.setattr(script, "SEARCHED", searched)
+    monkeypatch.setattr(script, "STUDIED", studied)
+    assert script.winners().endswith("| 10 / 10 / – | `tuned` |")
 
 
 def test_what_the_page_says_of_cora_and_citeseer_is_recorded() -> None:

@@ -6,12 +6,14 @@ import os
 import shutil
 import signal
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
+from gradformer.cli.reproduce import _write
 from gradformer.errors import InputError
 from gradformer.studies import STUDIES, runner
 from gradformer.studies.looking import kept_plan, look
@@ -155,6 +157,33 @@ def test_what_another_study_has_trained_is_used(tmp_path: Path) -> None:
     carry_out(deep, cells, plan, tmp_path, {}, device="cpu", quiet=True)
     assert not list(tmp_path.glob("deep/*"))
     assert all(one.outcome is not None for one in look(deep, plan, tmp_path, cells))
+
+
+def test_a_run_that_gets_more_seeds_stays_a_result_of_other_cells(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They lost their numbers, and were trained anew."""
+    plan = Plan(("mutag",), ("gradformer",), 2, SHORT)
+    other, paper = (Cell("mutag", row, "mutag", preset="paper") for row in ("other", "paper"))
+    train(tmp_path, plan, [paper])
+    with monkeypatch.context() as patch:
+        stop_after(4, patch)
+        with pytest.raises(StoppedError):
+            train(tmp_path, replace(plan, trials=4), [paper])
+    (measured,) = look(TABLE1, plan, tmp_path, [other])
+    assert measured.outcome is not None
+    assert len(measured.outcome["test"]["values"]) == 2
+    train(tmp_path, plan, [other])
+    assert [path.name for path in (tmp_path / "table1").iterdir()] == [paper.name]
+
+
+def test_a_page_has_what_another_process_asked_for_meanwhile(tmp_path: Path) -> None:
+    first = Plan(("mutag",), ("gcn",), 1, SHORT)
+    begin(TABLE1, first, tmp_path, False)
+    second = begin(TABLE1, Plan(("mutag",), ("gin",), 1, SHORT), tmp_path, True)
+    train(tmp_path, second, TABLE1.cells(("mutag",), ("gin",)))
+    _write(TABLE1, first, tmp_path, {})
+    assert "| mutag | gin |" in (tmp_path / "table1" / "README.md").read_text()
 
 
 def test_a_cell_alone_on_the_device_is_not_taken_from_seeds_side_by_side(tmp_path: Path) -> None:

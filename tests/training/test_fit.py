@@ -237,7 +237,7 @@ def test_parts_that_are_named_are_not_drawn_as_well(tmp_path: Path) -> None:
     parts = ["train", "val", "test"]
     lines = [f"{'C' * n},{n}.5,{parts[n % 3]}" for n in range(1, 31)]
     (tmp_path / "a.csv").write_text("\n".join(["smiles,y,part", *lines]))
-    with pytest.raises(ConfigError, match="split_column: names the parts, and data.split=random"):
+    with pytest.raises(ConfigError, match=r"split_column: names the parts, and data\.split=random"):
         fit(
             tmp_path / "a.csv",
             **{"target": "y", "split_column": "part", "settings": ["data.split=random"]},

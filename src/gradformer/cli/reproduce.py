@@ -148,10 +148,11 @@ def reproduce(
 def _write(study: Study, plan: Plan, root: Path, failed: dict[Cell, str]) -> None:
     """The pages, of whatever there is; the table is printed too."""
     from gradformer.cli.tables import show_rows
-    from gradformer.studies.looking import look
+    from gradformer.studies.looking import kept_plan, look
     from gradformer.studies.page import write_pages
     from gradformer.studies.tables import results
 
+    plan = kept_plan(study, root) or plan  # another process may have asked for more
     measured = look(study, plan, root)
     page = write_pages(study, plan, measured, root, failed)
     head, rows = results(study, measured, sizes=False)  # a terminal is narrow

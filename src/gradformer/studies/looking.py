@@ -52,7 +52,7 @@ def _look(study: Study, cell: Cell, plan: Plan, root: Path) -> Measured:
     if reason := cell.misfit(plan):
         return Measured(cell, missing=reason)
     recipe = cell.recipe(plan.trials, plan.settings)
-    found = find(root, root / study.name / cell.name, cell, recipe)
+    found, _ = find(root, root / study.name / cell.name, cell, recipe)
     if found is None:
         return Measured(cell, missing="not begun")
     if cell.model in RIVALS:
@@ -84,14 +84,17 @@ def what_is_missing(outcome: dict[str, Any], wanted: int) -> str:
 
 def find(
     root: Path, place: Path, cell: Cell, recipe: Recipe, seeds: int | None = None
-) -> Path | None:
-    """The folder with the run of ``recipe``, finished if there is one.
+) -> tuple[Path | None, bool]:
+    """The folder with the run of ``recipe``, finished if there is one, and whether it is.
 
-    Looked for in its own place, in other cells of its study, then, if finished, in other studies.
+    Looked for in its own place, in other cells of its study, then, if finished, in other studies:
+    of a run there that gets more seeds, those that it had finished with count.
     A run of one seed, as a cell of cost is, does not stand for another cell that wants more.
     """
     if cell.model in RIVALS:
-        return place if (place / "results.json").is_file() else None
+        if not (place / "results.json").is_file():
+            return None, False
+        return place, seeds_ended(place) >= seeds_wanted(place, cell, seeds)
     runs = _runs_of(recipe, root, place, exact=cell.trials is not None)
 
     def is_mine(run: Path) -> bool:
@@ -100,10 +103,12 @@ def find(
 
     def is_complete(run: Path) -> bool:
         least = 1 if run == place else min(2, recipe.trials)
-        return seeds_ended(run) >= max(seeds_wanted(mine or run, cell, seeds), least)
+        wanted = seeds_wanted(mine, cell, seeds) if mine else cell.trials or seeds or 0
+        return seeds_ended(run) >= max(wanted, least)
 
     mine = next(filter(is_mine, runs), None)
-    return max(filter(is_complete, runs), key=seeds_ended, default=mine)
+    complete = max(filter(is_complete, runs), key=seeds_ended, default=None)
+    return complete or mine, complete is not None
 
 
 def _runs_of(recipe: Recipe, root: Path, place: Path, exact: bool) -> list[Path]:

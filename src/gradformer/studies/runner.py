@@ -94,12 +94,12 @@ def carry_out(
         try:
             recipe = cell.recipe(seeds or plan.trials, plan.settings)
             own = root / study.name / cell.name
-            found = find(root, own, cell, recipe, seeds)
+            found, is_complete = find(root, own, cell, recipe, seeds)
+            if found is not None and is_complete:
+                _require_score(found)
+                continue
             if found is not None:
                 recipe = replace(recipe, trials=seeds_wanted(found, cell, seeds))
-                if seeds_ended(found) >= recipe.trials:
-                    _require_score(found)
-                    continue
             place = found or own
             if until is not None and time.monotonic() >= until:
                 raise StoppedError("the time is spent", signal.SIGALRM)

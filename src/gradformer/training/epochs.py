@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-
 import numpy as np
 import torch
 from numpy.typing import NDArray
@@ -16,7 +13,7 @@ from gradformer.training.capture import CapturedTrial
 from gradformer.training.distributed import place_in_batch
 from gradformer.training.stop import Stop
 from gradformer.training.threads import worthwhile_threads
-from gradformer.training.trial import Trial
+from gradformer.training.trial import Trial, own_generators
 
 PATIENCE = 50
 """Captured steps of each trial between two looks at whether someone asks to stop."""
@@ -45,14 +42,6 @@ def train_epoch(trials: list[Trial], stop: Stop) -> bool:
                 generator.manual_seed(seed)
             trial.losses.append(trial.step(*own_share(ids)))
     return True
-
-
-@contextmanager
-def own_generators(device: torch.device) -> Iterator[list[torch.Generator]]:
-    """torch's generators, which are as they were outside."""
-    devices = [] if device.type == "cpu" else [torch.cuda.current_device()]
-    with torch.random.fork_rng(devices=devices):
-        yield [torch.default_generator, *(torch.cuda.default_generators[k] for k in devices)]
 
 
 def _replay_epoch(trials: list[tuple[Trial, CapturedTrial]], stop: Stop) -> bool:

@@ -15,11 +15,11 @@ import torch
 from gradformer.grouping import grouped
 from gradformer.model.base import has_guests
 from gradformer.model.parallel import is_shared
-from gradformer.training.epochs import graphs_left, own_generators, train_epoch, work_of
+from gradformer.training.epochs import graphs_left, train_epoch, work_of
 from gradformer.training.memory import held, left, most_held, settle
 from gradformer.training.stop import Stop
 from gradformer.training.threads import no_more_threads, numbers_of, pool, worth_of
-from gradformer.training.trial import Trial
+from gradformer.training.trial import Trial, own_generators
 
 OnEpoch = Callable[[Trial, Mapping[str, Any]], None]
 

@@ -115,4 +115,5 @@ def autocast(precision: str, device: torch.device) -> contextlib.AbstractContext
     """Products in the precision of the recipe (``tf32`` is set for a whole process)."""
     if precision != "bf16":
         return contextlib.nullcontext()
-    return torch.autocast(device.type, torch.bfloat16)
+    # Its cache of weights is one for all threads: trials beside each other would clear it.
+    return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)

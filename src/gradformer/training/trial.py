@@ -16,10 +16,11 @@ from gradformer.attention import Decay
 from gradformer.errors import InputError
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.portable import draw, permutation, stream
-from gradformer.model.base import GraphModel
+from gradformer.model.base import GraphModel, has_guests
 from gradformer.training.beginning import take_weights
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.data import TrainingData
+from gradformer.training.distributed import place_in_batch
 from gradformer.training.losses import (
     Objective,
     balanced_weights,
@@ -33,7 +34,8 @@ from gradformer.training.recipe import ModelChoice, Recipe
 from gradformer.training.step import Step
 from gradformer.training.weights import Weights
 
-_ORDER, _DRAWS = 7, 8  # streams of a trial's seed: the order of the data, torch's generators
+_ORDER, _DRAWS, _ANSWERS = 7, 8, 9
+"""Streams of a trial's seed: the order of the data, torch's generators in steps and in answers."""
 
 
 @dataclass
@@ -124,8 +126,10 @@ class Trial:
         """Of torch's generators in each step of the present epoch, for parts of a user's model that
         draw from them; 32 bits, since the CPU's takes no more."""
         first = self.progress.epoch * self.steps_per_epoch
-        numbers = np.arange(first, first + self.steps_per_epoch, dtype=np.uint64)
-        bits = draw(stream(_DRAWS, self.seed, process), numbers)
+        return self._generator_seeds(_DRAWS, process, range(first, first + self.steps_per_epoch))
+
+    def _generator_seeds(self, kind: int, process: int, numbers: range) -> list[int]:
+        bits = draw(stream(kind, self.seed, process), np.array(numbers, dtype=np.uint64))
         return [int(seed) for seed in bits >> np.uint64(32)]
 
     def predict(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
@@ -135,10 +139,25 @@ class Trial:
             rows = self.captured.predict(graphs)
         else:
             how = options.batch_size, options.precision
-            rows = model_outputs(self.model, self.collator, graphs, *how)
+            with self._answering():
+                rows = model_outputs(self.model, self.collator, graphs, *how)
         if self.data.over == "nodes":
             rows = rows[items]
         return rows if self.scale is None else self.scale.invert(rows)
+
+    @contextmanager
+    def _answering(self) -> Iterator[None]:
+        """Inside, what a user's model draws of torch's generators follows from seed and epoch."""
+        if not has_guests(self.model):
+            yield
+            return
+        process, _ = place_in_batch()
+        epoch = self.progress.epoch
+        (seed,) = self._generator_seeds(_ANSWERS, process, range(epoch, epoch + 1))
+        with own_generators(self.collator.device) as generators:
+            for generator in generators:
+                generator.manual_seed(seed)
+            yield
 
     def validate(self) -> dict[str, float] | None:
         """All metrics of the present weights, in the user's units; None where an answer is not
@@ -189,11 +208,12 @@ class Trial:
         return float((losses * sizes).sum() / sizes.sum())
 
     def _starts(self) -> dict[str, Any]:
-        """Start points [sets][heads] of a model that has them."""
+        """Start points [sets][heads] of a model that has them, those that are judged."""
         decay = getattr(self.model, "decay", None)
         if not isinstance(decay, Decay) or decay.start is None:
             return {}
-        return {"starts": decay.start.detach().cpu().tolist()}
+        with self.using(self._present):
+            return {"starts": decay.start.detach().cpu().tolist()}
 
     def _selecting(self) -> str:
         """The metric that selects the epoch, which must be defined on the validation part."""
@@ -238,6 +258,14 @@ class Trial:
             yield
         finally:
             self.weights.vector.copy_(kept)
+
+
+@contextmanager
+def own_generators(device: torch.device) -> Iterator[list[torch.Generator]]:
+    """torch's generators, which are as they were outside."""
+    devices = [] if device.type == "cpu" else [torch.cuda.current_device()]
+    with torch.random.fork_rng(devices=devices):
+        yield [torch.default_generator, *(torch.cuda.default_generators[k] for k in devices)]
 
 
 def initial_model(choice: ModelChoice, data: TrainingData, seed: int) -> GraphModel:
