@@ -9,6 +9,7 @@ from torch.autograd import gradcheck, gradgradcheck
 
 from gradformer.attention import Decay, decay_attention
 from gradformer.attention.reference import _sums_by_byte
+from gradformer.errors import InputError
 from tests.attention.problems import random_problem
 
 DECAYS = {
@@ -111,3 +112,35 @@ def test_sums_by_byte_in_chunks() -> None:
     byte = torch.tensor([3, 255, 3, 0, 9, 9, 9, 1, 254, 3, 0], dtype=torch.int32)
     expected = torch.zeros(2, 256, dtype=torch.float64).index_add_(1, byte, values)
     torch.testing.assert_close(_sums_by_byte(values, byte, chunk=4), expected)
+
+
+def test_transforms_leave_nothing_of_theirs_in_a_layout() -> None:
+    """What the first one made was kept, and failed in the next."""
+    p = random_problem((3, 2), width=4)
+
+    def total(q: Tensor) -> Tensor:
+        return decay_attention(q, p.k, p.v, p.layout, p.distance, None, None).square().sum()
+
+    expected = torch.autograd.functional.hessian(total, p.q)
+    p = random_problem((3, 2), width=4)  # with a layout that has made nothing yet
+    for _ in range(2):
+        torch.testing.assert_close(torch.func.hessian(total)(p.q), expected)
+
+
+def test_gradients_over_a_batch_of_slopes_of_the_loops() -> None:
+    p = random_problem((3, 2), width=4)
+    q, k, v = (t.float().requires_grad_() for t in (p.q, p.k, p.v))
+    y = decay_attention(q, k, v, p.layout, p.distance, None, None)
+    slopes = torch.randn(3, *y.shape)
+
+    def gradient(slope: Tensor) -> Tensor:
+        return torch.autograd.grad(y, q, slope, retain_graph=True)[0]
+
+    each = torch.stack([gradient(slope) for slope in slopes])
+    torch.testing.assert_close(torch.vmap(gradient)(slopes), each)
+
+
+def test_a_scale_that_would_not_be_learned_is_refused() -> None:
+    p = random_problem((3, 2), width=4)
+    with pytest.raises(InputError, match="scale: expected a number; one that is learned"):
+        decay_attention(*(p.q, p.k, p.v, p.layout, p.distance, None, None), scale=torch.tensor(0.5))

@@ -221,3 +221,22 @@ def test_a_layer_without_storage_takes_weights(shape: str) -> None:
     assigned.load_state_dict(layer.state_dict(), assign=True)
     for found in (empty, assigned):
         assert torch.equal(found.eval()(x, edge_index), layer(x, edge_index))
+
+
+def test_functions_of_torch_take_a_layer_and_new_graphs() -> None:
+    """A new edge_index was read where torch.func has no storage."""
+    layer, x, edges = make().eval(), torch.randn(len(VECTOR), 8), EDGES.clone()
+    parameters = dict(layer.named_parameters())
+
+    def total(parameters: dict[str, Tensor], x: Tensor) -> Tensor:
+        return torch.func.functional_call(layer, parameters, (x, edges, VECTOR)).square().sum()
+
+    with use_engine("reference"):
+        grads, dx = torch.func.grad(total, (0, 1))(parameters, x)
+        jacobian = torch.func.jacrev(lambda x: layer(x, edges, VECTOR).square().sum())(x)
+        leaf = x.clone().requires_grad_()
+        total(parameters, leaf).backward()
+    torch.testing.assert_close(dx, leaf.grad)
+    torch.testing.assert_close(jacobian, leaf.grad)
+    for name, parameter in parameters.items():
+        torch.testing.assert_close(grads[name], parameter.grad)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import field, make_dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.graphs.cards import card_names
 from gradformer.model.base import MODELS, create_model, model_class
 from gradformer.recipes import recipe_names, recipe_text
-from gradformer.training.options import convert
+from gradformer.training.options import build, convert
 from gradformer.training.recipe import Recipe, load_recipe, presets, search_space
 
 SCHEMA = Schema(node=(5,), edge=(3,), level="graph", task="regression", outputs=1)
@@ -165,3 +166,15 @@ def test_what_a_text_means(text: str, kind: Any, value: Any) -> None:
 def test_what_a_text_cannot_mean(text: str, kind: Any) -> None:
     with pytest.raises(ConfigError, match=rf"model\.x: got '{text}', expected (true or|a list)"):
         convert(text, kind, "model.x")
+
+
+@pytest.mark.parametrize("kind", [tuple, tuple[int, str], tuple[int, ...] | str])
+def test_a_type_that_a_recipe_cannot_give_back_is_refused(kind: Any) -> None:
+    """It was trained to the end, and the run could not be opened."""
+    options = make_dataclass("Options", [("many", kind, field(default=(1, 2)))])
+    with pytest.raises(
+        ConfigError, match=r"model\.many: the type .* cannot be written in a recipe"
+    ):
+        build(options, {}, "model.")
+    whole = make_dataclass("Options", [("many", tuple[int, ...] | None, field(default=(1, 2)))])
+    assert build(whole, {"many": [3]}, "model.").many == (3,)

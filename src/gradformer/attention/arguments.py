@@ -66,6 +66,8 @@ def checked(
     if share(dropout) > 0.0:
         _check_seed(seed, q.device)
     tables = _table("mul", mul, q), _table("add", add, q)
+    if isinstance(scale, Tensor):
+        raise InputError("scale: expected a number; one that is learned is multiplied with q")
     scale = q.shape[-1] ** -0.5 if scale is None else scale
     return Call(q, k, v, layout, distance, *tables, bias, scale, dropout, seed, joint)
 

@@ -71,7 +71,7 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         layout, scale, dropout = ctx.options
         qkv, mul, add, bias, _, distance, seed = saved = ctx.saved_tensors
-        if torch.is_grad_enabled():
+        if torch.is_grad_enabled() or torch._C._functorch.is_batchedtensor(grad):
 
             def plain(qkv: Tensor, mul: Tensor, add: Tensor, bias: Tensor) -> list[Tensor]:
                 q, k, v = qkv.chunk(3, dim=1)
@@ -81,7 +81,8 @@ class _Attention(torch.autograd.Function):
                 )
                 return [reference_attention(call)[0]]
 
-            again = plain_gradients(plain, saved[:4], ctx.needs_input_grad, [grad])
+            with torch.enable_grad():
+                again = plain_gradients(plain, saved[:4], ctx.needs_input_grad, [grad])
             return *again, *(None,) * 5
         heads, (_, need_mul, need_add, need_bias) = grad.shape[1], ctx.needs_input_grad[:4]
         dqkv = np.zeros((*qkv.shape[:2], _whole(qkv.shape[2])), np.float32)

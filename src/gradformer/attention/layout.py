@@ -2,14 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, wraps
+from typing import ParamSpec, TypeVar
 
 import torch
 from torch import Tensor
 
 from gradformer.errors import InputError
+
+Made = TypeVar("Made")
+Given = ParamSpec("Given")
+
+
+def untransformed(make: Callable[Given, Made]) -> Callable[Given, Made]:
+    """``make``, which follows from the graphs alone, outside of a transform of ``torch.func``: what
+    it gives may be kept, and tensors that a transform has made end with it."""
+
+    @wraps(make)
+    def outside(*args: Given.args, **kwargs: Given.kwargs) -> Made:
+        if torch.compiler.is_compiling() or not torch._C._are_functorch_transforms_active():
+            return make(*args, **kwargs)
+        with torch._C._DisableFuncTorch():
+            return make(*args, **kwargs)
+
+    return outside
 
 
 def pointer_of(counts: Tensor) -> Tensor:
@@ -138,12 +156,14 @@ class Layout:
         return self.node_ptr.device
 
     @cached_property
+    @untransformed
     def graph(self) -> Tensor:
         """Graph slot of each node row, [capacity] int32; ``num_graphs`` for padded rows."""
         rows = torch.arange(self.capacity, device=self.device, dtype=torch.int32)
         return torch.searchsorted(self.node_ptr[1:], rows, right=True, out_int32=True)
 
     @cached_property
+    @untransformed
     def rows(self) -> Rows:
         """The node rows."""
         rows = torch.arange(self.capacity, device=self.device, dtype=torch.int32)
@@ -155,12 +175,14 @@ class Layout:
         )
 
     @cached_property
+    @untransformed
     def graph_rows(self) -> Rows:
         """One row for each graph; graphs without nodes are padding."""
         mask = self.node_ptr[1:] > self.node_ptr[:-1] if self.padded else None
         return Rows(self.graph_id, torch.zeros_like(self.graph_id), mask)
 
     @cached_property
+    @untransformed
     def packed_ptr(self) -> Tensor:
         """Where each graph's pairs begin in the batch's own packed order, [graphs + 1] int64."""
         return self.packed_starts()
@@ -197,6 +219,7 @@ class Layout:
         return True
 
     @cached_property
+    @untransformed
     def groups(self) -> list[Group]:
         """The graphs sorted into dense groups by the power of two above their size.
 
@@ -215,6 +238,7 @@ class Layout:
         ]
 
     @cached_property
+    @untransformed
     def whole(self) -> Group:
         """All graphs as one dense group, as wide as the largest may be."""
         return self._group(torch.arange(self.num_graphs, device=self.device), self.largest)

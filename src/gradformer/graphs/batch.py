@@ -14,7 +14,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from gradformer.attention.compiling import never_compiled
 from gradformer.attention.draws import site_seeds
-from gradformer.attention.layout import Layout, Rows, pointer_of
+from gradformer.attention.layout import Layout, Rows, pointer_of, untransformed
 from gradformer.errors import InputError, counted
 from gradformer.structure.distance import hop_distances
 from gradformer.structure.pointers import pointer
@@ -148,6 +148,7 @@ class Packed:
     order: Tensor
 
     @cached_property
+    @untransformed
     def distance(self) -> Tensor:
         """Hops of all pairs, flat uint8."""
         ends = torch.stack([self.edges.source, self.edges.target])
@@ -157,6 +158,7 @@ class Packed:
 _known: Any = WeakTensorKeyDictionary()  # edge_index → (its version, batch vector, graphs, Packed)
 
 
+@untransformed
 def packed(edge_index: Tensor, vector: Tensor, num_graphs: int | None = None) -> Packed:
     """The graphs of PyG's ``edge_index`` and ``batch`` vector, for every layer and epoch.
 

@@ -108,10 +108,11 @@ def _without_none(kind: Any, where: str) -> Any:
     union = get_origin(kind) in (UnionType, Union)
     found = [one for one in (get_args(kind) if union else [kind]) if one is not NoneType]
     origins = {get_origin(one) or one for one in found}
-    if len(found) != 1 or not origins <= {bool, int, float, str, tuple, Literal}:
+    unlike = any(get_args(one)[1:] != (...,) for one in found if tuple in (one, get_origin(one)))
+    if len(found) != 1 or unlike or not origins <= {bool, int, float, str, tuple, Literal}:
         raise ConfigError(
             f"{where}: the type {kind} cannot be written in a recipe; use bool, int, float, str, "
-            "Literal or tuple, or one of them | None"
+            "Literal or tuple[int, ...], or one of them | None"
         )
     return found[0]
 
