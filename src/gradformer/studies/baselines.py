@@ -8,7 +8,7 @@ from gradformer.studies.table1 import cells
 STUDY = Study(
     name="baselines",
     title="Table 1: all fourteen baselines",
-    text="The smallest datasets of Table 1, where ten seeds of every model are affordable on a "
+    text="The smallest datasets of Table 1, where ten seeds of most models are affordable on a "
     "CPU; `--dataset` adds others. Each baseline has the layers, width, heads and dropout of "
     "Gradformer's recipe as far as it has such options, and is trained by the same recipe: no "
     "model but Gradformer (`tuned`) was searched for.",
