@@ -196,3 +196,14 @@ def test_smiles() -> None:
     with pytest.raises(InputError, match="holds something that is no text"):
         from_smiles_list(["\ud800"], y=[1])
     assert from_smiles_list(["CO"], like=data.reading).arrays.y is None
+
+
+def test_na_is_no_value_beside_numbers_and_a_word_beside_words() -> None:
+    smiles = ["C", "CC", "CCC", "CCCC"]
+    numbers = from_smiles_list(smiles, y=[1.5, "NA", 2.5, "None"]).arrays.y
+    np.testing.assert_array_equal(numbers, np.float32([[1.5], [np.nan], [2.5], [np.nan]]))
+    words = from_smiles_list(smiles, y=["mild", "NA", "bad", "NaN"])
+    assert words.reading.labels.classes == (("NA", "bad", "mild"),)
+    assert words.arrays.y.tolist() == [2, 0, 1, -1]
+    parts = from_smiles_list(smiles, y=[0.5, 1.5, 2.5, 3.5], split=["train", "NA", "val", "test"])
+    assert parts.arrays.split[:, 0].tolist() == [0, -1, 1, 2]

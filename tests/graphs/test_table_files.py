@@ -156,9 +156,14 @@ def test_whole_numbers_of_parquet_stay_as_they_are_beside_a_gap(tmp_path: Path) 
     assert [cells[1] for _, cells in rows] == ["9007199254740993", "", "12345"]
 
 
-@pytest.mark.parametrize(("name", "mark"), [("a.tsv.csv", ","), ("A.TSV", "\t")])
+@pytest.mark.parametrize(
+    ("name", "text", "header"),
+    [
+        ("a.tsv.csv", "smiles,y\nC,1\n", ["smiles", "y"]),
+        ("A.TSV", "smiles\tx,y,z\nC\t1,2,3\n", ["smiles", "x,y,z"]),
+    ],
+)
 def test_the_last_ending_of_a_name_tells_the_separator(
-    tmp_path: Path, name: str, mark: str
+    tmp_path: Path, name: str, text: str, header: list[str]
 ) -> None:
-    path = write(tmp_path, f"smiles{mark}y\nC{mark}1\n", name)
-    assert open_table(path).header == ["smiles", "y"]
+    assert open_table(write(tmp_path, text, name)).header == header

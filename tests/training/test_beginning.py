@@ -114,3 +114,13 @@ def test_what_does_not_fit_is_said_before_a_folder_is_made(source: Run, tmp_path
     wide = toy.RECIPE.change(*begin_from(source.folder), "model.width=32")
     with pytest.raises(ConfigError, match=r"has another shape .*leave model"):
         toy.trial(wide)
+
+
+def test_a_model_that_has_another_shape_for_nodes_says_so(tmp_path: Path) -> None:
+    recipe = SHORT.change("model.name=graphtrans", "trials=1")
+    run = fit(toy.data(recipe), recipe=recipe, out=tmp_path / "graphs", **toy.QUIET)
+    model = run.recipe.model.make(replace(run.schema, level="node"), run.codebook)
+    with pytest.raises(
+        ConfigError, match=r"graphtrans of .* is one of graphs, and of nodes it has"
+    ):
+        take_weights(model, str(run.folder), 0)

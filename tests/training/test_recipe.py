@@ -176,5 +176,6 @@ def test_a_type_that_a_recipe_cannot_give_back_is_refused(kind: Any) -> None:
         ConfigError, match=r"model\.many: the type .* cannot be written in a recipe"
     ):
         build(options, {}, "model.")
-    whole = make_dataclass("Options", [("many", tuple[int, ...] | None, field(default=(1, 2)))])
-    assert build(whole, {"many": [3]}, "model.").many == (3,)
+    for whole in (tuple[int, ...] | None, tuple[int, int]):
+        options = make_dataclass("Options", [("many", whole, field(default=(1, 2)))])
+        assert build(options, {"many": [3, 4]}, "model.").many == (3, 4)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+from collections import Counter
 from collections.abc import Iterator
 from itertools import compress
 from pathlib import Path
@@ -71,8 +72,11 @@ def predict(
         table, skipped, parts = _of_molecules(run, data, smiles, use)
     text, answered, lost = _written(table, parts, run.labels)
     if run.schema.level == "node":
-        lost = [int(table.rows[key][1][0]) for key in lost]
-    skipped += [Skipped(row, NO_ANSWER) for row in dict.fromkeys(lost)]
+        nodes = Counter(int(table.rows[key][1][0]) for key in lost)
+        reasons = {row: f"{counted(count, 'node')}: {NO_ANSWER}" for row, count in nodes.items()}
+    else:
+        reasons = dict.fromkeys(lost, NO_ANSWER)
+    skipped += [Skipped(row, reason) for row, reason in reasons.items()]
     if out is None:
         typer.echo(text, nl=False)  # as a file is, whatever the terminal
     else:

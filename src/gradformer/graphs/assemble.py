@@ -53,16 +53,18 @@ def assemble(
         labels = find_labels(_columns(kept, rows.where, level, targets), task, rows.where)
     y, kept = _encode_y(kept, rows, level, labels)
     rows.require_some(len(kept))
+    x = _stack([graph.x for graph in kept], node)
+    edge_attr = _stack([graph.edge_attr for graph in kept], edge)
     if vocabularies is None:
-        of_nodes, of_edges = _seen("x", kept, node), _seen("edge_attr", kept, edge)
+        of_nodes, of_edges = _seen(x), _seen(edge_attr)
     reading = Reading(kind, node, edge, level, labels, smiles, (of_nodes, of_edges))
     arrays = GraphArrays(
         node_ptr=pointer([graph.num_nodes for graph in kept]),
         edge_ptr=pointer([graph.edge_index.shape[1] for graph in kept]),
         edge_index=np.concatenate([graph.edge_index for graph in kept], axis=1),
         schema=reading.schema,
-        x=_stack([graph.x for graph in kept], node),
-        edge_attr=_stack([graph.edge_attr for graph in kept], edge),
+        x=x,
+        edge_attr=edge_attr,
         y=y,
         split=_splits(kept, level),
     )
@@ -96,19 +98,24 @@ def _settle_features(
         categorical = all(value.dtype.kind == "i" for value in values if value.shape[1] == width)
         vocabulary = (_MOST_CATEGORIES,) * width if categorical else width
     settled = vocabulary
-    kept = rows.fitting(graphs, lambda graph: _misfit(name, graph, settled, seen, learned))
+    sizes = () if isinstance(vocabulary, int) else vocabulary
+    known = [np.isin(np.arange(size), own) for size, own in zip(sizes, seen)]
+    kept = rows.fitting(graphs, lambda graph: _misfit(name, graph, settled, known, learned))
     if learned and not isinstance(vocabulary, int):
-        vocabulary = tuple(max(own, default=0) + 1 for own in _seen(name, kept, vocabulary))
+        largest = np.zeros(len(vocabulary), np.int64)
+        for graph in kept:
+            value = _value(graph, name)
+            if value is not None:
+                largest = np.maximum(largest, value.max(axis=0))
+        vocabulary = tuple((largest + 1).tolist())
     return vocabulary, kept
 
 
-def _seen(name: FeatureName, graphs: list[RawGraph], vocabulary: Vocabulary) -> Seen:
+def _seen(value: Features | None) -> Seen:
     """The categories in each column, in their order; of quantities none."""
-    if isinstance(vocabulary, int):
+    if value is None or value.dtype.kind != "i":
         return ()
-    values = [value for graph in graphs if (value := _value(graph, name)) is not None]
-    together = np.concatenate([np.zeros((0, len(vocabulary)), np.int64), *values])
-    return tuple(tuple(np.unique(column).tolist()) for column in together.T)
+    return tuple(tuple(np.unique(column).tolist()) for column in value.T)
 
 
 def _value(graph: RawGraph, name: FeatureName) -> Features | None:
@@ -129,9 +136,16 @@ def _most_common(counts: Iterable[int]) -> int:
 
 
 def _misfit(
-    name: FeatureName, graph: RawGraph, vocabulary: Vocabulary, seen: Seen, learned: bool
+    name: FeatureName,
+    graph: RawGraph,
+    vocabulary: Vocabulary,
+    known: list[NDArray[np.bool_]],
+    learned: bool,
 ) -> str | None:
-    """Why the features of a graph do not fit the vocabulary; None if they do."""
+    """Why the features of a graph do not fit the vocabulary; None if they do.
+
+    ``known`` says of each category of each column if it was seen; nothing where all are known.
+    """
     width = width_of(vocabulary)
     others = "other graphs have" if learned else "the training data have"
     value = _value(graph, name)
@@ -145,8 +159,8 @@ def _misfit(
     if value.dtype.kind != "i":
         return f"{name} holds decimal numbers, the training data have categories (whole numbers)"
     outside = (value < 0) | (value >= np.array(vocabulary))
-    for column, known in enumerate(seen):
-        outside[:, column] |= ~np.isin(value[:, column], known)
+    for column, own in enumerate(known):
+        outside[:, column] |= ~own[value[:, column].clip(0, len(own) - 1)]
     if not outside.any():
         return None
     row, column = (int(index) for index in np.argwhere(outside)[0])

@@ -19,7 +19,7 @@ from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import Task
 
 NO_VALUE = frozenset({"", "NaN", "nan", "<NA>"})
-"""What says that there is no value where words have a type, and None, NA and null are words."""
+"""What says that there is no value also beside words, where None, NA and null may be one."""
 _MISSING = NO_VALUE | {"NA", "N/A", "n/a", "#N/A", "NULL", "null", "None"}
 MISSING_CLASS = -1
 _MOST_GUESSED_CLASSES = 20
@@ -50,7 +50,7 @@ class Labels:
 
         Raises an :class:`InputError` that names the column and what was expected.
         """
-        if text is None:
+        if text is None or (text in _MISSING and text not in self._words(target)):
             return math.nan
         if self.task == "regression":
             value = parse_number(text)
@@ -59,7 +59,7 @@ class Labels:
                     f"column {self.targets[target]!r}: {text!r} is not a number that fits 32 bits"
                 )
             return value
-        words = self.classes[target]
+        words = self._words(target)
         try:
             return words.index(class_word(text))
         except ValueError:
@@ -67,6 +67,9 @@ class Labels:
                 f"column {self.targets[target]!r}: {text!r} is not one of the classes "
                 f"{_listed(words)}"
             ) from None
+
+    def _words(self, target: int) -> tuple[str, ...]:
+        return self.classes[target] if self.classes else ()
 
     def array(self, numbers: Sequence[float]) -> NDArray[np.int64] | NDArray[np.float32]:
         """What :meth:`number` gave, row by row, as y: int64 [rows] for multiclass (−1 = missing),
@@ -86,7 +89,7 @@ def find_labels(columns: Mapping[str, Values], task: str | None, where: str) -> 
     """
     if task is not None:
         choice("task", task, (*get_args(Task), "classification"))
-    present = {name: [v for v in values if v is not None] for name, values in columns.items()}
+    present = {name: _present(values) for name, values in columns.items()}
     for name, values in present.items():
         if not values:
             raise InputError(f"{where}: column {name!r} has no values, so nothing can be learned")
@@ -116,6 +119,18 @@ def find_labels(columns: Mapping[str, Values], task: str | None, where: str) -> 
                 "target has two; state another task or another column"
             )
     return Labels(task, names, classes)  # type: ignore[arg-type]
+
+
+def _present(values: Values) -> list[str]:
+    """The values that are there; beside numbers None, NA and null are none, beside words they are.
+
+    >>> _present(["1.5", "NA", None]), _present(["mild", "None", None])
+    (['1.5'], ['mild', 'None'])
+    """
+    sure = [v for v in values if v is not None and v not in _MISSING]
+    if all(parse_number(v) is not None for v in sure):
+        return sure
+    return [v for v in values if v is not None]
 
 
 def present(text: str, missing: Set[str] = _MISSING) -> str | None:

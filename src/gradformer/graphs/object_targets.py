@@ -68,7 +68,7 @@ def _words(split: Sequence[str | None], count: int) -> list[str | None]:
     given = list(split)
     if len(given) != count:
         raise InputError(f"split has {counted(len(given), 'entry')} for {counted(count, 'graph')}")
-    return _texts(given)
+    return [None if word is None else present(str(word)) for word in given]
 
 
 def target_rows(y: Targets, count: int, what: str) -> list[Any]:

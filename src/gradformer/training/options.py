@@ -108,11 +108,12 @@ def _without_none(kind: Any, where: str) -> Any:
     union = get_origin(kind) in (UnionType, Union)
     found = [one for one in (get_args(kind) if union else [kind]) if one is not NoneType]
     origins = {get_origin(one) or one for one in found}
-    unlike = any(get_args(one)[1:] != (...,) for one in found if tuple in (one, get_origin(one)))
+    tuples = [one for one in found if tuple in (one, get_origin(one))]
+    unlike = any(len({*get_args(one)} - {...}) != 1 for one in tuples)
     if len(found) != 1 or unlike or not origins <= {bool, int, float, str, tuple, Literal}:
         raise ConfigError(
             f"{where}: the type {kind} cannot be written in a recipe; use bool, int, float, str, "
-            "Literal or tuple[int, ...], or one of them | None"
+            "Literal or a tuple of one of these, or one of them | None"
         )
     return found[0]
 

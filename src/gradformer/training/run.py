@@ -209,8 +209,9 @@ class Run:
         and are left out. Of the options of ``reading`` only ``smiles``, ``y`` and ``skip_invalid``
         make a difference: the rest is as the run has it.
         """
-        for name in reading:
-            if name not in NEW_DATA:
+        own = {"task": self.schema.task, "level": self.schema.level}
+        for name, value in reading.items():
+            if name not in NEW_DATA and value != own.get(name):
                 raise ConfigError(
                     f"{name}: new data are read as those of the run; leave it out (there is "
                     f"{', '.join(NEW_DATA)})"

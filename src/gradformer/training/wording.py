@@ -66,12 +66,14 @@ def cell(value: Any, mark: str = ".") -> str:
     """A value as the cell of a table, with a decimal ``mark``: a number with the digits that
     32 bits have of it.
 
-    >>> cell(0.1), cell(-253998.041, ","), cell(12.0)
-    ('0.1', '-253998,05', '12')
+    >>> cell(0.1), cell(-253998.041, ","), cell(12.0), cell(1.1e-9)
+    ('0.1', '-253998,05', '12', '1.1e-09')
     """
     if not isinstance(value, float):
         return str(value)
-    return str(np.float32(value)).removesuffix(".0").replace(".", mark)
+    plain = value == 0.0 or 1e-4 <= abs(value) < 1e16
+    write = np.format_float_positional if plain else np.format_float_scientific
+    return write(np.float32(value), trim="-").replace(".", mark)
 
 
 def with_names(head: Iterable[str], names: Iterable[str]) -> list[str]:
