@@ -121,6 +121,6 @@ def test_a_model_that_has_another_shape_for_nodes_says_so(tmp_path: Path) -> Non
     run = fit(toy.data(recipe), recipe=recipe, out=tmp_path / "graphs", **toy.QUIET)
     model = run.recipe.model.make(replace(run.schema, level="node"), run.codebook)
     with pytest.raises(
-        ConfigError, match=r"graphtrans of .* is one of graphs, and of nodes it has"
+        ConfigError, match=r"another shape \(.*\); it is one of graphs: begin from a run on n"
     ):
         take_weights(model, str(run.folder), 0)

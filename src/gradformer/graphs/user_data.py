@@ -22,6 +22,7 @@ from gradformer.progress import bar
 Kind = Literal["smiles", "graphs", "tu"]
 Item = TypeVar("Item")
 Seen = tuple[tuple[int, ...], ...]
+"""The categories that occur in each column."""
 MARK = "\ufeff"
 """What some write before a text, to tell that it is UTF-8."""
 

@@ -46,16 +46,15 @@ def take_weights(model: GraphModel, source: str, number: int) -> None:
         given |= {name: drawn[name] for name in _by_output(run) & drawn.keys()}
     for name in {**given, **drawn}:
         old, new = (tensors[name].shape if name in tensors else None for tensors in (given, drawn))
-        if old != new and before.level != now.level:
-            raise ConfigError(
-                f"train.weights: the {run.recipe.model.name} of {source} is one of "
-                f"{before.level}s, and of {now.level}s it has another shape ({name}); begin from "
-                f"a run on {now.level}s"
-            )
         if old != new:
+            remedy = (
+                "leave model.* as that run has it: gradformer train DATA --weights RUN takes it "
+                "over"
+                if before.level == now.level
+                else f"it is one of {before.level}s: begin from a run on {now.level}s"
+            )
             raise ConfigError(
-                f"train.weights: the model of {source} has another shape ({name}); leave model.* "
-                "as that run has it: gradformer train DATA --weights RUN takes it over"
+                f"train.weights: the model of {source} has another shape ({name}); {remedy}"
             )
     model.load_state_dict(given)
 

@@ -133,13 +133,14 @@ def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingDat
         rows=user.rows,
     )
     seeds = range(recipe.seed, recipe.seed + recipe.trials)
-    for seed in seeds:
-        _check_parts(data, split(seed))
+    splits, whole = [split(seed) for seed in seeds], [find(seed) for seed in seeds]
+    for parts, drawn in zip(splits, whole):
+        _check_parts(data, parts)
         if not begun:  # a small data.fraction may leave one label, as a smoke test does
-            _refuse_one_label(data.labels(find(seed).train))
-    _tell_copies(user, [split(seed) for seed in seeds])
+            _refuse_one_label(data.labels(drawn.train))
+    _tell_copies(user, splits)
     if not begun:
-        _tell_untested(user, np.concatenate([data.labels(find(seed).test) for seed in seeds]))
+        _tell_untested(user, np.concatenate([data.labels(drawn.test) for drawn in whole]))
     return data
 
 
