@@ -127,17 +127,23 @@ def test_transforms_leave_nothing_of_theirs_in_a_layout() -> None:
         torch.testing.assert_close(torch.func.hessian(total)(p.q), expected)
 
 
-def test_gradients_over_a_batch_of_slopes_of_the_loops() -> None:
-    p = random_problem((3, 2), width=4)
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_gradients_over_a_batch_of_slopes_of_the_loops(dropout: float) -> None:
+    """By ``vmap``, and by autograd itself, which batches in a way of its own."""
+    p, seed = random_problem((3, 2), width=4), torch.tensor([1, 2, 3])
     q, k, v = (t.float().requires_grad_() for t in (p.q, p.k, p.v))
-    y = decay_attention(q, k, v, p.layout, p.distance, None, None)
+    table = torch.rand(2, 256, requires_grad=True)
+    given = q, k, v, p.layout, p.distance, table, table
+    y = decay_attention(*given, dropout=dropout, seed=seed)
     slopes = torch.randn(3, *y.shape)
 
-    def gradient(slope: Tensor) -> Tensor:
-        return torch.autograd.grad(y, q, slope, retain_graph=True)[0]
+    def gradient(slope: Tensor, batched: bool = False) -> list[Tensor]:
+        wanted, way = [q, table], {"retain_graph": True, "is_grads_batched": batched}
+        return list(torch.autograd.grad(y, wanted, slope, **way))
 
-    each = torch.stack([gradient(slope) for slope in slopes])
+    each = [torch.stack(grads) for grads in zip(*map(gradient, slopes))]
     torch.testing.assert_close(torch.vmap(gradient)(slopes), each)
+    torch.testing.assert_close(gradient(slopes, batched=True), each)
 
 
 def test_a_scale_that_would_not_be_learned_is_refused() -> None:

@@ -28,6 +28,7 @@ from tests.model.convs import EDGES, VECTOR, make
         ("edge_attr", {"edge_attr": torch.zeros(10, 8)}),
         ("batch", {"batch": VECTOR[:-1]}),
         ("batch", {"batch": VECTOR.flip(0)}),
+        ("batch", {"batch": torch.tensor(0)}),
         ("edge_index", {"edge_index": EDGES.T}),
         ("edge_index", {"edge_index": EDGES.float()}),
         ("edge_index", {"edge_index": torch.zeros(2, 1), "batch": None}),
@@ -37,6 +38,7 @@ from tests.model.convs import EDGES, VECTOR, make
         ("distance", {"distance": torch.zeros(18, dtype=torch.uint8)}),
         ("distance", {"distance": torch.zeros(26, dtype=torch.uint8)}),
         ("distance", {"distance": torch.zeros(19)}),
+        ("distance", {"distance": [0] * 19}),
     ],
 )
 def test_bad_arguments_are_named(named: str, arguments: dict[str, Any]) -> None:

@@ -103,3 +103,10 @@ def test_a_tangent_of_the_gradient() -> None:
     with dual_level():
         (dx,) = torch.autograd.grad(y, x, make_dual(torch.ones_like(y), along))
         assert torch.equal(unpack_dual(dx).tangent, draw(along))
+
+
+def test_gradients_over_a_batch_of_slopes() -> None:
+    draw, x = Draw(0.5, rows(), SEED), torch.randn(ROWS, 3).requires_grad_()
+    slopes = torch.randn(2, ROWS, 3)
+    (found,) = torch.autograd.grad(draw(x), x, slopes, is_grads_batched=True)
+    assert torch.equal(found, torch.stack([draw(slope) for slope in slopes]))

@@ -115,6 +115,21 @@ def test_second_derivatives_are_those_of_plain_code() -> None:
         torch.testing.assert_close(ours, plain, rtol=1e-3, atol=1e-3)
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_gradients_over_a_batch_of_slopes(batched: bool, looped: list[bool]) -> None:
+    norm, given = problem("all", torch.float32)
+    y, leaves = result(norm, given, "all"), [*given.values(), *norm.parameters()]
+    assert looped
+    slopes = torch.randn(2, *y.shape)
+
+    def gradient(slope: Tensor, batched: bool = False) -> tuple[Tensor, ...]:
+        return torch.autograd.grad(y, leaves, slope, retain_graph=True, is_grads_batched=batched)
+
+    found = gradient(slopes, batched=True) if batched else torch.vmap(gradient)(slopes)
+    for ours, each in zip(found, zip(*map(gradient, slopes))):
+        torch.testing.assert_close(ours, torch.stack(each), rtol=1e-3, atol=1e-3)
+
+
 @pytest.mark.parametrize("name", ["x", "add"])
 def test_what_was_written_to_is_not_derived(name: str) -> None:
     norm, given = problem("all", torch.float32)

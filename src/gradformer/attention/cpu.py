@@ -15,7 +15,7 @@ from gradformer.attention.cpu_kernels import backward_kernel, forward_kernel
 from gradformer.attention.draws import threshold
 from gradformer.attention.lanes import LANES
 from gradformer.attention.layout import Layout
-from gradformer.attention.loops import in_slices, plain_gradients
+from gradformer.attention.loops import in_slices, plain_gradients, wants_plain
 from gradformer.attention.reference import reference_attention
 from gradformer.attention.tables import Table
 
@@ -71,7 +71,7 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:  # type: ignore[override]
         layout, scale, dropout = ctx.options
         qkv, mul, add, bias, _, distance, seed = saved = ctx.saved_tensors
-        if torch.is_grad_enabled() or torch._C._functorch.is_batchedtensor(grad):
+        if wants_plain(grad):
 
             def plain(qkv: Tensor, mul: Tensor, add: Tensor, bias: Tensor) -> list[Tensor]:
                 q, k, v = qkv.chunk(3, dim=1)
@@ -81,8 +81,7 @@ class _Attention(torch.autograd.Function):
                 )
                 return [reference_attention(call)[0]]
 
-            with torch.enable_grad():
-                again = plain_gradients(plain, saved[:4], ctx.needs_input_grad, [grad])
+            again = plain_gradients(plain, saved[:4], ctx.needs_input_grad, [grad])
             return *again, *(None,) * 5
         heads, (_, need_mul, need_add, need_bias) = grad.shape[1], ctx.needs_input_grad[:4]
         dqkv = np.zeros((*qkv.shape[:2], _whole(qkv.shape[2])), np.float32)

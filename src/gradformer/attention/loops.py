@@ -19,6 +19,7 @@ from gradformer.attention.availability import current_engine
 from gradformer.structure.parallel import HAVE_NUMBA, over_slices
 
 LEAST_WORK = 300_000  # numbers, below which a second thread is not worth its start
+_BATCHED = ("FuncTorchBatched", "Batched")  # torch's keys of tensors that stand for many
 
 
 def has_tangent(*tensors: Tensor | None) -> bool:
@@ -28,13 +29,26 @@ def has_tangent(*tensors: Tensor | None) -> bool:
     return any(unpack_dual(x).tangent is not None for x in tensors if isinstance(x, Tensor))
 
 
+def is_batched(x: Tensor) -> bool:
+    """Whether it stands for many tensors: in ``vmap``, or ``autograd.grad(is_grads_batched=True)``,
+    which has a ``vmap`` of its own."""
+    keys = torch._C._dispatch_keys(x)
+    return any(keys.has(torch._C._dispatch_key_parse(kind)) for kind in _BATCHED)
+
+
+def wants_plain(*grads: Tensor | None) -> bool:
+    """Whether a backward pass with these gradients must be plain code: it is to be differentiated
+    itself, or made for many at once."""
+    return torch.is_grad_enabled() or any(is_batched(grad) for grad in grads if grad is not None)
+
+
 def runs_loops(x: Tensor, *more: Tensor | None) -> bool:
     """Whether compiled loops take a call with these tensors; not if the reference is asked for."""
     if x.device.type != "cpu" or x.dtype == torch.float64 or type(x) not in (Tensor, nn.Parameter):
         return False
     traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
     changed = traced or torch._C._are_functorch_transforms_active()
-    if not HAVE_NUMBA or changed or current_engine() == "reference":
+    if not HAVE_NUMBA or changed or current_engine() == "reference" or is_batched(x):
         return False
     return not has_tangent(x, *more)
 
@@ -60,10 +74,11 @@ def plain_gradients(
     grads: Sequence[Tensor],
 ) -> list[Tensor | None]:
     """Gradients of ``plain(*inputs)`` that can be differentiated themselves; None if not needed."""
-    # Views: an input may be made of another, whose gradient shall not have what comes through it.
-    views = [None if x is None else x.view_as(x) for x in inputs]
-    wanted = [x for x, need in zip(views, needed) if need and x is not None]
-    with torch.autocast("cpu", enabled=False):  # as the loops, which compute in float32
+    with torch.enable_grad(), torch.autocast("cpu", enabled=False):  # the loops have float32
+        # Views: an input may be made of another, whose gradient shall not have what comes
+        # through it.
+        views = [None if x is None else x.view_as(x) for x in inputs]
+        wanted = [x for x, need in zip(views, needed) if need and x is not None]
         found = torch.autograd.grad(
             plain(*views), wanted, grads, create_graph=True, allow_unused=True
         )

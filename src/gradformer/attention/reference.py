@@ -46,10 +46,10 @@ class _Tally(_ByByte):
 
     @staticmethod
     def forward(values: Tensor, byte: Tensor) -> Tensor:
-        flat, byte = values.flatten(1), byte.flatten()
+        flat, byte = values.reshape(len(values), -1), byte.flatten()
         if values.is_cuda:  # index_add would use atomics: bits that change from run to run
             return _sums_by_byte(flat, byte)
-        return flat.new_zeros(len(flat), 256).index_add_(1, byte.long(), flat)
+        return flat.new_zeros(len(flat), 256).index_add(1, byte.long(), flat)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:

@@ -58,10 +58,13 @@ def _make_decay(decay: Decay | dict[str, Any] | None, heads: int) -> Decay:
     return Decay(heads, **options)
 
 
-def _check(channels: int, x: Tensor, edge_index: Tensor, batch: Tensor | None) -> None:
+def _check(
+    channels: int, x: Tensor, edge_index: Tensor, batch: Tensor | None, distance: Tensor | None
+) -> None:
     """Raise an :class:`InputError` unless these are tensors that belong together."""
-    for name, value in (("x", x), ("edge_index", edge_index), ("batch", batch)):
-        optional = name == "batch" and value is None
+    given = {"x": x, "edge_index": edge_index, "batch": batch, "distance": distance}
+    for name, value in given.items():
+        optional = name in ("batch", "distance") and value is None
         if not optional and (not isinstance(value, Tensor) or value.layout != torch.strided):
             came = value.layout if isinstance(value, Tensor) else type(value).__name__
             raise InputError(
@@ -70,7 +73,7 @@ def _check(channels: int, x: Tensor, edge_index: Tensor, batch: Tensor | None) -
             )
     if x.dim() != 2 or x.shape[1] != channels or not x.is_floating_point():
         raise InputError(f"x: expected floats [nodes, {channels}], got {x.dtype} {list(x.shape)}")
-    if batch is not None and len(batch) != len(x):
+    if batch is not None and batch.dim() and len(batch) != len(x):
         entries, rows = counted(len(batch), "entry"), counted(len(x), "row")
         raise InputError(f"batch: has {entries}, but x has {rows}")
 
@@ -145,7 +148,7 @@ class GradformerConv(DrawsAlone):
         them: node ``pairs[1]`` looks at node ``pairs[0]``, of the same graph, with a weight before
         dropout; those of a node add up to 1.
         """
-        _check(self.channels, x, edge_index, batch)
+        _check(self.channels, x, edge_index, batch, distance)
         if kwargs and self.conv is None:
             raise InputError(f"{next(iter(kwargs))}: there is no convolution that would take it")
         for name in ("norm1", "norm2", "norm3"):

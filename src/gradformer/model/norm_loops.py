@@ -26,7 +26,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gradformer.attention.cpu_kernels import index
-from gradformer.attention.loops import in_slices, plain_gradients
+from gradformer.attention.loops import in_slices, plain_gradients, wants_plain
 from gradformer.structure.parallel import inlined, vectorised
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ class _Norm(torch.autograd.Function):
         x, add, weight, bias, center, inverse = ctx.saved_tensors
         need_x, need_add, need_plus, *_ = ctx.needs_input_grad
         dplus = grad if need_plus else None
-        if torch.is_grad_enabled():
+        if wants_plain(grad):
 
             def plain(x: Tensor, add: Tensor | None, weight: Tensor, bias: Tensor) -> list[Tensor]:
                 z = x if add is None else x + add
