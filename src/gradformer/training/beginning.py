@@ -6,8 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from gradformer.errors import ConfigError, InputError
+from gradformer.graphs.user_data import Inputs
 from gradformer.model.base import GraphModel
 from gradformer.training.options import flat
+from gradformer.training.origins import known_inputs
+from gradformer.training.recipe import Recipe
 from gradformer.training.run import Run
 from gradformer.weights import published
 
@@ -24,6 +27,13 @@ def begin_from(source: str | Path | None, model: str | None = None) -> list[str]
     options = flat({"model": run.recipe.to_dict()["model"]})
     settings = [f"{name}={'none' if value is None else value}" for name, value in options.items()]
     return [*settings, f"train.weights={source if by_name else Path(source).absolute()}"]
+
+
+def inputs_before(recipe: Recipe) -> Inputs | None:
+    """What the run has learned from that a recipe begins from, for new data to be read as its own
+    were; None if it begins from none."""
+    source = recipe.train.weights
+    return None if source == "none" else known_inputs(_open(source), source)
 
 
 def take_weights(model: GraphModel, source: str, number: int) -> None:
