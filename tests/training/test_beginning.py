@@ -104,6 +104,25 @@ def test_a_run_that_replaces_another_begins_with_the_weights_as_well(
     assert trained() == trained()
 
 
+def test_the_run_to_begin_from_is_not_replaced(source: Run, tmp_path: Path) -> None:
+    """Trials that were added later began from the new run."""
+    copy = shutil.copytree(source.folder, tmp_path / "source")
+    before = toy.contents(copy)
+    options: dict[str, Any] = {"out": tmp_path / "x" / ".." / "source", **toy.QUIET}
+    with pytest.raises(
+        ConfigError, match=r"is the run to begin from, and would be replaced; choose"
+    ):
+        fit(toy.data(), recipe=SHORT, weights=copy, overwrite=True, **options)
+    assert toy.contents(copy) == before
+
+
+def test_a_tu_folder_is_not_taken_for_the_numbers_of_a_benchmark(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    with pytest.raises(InputError, match=r"mine: labels of a TU folder cannot be .*; give JSON"):
+        fit(folder, weights="nci1", out=tmp_path / "out", **toy.QUIET)
+
+
 def test_what_does_not_fit_is_said_before_a_folder_is_made(source: Run, tmp_path: Path) -> None:
     def refused(expected: type[Exception], match: str, **options: object) -> None:
         given: dict[str, Any] = {"weights": source.folder, "out": tmp_path / "out", **options}

@@ -188,7 +188,7 @@ class _Trainer:
         key = (recipe.model.config.needs(), recipe.data)
         if key not in self._opened:
             self._require_file()
-            reading, inputs = dict(self.plan.reading or {}), inputs_before(recipe)
+            reading, inputs = dict(self.plan.reading or {}), inputs_before(recipe, self.plan.data)
             data, _ = prepare(self.plan.data, recipe, None, reading, inputs=inputs)
             if self._content not in (None, data.store.content):
                 raise InputError(
