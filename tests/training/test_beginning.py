@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import networkx as nx
 import pytest
 import torch
+from torch_geometric.utils import from_networkx
 
-from gradformer.errors import ConfigError, InputError
+from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs.arrays import Task
 from gradformer.training.beginning import begin_from, take_weights
 from gradformer.training.export import export
@@ -101,6 +104,25 @@ def test_a_run_that_replaces_another_begins_with_the_weights_as_well(
     assert trained() == trained()
 
 
+def test_the_run_to_begin_from_is_not_replaced(source: Run, tmp_path: Path) -> None:
+    """Trials that were added later began from the new run."""
+    copy = shutil.copytree(source.folder, tmp_path / "source")
+    before = toy.contents(copy)
+    options: dict[str, Any] = {"out": tmp_path / "x" / ".." / "source", **toy.QUIET}
+    with pytest.raises(
+        ConfigError, match=r"is the run to begin from, and would be replaced; choose"
+    ):
+        fit(toy.data(), recipe=SHORT, weights=copy, overwrite=True, **options)
+    assert toy.contents(copy) == before
+
+
+def test_a_tu_folder_is_not_taken_for_the_numbers_of_a_benchmark(tmp_path: Path) -> None:
+    folder = tmp_path / "mine"
+    folder.mkdir()
+    with pytest.raises(InputError, match=r"mine: labels of a TU folder cannot be .*; give JSON"):
+        fit(folder, weights="nci1", out=tmp_path / "out", **toy.QUIET)
+
+
 def test_what_does_not_fit_is_said_before_a_folder_is_made(source: Run, tmp_path: Path) -> None:
     def refused(expected: type[Exception], match: str, **options: object) -> None:
         given: dict[str, Any] = {"weights": source.folder, "out": tmp_path / "out", **options}
@@ -108,12 +130,74 @@ def test_what_does_not_fit_is_said_before_a_folder_is_made(source: Run, tmp_path
             fit(toy.some_graphs(), y=[0.5 * k for k in range(30)], **given)
         assert not (tmp_path / "out").exists()
 
-    refused(InputError, "knows nodes .* and edges .*, and the data have .*same features")
+    refused(InputError, "position 0: has no x, the training data of .*source have 1 column")
     refused(ConfigError, "bring their model; leave out model gin", model="gin")
     refused(InputError, "train.weights: .*gone: not a run", weights=tmp_path / "gone")
+    with pytest.raises(InputError, match=r"knows nodes .*, and the data have .*same features"):
+        fit(["C" * k for k in range(1, 31)], y=CLASSES, weights=source.folder, out=tmp_path / "out")
     wide = toy.RECIPE.change(*begin_from(source.folder), "model.width=32")
     with pytest.raises(ConfigError, match=r"has another shape .*leave model"):
         toy.trial(wide)
+
+
+@pytest.fixture(scope="module")
+def of_graphs(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A run on graphs with the categories 0, 1 and 3 of nodes, 0 to 2 of edges."""
+    out = tmp_path_factory.mktemp("runs") / "of graphs"
+    graphs = _with_categories((0, 1, 3), (0, 1, 2))
+    return fit(graphs, y=CLASSES, settings=TINY, out=out, **toy.QUIET)
+
+
+TINY = ["train.epochs=1", "model.layers=1"]
+CLASSES = [0, 1] * 15
+
+
+def _with_categories(nodes: tuple[int, ...], edges: tuple[int, ...] = (0,)) -> list[nx.Graph]:
+    """Graphs whose nodes and edges have these categories in turn."""
+    graphs = toy.some_graphs()
+    for graph in graphs:
+        nx.set_node_attributes(graph, {n: nodes[n % len(nodes)] for n in graph}, "x")
+        kinds = {edge: edges[k % len(edges)] for k, edge in enumerate(graph.edges)}
+        nx.set_edge_attributes(graph, kinds, "edge_attr")
+    return graphs
+
+
+def test_graphs_with_fewer_categories_are_read_as_those_of_the_run_were(
+    of_graphs: Run, tmp_path: Path
+) -> None:
+    copy = shutil.copytree(of_graphs.folder, tmp_path / "source")
+    y = [0.5 * k for k in range(30)]
+    for graphs in (_with_categories((0, 1)), [from_networkx(g) for g in _with_categories((0, 1))]):
+        options: dict[str, Any] = {"overwrite": True, "settings": TINY[:1], **toy.QUIET}
+        run = fit(graphs, y=y, weights=copy, out=tmp_path / "tuned", **options)
+        assert (run.schema.node, run.schema.edge) == (of_graphs.schema.node, of_graphs.schema.edge)
+        assert run.reading is not None
+        assert run.reading.seen == (((0, 1, 3),), ((0, 1, 2),))
+        assert len(run.predict(_with_categories((3,), (2,))).value) == 30
+    shutil.rmtree(copy)  # which a run that has begun does not need to read its data again
+    assert resume(run.folder, graphs, y=y, **toy.QUIET).trials == [0]
+
+
+def test_a_file_with_fewer_categories_is_read_so_too_and_again(
+    of_graphs: Run, tmp_path: Path
+) -> None:
+    file = tmp_path / "few.jsonl"
+    graph = {"num_nodes": 3, "edges": [[0, 1], [1, 2]], "x": [0, 1, 1], "edge_attr": [1, 0]}
+    file.write_text("".join(json.dumps({**graph, "y": y}) + "\n" for y in CLASSES))
+    options: dict[str, Any] = {"weights": of_graphs.folder, "settings": TINY[:1], **toy.QUIET}
+    run = fit(file, out=tmp_path / "tuned", **options)
+    assert run.schema == of_graphs.schema
+    assert len(run.evaluate()) == 1
+    for unseen in (2, 4):
+        with file.open("a") as lines:
+            lines.write(json.dumps({**graph, "x": [0, unseen, 0], "y": 1}) + "\n")
+        words = rf"line 31: x\[1, 0\] = {unseen} is a category unseen in training of .*of graphs \("
+        with pytest.raises(InputError, match=words):
+            fit(file, out=tmp_path / "none", **options)
+        with pytest.warns(GradformerWarning, match="1 of 31 lines are left out: line 31"):
+            skipping = fit(file, out=tmp_path / f"{unseen}", skip_invalid=True, **options)
+        assert skipping.origin["content"] == run.origin["content"]
+        file.write_text("".join(file.read_text().splitlines(keepends=True)[:30]))
 
 
 def test_a_model_that_has_another_shape_for_nodes_says_so(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from gradformer.errors import InputError, counted
 from gradformer.graphs.arrays import GraphArrays, Level, Vocabulary, split_over, width_of
 from gradformer.graphs.labels import Labels, find_labels
 from gradformer.graphs.raw_graphs import Features, RawGraph
-from gradformer.graphs.user_data import Kind, Reading, RowChecks, Seen, UserData
+from gradformer.graphs.user_data import Inputs, Kind, Reading, RowChecks, Seen, UserData
 from gradformer.structure.pointers import pointer
 
 _MOST_CATEGORIES = 100_000
@@ -29,21 +29,19 @@ def assemble(
     level: Level = "graph",
     task: str | None = None,
     targets: Sequence[str] | None = None,
-    vocabularies: tuple[Vocabulary, Vocabulary] | None = None,
+    inputs: Inputs | None = None,
     smiles: str | None = None,
     like: Reading | None = None,
 ) -> UserData:
     """Check that the graphs agree with each other (or with ``like``) and lay them end to end.
 
-    ``targets`` names the values of y; ``vocabularies`` (nodes, edges) are found if not given.
+    ``targets`` names the values of y; ``inputs``, what features may hold, are found if not given.
     """
     if like is not None:
         like.expect(kind, rows.where)
-        level, vocabularies, smiles = like.level, (like.node, like.edge), like.smiles
-    node, edge = vocabularies if vocabularies is not None else (None, None)
-    of_nodes, of_edges = like.seen if like is not None else ((), ())
-    node, kept = _settle_features("x", list(graphs), node, of_nodes, rows)
-    edge, kept = _settle_features("edge_attr", kept, edge, of_edges, rows)
+        level, inputs, smiles = like.level, like.inputs, like.smiles
+    node, kept = _settle_features("x", list(graphs), inputs, rows)
+    edge, kept = _settle_features("edge_attr", kept, inputs, rows)
     kept = _settle_lengths_of_y(kept, rows, level, like)
     kept = _settle_lengths_of_split(kept, rows, level)
     rows.require_some(len(kept))
@@ -55,9 +53,8 @@ def assemble(
     rows.require_some(len(kept))
     x = _stack([graph.x for graph in kept], node)
     edge_attr = _stack([graph.edge_attr for graph in kept], edge)
-    if vocabularies is None:
-        of_nodes, of_edges = _seen(x), _seen(edge_attr)
-    reading = Reading(kind, node, edge, level, labels, smiles, (of_nodes, of_edges))
+    seen = (_seen(x), _seen(edge_attr)) if inputs is None else inputs.seen
+    reading = Reading(kind, node, edge, level, labels, smiles, seen)
     arrays = GraphArrays(
         node_ptr=pointer([graph.num_nodes for graph in kept]),
         edge_ptr=pointer([graph.edge_index.shape[1] for graph in kept]),
@@ -79,19 +76,18 @@ def assemble(
 
 
 def _settle_features(
-    name: FeatureName,
-    graphs: list[RawGraph],
-    vocabulary: Vocabulary | None,
-    seen: Seen,
-    rows: RowChecks,
+    name: FeatureName, graphs: list[RawGraph], inputs: Inputs | None, rows: RowChecks
 ) -> tuple[Vocabulary, list[RawGraph]]:
     """The vocabulary of x or edge_attr, and the graphs that fit it.
 
     Where it is not given, most graphs say how many columns there are; they are categories if all
     graphs hold whole numbers only, else quantities.
     """
-    learned = vocabulary is None
-    if vocabulary is None:
+    seen: Seen = ()
+    if inputs is not None:
+        vocabulary = inputs.node if name == "x" else inputs.edge
+        seen = inputs.seen[0 if name == "x" else 1]
+    else:
         values = [value for graph in graphs if (value := _value(graph, name)) is not None]
         without = sum(_lacks(graph, name) for graph in graphs)
         width = _most_common([value.shape[1] for value in values] + [0] * without)
@@ -100,8 +96,8 @@ def _settle_features(
     settled = vocabulary
     sizes = () if isinstance(vocabulary, int) else vocabulary
     known = [np.isin(np.arange(size), own) for size, own in zip(sizes, seen)]
-    kept = rows.fitting(graphs, lambda graph: _misfit(name, graph, settled, known, learned))
-    if learned and not isinstance(vocabulary, int):
+    kept = rows.fitting(graphs, lambda graph: _misfit(name, graph, settled, known, inputs))
+    if inputs is None and not isinstance(vocabulary, int):
         largest = np.zeros(len(vocabulary), np.int64)
         for graph in kept:
             value = _value(graph, name)
@@ -140,14 +136,16 @@ def _misfit(
     graph: RawGraph,
     vocabulary: Vocabulary,
     known: list[NDArray[np.bool_]],
-    learned: bool,
+    inputs: Inputs | None,
 ) -> str | None:
     """Why the features of a graph do not fit the vocabulary; None if they do.
 
     ``known`` says of each category of each column if it was seen; nothing where all are known.
+    Without ``inputs`` the vocabulary is that of the graphs themselves.
     """
     width = width_of(vocabulary)
-    others = "other graphs have" if learned else "the training data have"
+    whose = f" of {inputs.run}" if inputs is not None and inputs.run is not None else ""
+    others = "other graphs have" if inputs is None else f"the training data{whose} have"
     value = _value(graph, name)
     if value is None:
         bad = width > 0 and _lacks(graph, name)
@@ -157,7 +155,7 @@ def _misfit(
     if isinstance(vocabulary, int):
         return None
     if value.dtype.kind != "i":
-        return f"{name} holds decimal numbers, the training data have categories (whole numbers)"
+        return f"{name} holds decimal numbers, {others} categories (whole numbers)"
     outside = (value < 0) | (value >= np.array(vocabulary))
     for column, own in enumerate(known):
         outside[:, column] |= ~own[value[:, column].clip(0, len(own) - 1)]
@@ -165,8 +163,8 @@ def _misfit(
         return None
     row, column = (int(index) for index in np.argwhere(outside)[0])
     cell = f"{name}[{row}, {column}] = {value[row, column]}"
-    if not learned and value[row, column] >= 0:
-        return f"{cell} is a category unseen in training"
+    if inputs is not None and value[row, column] >= 0:
+        return f"{cell} is a category unseen in training{whose}"
     return (
         f"{cell} is not a category (0 to {vocabulary[column] - 1}); "
         "write quantities with a decimal point"

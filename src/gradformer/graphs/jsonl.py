@@ -25,7 +25,7 @@ from gradformer.graphs.arrays import Level
 from gradformer.graphs.assemble import assemble
 from gradformer.graphs.labels import NO_VALUE, present
 from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
-from gradformer.graphs.user_data import MARK, Reading, RowChecks, UserData, read_text
+from gradformer.graphs.user_data import MARK, Inputs, Reading, RowChecks, UserData, read_text
 from gradformer.graphs.user_splits import part_number
 
 JSONL_SUFFIXES = (".jsonl", ".jsonl.gz", ".ndjson", ".ndjson.gz")
@@ -39,8 +39,10 @@ def read_jsonl(
     skip_invalid: bool = False,
     like: Reading | None = None,
     labelled: bool = True,
+    inputs: Inputs | None = None,
 ) -> UserData:
-    """Read graphs and their targets; ``like`` is the reading of the training data.
+    """Read graphs and their targets; ``like`` is the reading of the training data, ``inputs`` what
+    a model has learned from that is to be trained further on these.
 
     ``level`` says whether y belongs to a graph or to its nodes. The task is found from y if not
     stated, see :func:`~gradformer.graphs.labels.find_labels`.
@@ -51,7 +53,7 @@ def read_jsonl(
     lines = enumerate(read_text(path).removeprefix(MARK).split("\n"), start=1)
     to_graph = partial(_graph, labelled)
     graphs = rows.graphs([(line, text) for line, text in lines if text.strip()], to_graph)
-    return assemble(graphs, rows, kind="graphs", level=level, task=task, like=like)
+    return assemble(graphs, rows, kind="graphs", level=level, task=task, inputs=inputs, like=like)
 
 
 def _graph(labelled: bool, line: int, text: str) -> RawGraph:

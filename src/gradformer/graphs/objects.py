@@ -26,16 +26,21 @@ from gradformer.graphs.pyg_data import from_pyg
 from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
 from gradformer.graphs.table_files import frame_table
 from gradformer.graphs.tables import read_table
-from gradformer.graphs.user_data import Kind, Reading, UserData, check_options
+from gradformer.graphs.user_data import Inputs, Kind, Reading, UserData, check_options
 
 
 def from_objects(
-    objects: Any, like: Reading | None = None, labelled: bool = True, **options: Any
+    objects: Any,
+    like: Reading | None = None,
+    labelled: bool = True,
+    inputs: Inputs | None = None,
+    **options: Any,
 ) -> UserData:
     """Take what the first of ``objects`` is: PyG ``Data``, NetworkX graphs or SMILES; or a
     ``DataFrame`` with a column of SMILES.
 
-    ``options`` are those of the function below that takes them, or of :func:`read_table`.
+    ``options`` are those of the function below that takes them, or of :func:`read_table`; of
+    molecules the ``inputs`` are always the same.
     """
     from torch_geometric.data import Data  # importing PyG takes seconds
 
@@ -50,6 +55,7 @@ def from_objects(
         if isinstance(items[0], kind):
             check_options(convert, options, "these graphs")
             options |= {"like": like, "labelled": labelled}
+            options |= {} if kind is str else {"inputs": inputs}
             return convert(items, **options)  # type: ignore[operator]
     raise InputError(
         f"data: got {type(items[0]).__name__}, expected PyG Data, NetworkX graphs or SMILES"
@@ -84,13 +90,15 @@ def from_networkx(
     skip_invalid: bool = False,
     like: Reading | None = None,
     labelled: bool = True,
+    inputs: Inputs | None = None,
 ) -> UserData:
     """Take NetworkX graphs, nodes in their own order.
 
     The attribute ``x`` of nodes and ``edge_attr`` of edges (a number or a list) are the features.
     ``y`` has one value or list for each graph, or with level "node" one list with a value for each
     node; if not given, the graph attribute ``y`` or the node attribute ``y`` is used. ``split``
-    says train, val or test of each graph, or None.
+    says train, val or test of each graph, or None. ``like`` is the reading of the training data,
+    ``inputs`` what a model has learned from that is to be trained further on these.
     """
     graphs = list(graphs)
     choice("level", level, ("graph", "node"))
@@ -123,6 +131,7 @@ def from_networkx(
         split=split,
         level=level,
         task=task,
+        inputs=inputs,
         like=like,
     )
     known = {"x of nodes", "edge_attr of edges"}
@@ -164,7 +173,7 @@ def from_smiles_list(
             skip_invalid,
             split=split,
             task=task,
-            vocabularies=(ATOM_VOCABULARY, BOND_VOCABULARY),
+            inputs=Inputs(ATOM_VOCABULARY, BOND_VOCABULARY),
             like=like,
         )
     return replace(data, smiles=tuple(smiles[row] for row in data.rows.tolist()))

@@ -12,7 +12,7 @@ from gradformer.graphs.jsonl import JSONL_SUFFIXES, read_jsonl
 from gradformer.graphs.table_files import TABLE_SUFFIXES
 from gradformer.graphs.tables import read_table
 from gradformer.graphs.tu_folder import read_tu_folder
-from gradformer.graphs.user_data import Kind, Reading, UserData, check_options
+from gradformer.graphs.user_data import Inputs, Kind, Reading, UserData, check_options
 
 _READERS: dict[Kind, Callable[..., UserData]] = {
     "smiles": read_table,
@@ -26,18 +26,26 @@ _WANTED = (
 
 
 def read(
-    path: str | Path, like: Reading | None = None, labelled: bool = True, **options: Any
+    path: str | Path,
+    like: Reading | None = None,
+    labelled: bool = True,
+    inputs: Inputs | None = None,
+    **options: Any,
 ) -> UserData:
     """Read a table of SMILES, a JSON-lines file of graphs, or a folder in TU format.
 
     ``options`` are those of :func:`read_table`, :func:`read_jsonl` or :func:`read_tu_folder`. Give
     ``like``, the reading of the training data, for new data that a trained model shall predict:
     then columns, features and classes are checked against it and targets may be absent. Unless they
-    shall be ``labelled``, targets may be anything.
+    shall be ``labelled``, targets may be anything. ``inputs`` are what a model has learned from
+    that is to be trained further on these data: features are checked against them, and targets may
+    be others. Of molecules they are always the same.
     """
     path = Path(path)
-    reader = _READERS[kind_of(path)]
+    kind = kind_of(path)
+    reader = _READERS[kind]
     check_options(reader, options, str(path))
+    options |= {} if kind == "smiles" else {"inputs": inputs}
     return reader(path, like=like, labelled=labelled, **options)
 
 

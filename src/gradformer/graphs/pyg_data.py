@@ -15,7 +15,7 @@ from gradformer.graphs.arrays import Level
 from gradformer.graphs.molecules import smiles_reader
 from gradformer.graphs.object_targets import Targets, collect, dense, target_rows, target_texts
 from gradformer.graphs.raw_graphs import Features, RawGraph, edge_list, feature_matrix, node_count
-from gradformer.graphs.user_data import Reading, UserData
+from gradformer.graphs.user_data import Inputs, Reading, UserData
 from gradformer.graphs.user_splits import PARTS
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def from_pyg(
     skip_invalid: bool = False,
     like: Reading | None = None,
     labelled: bool = True,
+    inputs: Inputs | None = None,
 ) -> UserData:
     """Take PyG ``Data``: edge_index as it stands (an undirected edge twice), x, edge_attr, y.
 
@@ -38,7 +39,8 @@ def from_pyg(
     target), [1, targets], or with level "node" [nodes]; the level is seen from these shapes if not
     stated. Targets may be given apart instead, and parts, as in :func:`from_networkx`.
     A single graph with labelled nodes may bring train_mask, val_mask and test_mask. A ``Batch`` is
-    the graphs that it was made of.
+    the graphs that it was made of. ``like`` is the reading of the training data, ``inputs`` what a
+    model has learned from that is to be trained further on these.
     """
     from torch_geometric.data import Batch, Data  # importing PyG takes seconds
 
@@ -52,6 +54,7 @@ def from_pyg(
         seen: Level = "graph" if apart is not None else _level_of_pyg(graphs)
         level = like.level if like is not None else seen
     choice("level", level, ("graph", "node"))
+    given = inputs if like is None else like.inputs
     with_masks = level == "node" and len(graphs) == 1
 
     def convert(row: int, data: Data) -> RawGraph:
@@ -68,8 +71,8 @@ def from_pyg(
         pairs = edge_index.T
         nodes = node_count(data.num_nodes)
         x = None if data.x is None else feature_matrix(dense(data.x, "x"), "x", nodes)
-        if like is not None and x is not None:
-            _check_atoms(x, getattr(data, "smiles", None), like)
+        if given is not None and x is not None:
+            _check_atoms(x, getattr(data, "smiles", None), given)
         edge_attr = None
         if data.edge_attr is not None:
             values = dense(data.edge_attr, "edge_attr")
@@ -91,6 +94,7 @@ def from_pyg(
         split=split,
         level=level,
         task=task,
+        inputs=inputs,
         like=like,
     )
     known = {"x", "edge_index", "edge_attr", "y", "num_nodes"}
@@ -99,10 +103,10 @@ def from_pyg(
     return replace(data, unused=tuple(sorted(found - known)))
 
 
-def _check_atoms(x: Features, smiles: Any, like: Reading) -> None:
+def _check_atoms(x: Features, smiles: Any, inputs: Inputs) -> None:
     """Raise if a graph says which molecule it is, and its atoms are not those that the model knows:
     PyG's ``from_smiles`` makes as many columns as OGB does, with other numbers."""
-    reader = smiles_reader(like.node, like.edge)
+    reader = smiles_reader(inputs.node, inputs.edge)
     if reader is None or not isinstance(smiles, str):
         return
     try:

@@ -21,7 +21,7 @@ from gradformer.graphs.molecules import (
 from gradformer.graphs.processes import each
 from gradformer.graphs.raw_graphs import RawGraph
 from gradformer.graphs.table_files import Table, open_table
-from gradformer.graphs.user_data import Reading, RowChecks, UserData
+from gradformer.graphs.user_data import Inputs, Reading, RowChecks, UserData
 from gradformer.graphs.user_splits import names_parts, part_number
 
 
@@ -117,7 +117,7 @@ def read_parts(
                 kind="smiles",
                 task=task,
                 targets=targets,
-                vocabularies=(ATOM_VOCABULARY, BOND_VOCABULARY),
+                inputs=Inputs(ATOM_VOCABULARY, BOND_VOCABULARY),
                 smiles=table.header[smiles_at],
                 like=like,
             )

@@ -11,7 +11,7 @@ from gradformer.graphs.assemble import assemble
 from gradformer.graphs.labels import present
 from gradformer.graphs.raw_graphs import RawGraph, node_count
 from gradformer.graphs.sources.tu import Features, Read, TUGraphs, tu_graphs
-from gradformer.graphs.user_data import Reading, RowChecks, UserData
+from gradformer.graphs.user_data import Inputs, Reading, RowChecks, UserData
 
 Targets = list[list[str | None]]
 
@@ -24,22 +24,25 @@ def read_tu_folder(
     skip_invalid: bool = False,
     like: Reading | None = None,
     labelled: bool = True,
+    inputs: Inputs | None = None,
 ) -> UserData:
     """Read the folder that holds NAME_A.txt and its companions; graphs are counted from 1.
 
     ``node`` and ``edge`` choose between the files of labels (categories) and of attributes
     (numbers); where both exist, labels are taken. Targets are the lines of NAME_graph_labels.txt
     or, for a regression, of NAME_graph_attributes.txt. ``like`` is the reading of the training
-    data; then targets may be absent, or anything unless ``labelled``.
+    data; then targets may be absent, or anything unless ``labelled``. ``inputs`` are what a model
+    has learned from that is to be trained further on these graphs.
     """
     folder = Path(path)
     name, read = _open_folder(folder)
     targets, usual_task = _targets(read, like.labels.task if like else task)
     if not labelled:
         targets = None
+    given = like.inputs if like else inputs
     try:
-        node = _features(name, read, "node", node, like.node if like else None)
-        edge = _features(name, read, "edge", edge, like.edge if like else None)
+        node = _features(name, read, "node", node, given.node if given else None)
+        edge = _features(name, read, "edge", edge, given.edge if given else None)
         if targets is None and like is None:
             raise InputError(f"{name}_graph_labels.txt is missing; it holds what is to be learned")
         found = tu_graphs(name, read, node=node, edge=edge)
@@ -58,7 +61,7 @@ def read_tu_folder(
         return _graph(found, row, g, None if targets is None else targets[g])
 
     graphs = rows.graphs(list(enumerate(range(count), start=1)), graph)
-    return assemble(graphs, rows, kind="tu", task=task or usual_task, like=like)
+    return assemble(graphs, rows, kind="tu", task=task or usual_task, inputs=inputs, like=like)
 
 
 def _open_folder(folder: Path) -> tuple[str, Read]:
@@ -84,8 +87,6 @@ def _features(
     name: str, read: Read, kind: str, wanted: Features | None, vocabulary: Vocabulary | None
 ) -> Features:
     """Which of the two files of features to read."""
-    if vocabulary is not None:
-        return "attributes" if isinstance(vocabulary, int) else "labels"
     if wanted is not None:
         choice(kind, wanted, ("labels", "attributes"))
         if read(f"{kind}_{wanted}") is None:
@@ -93,6 +94,8 @@ def _features(
                 f"{name}_{kind}_{wanted}.txt is missing, which {kind}={wanted!r} asks for"
             )
         return wanted
+    if vocabulary is not None:
+        return "attributes" if isinstance(vocabulary, int) else "labels"
     attributes_only = read(f"{kind}_labels") is None and read(f"{kind}_attributes") is not None
     return "attributes" if attributes_only else "labels"
 

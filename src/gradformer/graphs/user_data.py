@@ -37,6 +37,21 @@ _NO_TEXT = {
 """How files begin that are sometimes given for text: what they are, and the remedy."""
 
 
+@dataclass(frozen=True)
+class Inputs:
+    """What features may hold: ``node`` and ``edge`` as in :class:`Schema`.
+
+    ``seen`` are the categories of each column, of nodes and of edges, that a model has learned;
+    none are listed where it knows all. ``run`` names that model, where data are read to train it
+    further.
+    """
+
+    node: Vocabulary
+    edge: Vocabulary
+    seen: tuple[Seen, Seen] = ((), ())
+    run: str | None = None
+
+
 class Skipped(NamedTuple):
     """A row that was left out."""
 
@@ -64,6 +79,10 @@ class Reading:
     @property
     def schema(self) -> Schema:
         return Schema(self.node, self.edge, self.level, self.labels.task, self.labels.outputs)
+
+    @property
+    def inputs(self) -> Inputs:
+        return Inputs(self.node, self.edge, self.seen)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -200,7 +219,7 @@ class RowChecks:
 
 def check_options(reader: Callable[..., UserData], options: Iterable[str], where: str) -> None:
     """Raise unless ``reader`` knows all of ``options``; what it reads, and for whom, are none."""
-    known = set([*inspect.signature(reader).parameters][1:]) - {"like", "labelled"}
+    known = set([*inspect.signature(reader).parameters][1:]) - {"like", "labelled", "inputs"}
     for name in options:
         if name not in known:
             raise ConfigError(f"{name}: no option for {where}; {suggest(name, known)}")

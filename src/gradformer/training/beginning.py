@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from gradformer.errors import ConfigError, InputError
+from gradformer.graphs.own import kind_of
+from gradformer.graphs.user_data import Inputs
 from gradformer.model.base import GraphModel
 from gradformer.training.options import flat
+from gradformer.training.origins import is_benchmark, known_inputs
+from gradformer.training.recipe import Recipe
 from gradformer.training.run import Run
 from gradformer.weights import published
 
@@ -26,6 +31,29 @@ def begin_from(source: str | Path | None, model: str | None = None) -> list[str]
     return [*settings, f"train.weights={source if by_name else Path(source).absolute()}"]
 
 
+def inputs_before(recipe: Recipe, data: Any) -> Inputs | None:
+    """What the run has learned from that a recipe begins from, for new ``data`` to be read as its
+    own were; None if it begins from none."""
+    source = recipe.train.weights
+    if source == "none":
+        return None
+    run = _open(source)
+    if isinstance(data, str | Path) and not is_benchmark(data) and kind_of(Path(data)) == "tu":
+        run.like("tu", str(data))  # raises where the labels have other numbers than in such files
+    return known_inputs(run, source)
+
+
+def refuse_own_weights(recipe: Recipe, folder: Path) -> None:
+    """Raise if a new run in ``folder`` would replace the one that it begins from: trials that are
+    begun later would begin from the new run."""
+    source = recipe.train.weights
+    if source != "none" and _open(source).folder.resolve() == folder.resolve():
+        raise ConfigError(
+            f"train.weights: {folder} is the run to begin from, and would be replaced; choose "
+            "another folder for the new one (--out, out=)"
+        )
+
+
 def take_weights(model: GraphModel, source: str, number: int) -> None:
     """Put the weights of a run into ``model``, whose weights were just drawn.
 
@@ -37,7 +65,8 @@ def take_weights(model: GraphModel, source: str, number: int) -> None:
     if (before.node, before.edge) != (now.node, now.edge):
         raise InputError(
             f"train.weights: {source} knows nodes {before.node} and edges {before.edge}, and the "
-            f"data have {now.node} and {now.edge}; begin from a run on data with the same features"
+            f"data have {now.node} and {now.edge}; begin from a run on data with the same features "
+            "(of fewer categories give the file or the list itself, to be read as that run's was)"
         )
     trials = run.usable()
     taken = number if number in trials else trials[number % len(trials)]

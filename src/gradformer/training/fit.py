@@ -14,7 +14,7 @@ import torch
 
 from gradformer.attention.tiles import precision
 from gradformer.errors import ConfigError, InputError, warn
-from gradformer.training.beginning import begin_from
+from gradformer.training.beginning import begin_from, inputs_before, refuse_own_weights
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import by_first, find_device, from_first, joined
 from gradformer.training.files import RESUMABLE, plain, read_json, replace_file, replace_json
@@ -77,7 +77,9 @@ def fit(
     with joined(where), _precision(recipe.train.precision):
         folder = Path(from_first(_new_name(recipe, out)))
         by_first(check_free, folder, overwrite)
-        material, origin = prepare(data, recipe, mirror, reading)
+        refuse_own_weights(recipe, folder)
+        before = inputs_before(recipe, data)
+        material, origin = prepare(data, recipe, mirror, reading, False, before)
         whole = Trials(  # options that do not fit are refused before a folder is touched
             folder,
             recipe,

@@ -12,7 +12,7 @@ from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.cards import find_card, is_card, named, tell_path
 from gradformer.graphs.own import read
 from gradformer.graphs.tables import column_names
-from gradformer.graphs.user_data import UserData, refuse_options
+from gradformer.graphs.user_data import Inputs, UserData, refuse_options
 from gradformer.recipes import recipe_names
 from gradformer.training.data import TrainingData, benchmark, own_data
 from gradformer.training.recipe import Recipe, load_recipe
@@ -51,8 +51,12 @@ def prepare(
     mirror: str | Path | None,
     reading: dict[str, Any],
     begun: bool = False,
+    inputs: Inputs | None = None,
 ) -> tuple[TrainingData, dict[str, Any]]:
-    """The data to train on, or that a run has begun with, and how to find them again."""
+    """The data to train on, or that a run has begun with, and how to find them again.
+
+    ``inputs`` are what the model has learned from whose training goes on; None for a new one.
+    """
     if isinstance(data, TrainingData | UserData):
         refuse_options(reading, "data that are read already")
         ready = data if isinstance(data, TrainingData) else own_data(recipe, data, begun)
@@ -68,14 +72,15 @@ def prepare(
     if isinstance(data, str | Path):
         if reading.get("target") is not None:  # kept as text, whatever names it
             reading = {**reading, "target": column_names(reading["target"])}
-        return own_data(recipe, read(data, **reading), begun), {
+        return own_data(recipe, read(data, inputs=inputs, **reading), begun), {
             "kind": "file",
             "path": str(Path(data).absolute()),
             "options": reading,
         }
     from gradformer.graphs.objects import from_objects  # loads NetworkX and pandas
 
-    return own_data(recipe, from_objects(data, **reading), begun), {"kind": "objects"}
+    user = from_objects(data, inputs=inputs, **reading)
+    return own_data(recipe, user, begun), {"kind": "objects"}
 
 
 def _refuse_two_splits(recipe: Recipe, reading: dict[str, Any]) -> None:
@@ -119,10 +124,17 @@ def again(
     if isinstance(data, str | Path):
         reading = {**origin.get("options", {}), **reading}
     mirror = mirror or origin.get("mirror")
-    material, _ = prepare(data, run.recipe, mirror, reading, begun=True)
+    inputs = None if run.recipe.train.weights == "none" else known_inputs(run)
+    material, _ = prepare(data, run.recipe, mirror, reading, begun=True, inputs=inputs)
     if material.store.content != origin["content"]:
         raise others
     return replace(material, metric=run.metric)
+
+
+def known_inputs(run: Run, name: str | None = None) -> Inputs:
+    """What the model of a run, which a user knows by this ``name``, has learned from."""
+    seen = ((), ()) if run.reading is None else run.reading.seen
+    return Inputs(run.schema.node, run.schema.edge, seen, name)
 
 
 def is_benchmark(data: Any) -> bool:

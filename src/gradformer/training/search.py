@@ -24,6 +24,7 @@ import torch
 from gradformer.errors import InputError
 from gradformer.graphs.splits import Split
 from gradformer.training.attempts import Attempt, Record
+from gradformer.training.beginning import inputs_before
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import find_device
 from gradformer.training.files import read_json, reading, replace_file, replace_json, writing
@@ -187,7 +188,8 @@ class _Trainer:
         key = (recipe.model.config.needs(), recipe.data)
         if key not in self._opened:
             self._require_file()
-            data, _ = prepare(self.plan.data, recipe, None, dict(self.plan.reading or {}))
+            reading, inputs = dict(self.plan.reading or {}), inputs_before(recipe, self.plan.data)
+            data, _ = prepare(self.plan.data, recipe, None, reading, inputs=inputs)
             if self._content not in (None, data.store.content):
                 raise InputError(
                     f"{self.folder}: the data are not those that the search began with; bring "
