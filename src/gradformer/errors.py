@@ -28,6 +28,20 @@ class GradformerWarning(UserWarning):
     """Something worth knowing that does not stop the work."""
 
 
+def spent(error: Exception) -> GradformerError | None:
+    """What to do where ``error`` says that a GPU has no memory left; None if it says another thing.
+
+    torch's error is told by its name, so that a program can ask before it has loaded torch.
+    """
+    if type(error).__name__ != "OutOfMemoryError":
+        return None
+    asked = f"{error}. ".partition("Tried to allocate ")[2].partition(". ")[0]
+    return GradformerError(
+        f"the GPU has no memory left{f' for {asked} more' if asked else ''}; end what else runs "
+        "there, take a smaller batch or model, or the CPU: --device cpu"
+    )
+
+
 def warn(text: str) -> None:
     """Give a :class:`GradformerWarning`, as of the line outside of the package that led to it."""
     frame, level = sys._getframe().f_back, 2

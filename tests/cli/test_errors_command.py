@@ -10,10 +10,12 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
+import torch
 import typer
 from typer.testing import CliRunner
 
 from gradformer.cli.app import app
+from gradformer.errors import spent
 from tests.cli.conftest import Program
 
 
@@ -117,6 +119,22 @@ def test_what_may_not_be_read_is_named(program: Program, monkeypatch: pytest.Mon
     monkeypatch.setattr("gradformer.graphs.mirror.raw_files", refuse)
     said = program("data", "verify", "mutag", code=1).stderr
     assert said == "error: /data/TU/MUTAG.zip: Permission denied; mend the permissions\n"
+
+
+def test_a_full_gpu_is_no_bug(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = "CUDA out of memory. Tried to allocate 2.50 GiB. GPU 0 has a total capacity of 7.79 GiB"
+
+    def full(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError(text)
+
+    monkeypatch.setattr("gradformer.training.run.Run.load", full)
+    result = CliRunner().invoke(app, ["evaluate", str(tmp_path)])
+    assert result.exit_code == 1
+    assert result.stderr == (
+        "error: the GPU has no memory left for 2.50 GiB more; end what else runs there, take a "
+        "smaller batch or model, or the CPU: --device cpu\n"
+    )
+    assert str(spent(torch.OutOfMemoryError("oh"))).startswith("the GPU has no memory left; end")
 
 
 def test_a_bug_of_ours_is_called_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

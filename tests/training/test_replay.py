@@ -6,15 +6,17 @@ import gc
 import weakref
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from torch import Tensor
 
+from gradformer.errors import GradformerWarning
 from gradformer.training import capture, epochs, loop
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.checkpoint import load_checkpoint, save_checkpoint
@@ -24,18 +26,27 @@ from gradformer.training.recipe import Recipe
 from gradformer.training.records import Recorder
 from gradformer.training.stop import Stop
 from gradformer.training.trial import Trial
-from gradformer.training.trials import Trials
+from gradformer.training.trials import Trials, answers_of
 from tests.training import toy
 
 LONG, SHORT = (toy.RECIPE.change("train.epochs=2", f"train.batch_size={n}") for n in (5, 9))
 
 
 class CalledAgain:
-    """Stands in for a CUDA graph: warmed up, undone, and called for every replay."""
+    """Stands in for a CUDA graph: warmed up, undone, and called for every replay. There is memory
+    for ``room`` of them, ``most`` were there at once."""
+
+    room, most = 100, 0
+    there: ClassVar[weakref.WeakSet[CalledAgain]] = weakref.WeakSet()
 
     def __init__(
         self, stream: object, body: Callable[[], None], state: list[Tensor], *, first: bool
     ) -> None:
+        gc.collect()  # what is let go here stands in a ring with its body
+        if len(self.there) >= self.room:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 …")
+        self.there.add(self)
+        CalledAgain.most = max(CalledAgain.most, len(self.there))
         kept = [tensor.clone() for tensor in state]
         body()
         for tensor, value in zip(state, kept):
@@ -64,6 +75,9 @@ def without_streams(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(CapturedTrial, "stream", Stream())
     monkeypatch.setattr(epochs, "PATIENCE", 1)
+    gc.collect()
+    monkeypatch.setattr(CalledAgain, "room", 100)
+    monkeypatch.setattr(CalledAgain, "most", 0)
 
 
 def make(recipe: Recipe) -> Trial:
@@ -161,3 +175,101 @@ def test_a_captured_trial_is_freed_without_the_collector() -> None:
         assert captured() is None
     finally:
         gc.enable()
+
+
+def test_trials_that_the_memory_has_no_room_for_wait_and_have_the_bits_of_each_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a trial its step and its validation are recorded: there is room for two of three."""
+    recipes = [LONG, SHORT.change("train.epochs=1"), SHORT]
+    alone = [make(recipe) for recipe in recipes]
+    for trial in alone:
+        assert train([trial], lambda *_: None, Stop())
+        trial.captured = None
+    monkeypatch.setattr(CalledAgain, "room", 4)
+    CalledAgain.most = 0
+    trials, ended = [make(recipe) for recipe in recipes], list[tuple[int, int]]()
+
+    def note(trial: Trial, record: Any) -> None:
+        ended.append((trials.index(trial), record["epoch"]))
+        if trial.progress.status != "training":
+            answers_of(trial)
+            trial.captured = None
+
+    assert train(trials, note, Stop())
+    assert ended == [(0, 1), (1, 1), (0, 2), (2, 1), (2, 2)]
+    assert CalledAgain.most == 4
+    assert all(same(*pair) for pair in zip(alone, trials))
+
+
+def test_what_needs_more_memory_later_gets_that_of_the_last_trial(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Another program takes memory after the first epoch, and steps are recorded for each."""
+    monkeypatch.setattr(capture, "AHEAD", 1)
+    monkeypatch.setattr(
+        CapturedTrial,
+        "capacity",
+        lambda self, epoch: replace(self.room_for([self.trial.graphs]), pairs=9999 + epoch),
+    )
+    trials, ended = [make(LONG), make(SHORT)], list[tuple[int, int]]()
+
+    def note(trial: Trial, record: Any) -> None:
+        ended.append((trials.index(trial), record["epoch"]))
+        monkeypatch.setattr(CalledAgain, "room", 2)
+        if trial.progress.status != "training":
+            trial.captured = None
+
+    assert train(trials, note, Stop())
+    assert ended == [(0, 1), (1, 1), (0, 2), (1, 2)]
+
+
+def test_a_trial_without_room_for_its_steps_takes_them_one_by_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(CalledAgain, "room", 1)
+    trials = [make(LONG), make(SHORT)]
+    with pytest.warns(
+        GradformerWarning, match="trial 1: the GPU has no memory to record its steps"
+    ):
+        assert train(trials, lambda *_: None, Stop())
+    assert [trial.progress.epoch for trial in trials] == [2, 2]
+    assert [trial.captured for trial in trials] == [None, None]
+
+
+def test_answers_without_room_are_given_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+    trial = make(LONG)
+    assert train([trial], lambda *_: None, Stop())
+    answers = answers_of(trial)
+    trial.captured = CapturedTrial(trial)
+    monkeypatch.setattr(CalledAgain, "room", 0)
+    again = answers_of(trial)
+    assert answers is not None
+    assert again is not None
+    assert again.prediction == pytest.approx(answers.prediction, abs=1e-5)
+
+
+def test_capturing_ends_where_there_is_no_room_and_the_others_are_to_wait(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Captured:
+        def __init__(self, trial: Any, first: bool) -> None:
+            self.trial, self.first = trial, first
+
+        def prepare(self) -> bool:
+            prepared.append(self.trial.number)
+            return self.trial.number < 1
+
+    prepared: list[int] = []
+    monkeypatch.setattr(capture, "CapturedTrial", Captured)
+    on_gpu, training = (
+        SimpleNamespace(device=torch.device("cuda")),
+        SimpleNamespace(status="training"),
+    )
+    trials: list[Any] = [
+        SimpleNamespace(number=n, collator=on_gpu, progress=training, captured=None)
+        for n in range(4)
+    ]
+    assert capture.capture(trials) is None
+    assert prepared == [0, 1]
+    assert [trial.captured.first for trial in trials] == [True, False, False, False]

@@ -32,7 +32,7 @@ from gradformer.cli.reproduce import reproduce
 from gradformer.cli.search import search
 from gradformer.cli.tables import as_it_is
 from gradformer.cli.train import train
-from gradformer.errors import GradformerError, GradformerWarning, InputError
+from gradformer.errors import GradformerError, GradformerWarning, InputError, spent
 from gradformer.model.own import VARIABLE
 
 TO_MEND, WRONG_USAGE, BUG = 1, 2, 70
@@ -109,6 +109,7 @@ def _in_one_line(ctx: Any) -> Iterator[None]:
         if isinstance(error, OSError) and error.errno in FULL:
             where = error.filename or "standard output"
             error = InputError(f"{where}: cannot be written ({error.strerror}); make room")
+        error = spent(error) or error
         if isinstance(error, PermissionError) and error.filename is not None:
             error = InputError(f"{error.filename}: {error.strerror}; mend the permissions")
         if isinstance(error, GradformerError):

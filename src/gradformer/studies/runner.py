@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from gradformer.errors import GradformerError, InputError
+from gradformer.errors import GradformerError, InputError, spent
 from gradformer.studies.looking import (
     find,
     has_recipe,
@@ -115,8 +115,8 @@ def carry_out(
         except BusyError:
             tell("another process is training it")
         except (GradformerError, torch.cuda.OutOfMemoryError) as error:
-            failed[cell] = str(error)
-            tell(f"{cell.row} on {cell.column} is left out: {error}")
+            failed[cell] = str(spent(error) or error)
+            tell(f"{cell.row} on {cell.column} is left out: {failed[cell]}")
 
 
 def _require_score(folder: Path) -> dict[str, Any]:

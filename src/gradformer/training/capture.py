@@ -4,7 +4,8 @@ A step of a small model is hundreds of kernels of a few microseconds each; launc
 cost the host far more than the device. Here the graph numbers of a whole epoch lie on the device,
 a recorded step takes the next row of them, and an epoch is nothing but replays: no value is read
 back before its end. Every trial has a stream and a memory pool of its own, so that trials run side
-by side and none can change another's bits.
+by side and none can change another's bits. Where the device has no memory for all of them, the last
+ones record nothing and wait until others have ended.
 """
 
 from __future__ import annotations
@@ -78,20 +79,20 @@ def _on(stream: torch.cuda.Stream) -> Iterator[None]:
 
 
 def capture(trials: list[Trial]) -> str | None:
-    """Capture all trials, or none and give the reason."""
+    """Capture all trials, or none and give the reason; too little memory is none: some wait."""
     if not trials:
         return None
     if trials[0].collator.device.type != "cuda":
         return "captured steps need a CUDA device"
     if is_shared():
         return "a batch that processes share is not captured"
-    made, kinds = [], set[str]()
+    made, kinds, has_room = [], set[str](), True
     for trial in trials:
         status = trial.progress.status  # one that has ended is only tested
         captured = CapturedTrial(trial, first=status not in kinds)
         kinds.add(status)
         try:
-            captured.prepare()
+            has_room = has_room and captured.prepare()
         except Exception as error:  # whatever a model does that a capture forbids
             torch.cuda.synchronize()
             return f"{trial.recipe.model.name}: {type(error).__name__}: {error}".splitlines()[0]
@@ -153,15 +154,30 @@ class CapturedTrial:
         rows = most(nodes, NODES), most(edges, EDGES)
         return Capacity(max(counts), *rows, int(nodes.max()), most(nodes**2, PAIRS))
 
-    def prepare(self) -> None:
-        """Record what comes next: a step, or the test of a trial that ended without it."""
+    def prepare(self) -> bool:
+        """Record what comes next: an epoch, or the test of a trial that ended without it. False
+        where the device has no memory for it."""
         if self.trial.progress.status == "training":
-            self.begin()
-        else:
-            self.predict(self.trial.data.graphs(self.trial.parts.test))
+            return self.begin()
+        return self.predict(self.trial.data.graphs(self.trial.parts.test)) is not None
 
-    def begin(self) -> None:
-        """Put the graph numbers of the present epoch on the device; record the step if need be."""
+    def begin(self) -> bool:
+        """Put the graph numbers of the present epoch on the device, and record its step and its
+        validation if need be. False where the device has no memory for them: none is kept then."""
+        try:
+            self._begin()
+            self._prediction(self.trial.data.graphs(self.trial.parts.val))
+        except torch.OutOfMemoryError:
+            self.release()
+            return False
+        return True
+
+    def release(self) -> None:
+        """Let go of all that is recorded."""
+        self._recorded = None
+        self._predictions.clear()
+
+    def _begin(self) -> None:
         trial = self.trial
         graphs, done = trial.permuted(trial.progress.epoch), len(trial.losses)
         with _on(self.stream):
@@ -201,12 +217,21 @@ class CapturedTrial:
         self.stream.synchronize()
         self.trial.losses = list(self.losses[:steps].cpu().unbind())
 
-    def predict(self, graphs: NDArray[np.int64]) -> NDArray[np.float32]:
-        """As :func:`gradformer.training.outputs.model_outputs`, replayed."""
+    def predict(self, graphs: NDArray[np.int64]) -> NDArray[np.float32] | None:
+        """As :func:`gradformer.training.outputs.model_outputs`, replayed; None where the device has
+        no memory for that."""
+        if self.trial.progress.status != "training":
+            self.release()  # it has no other epoch
+        try:
+            return self._prediction(graphs)()
+        except torch.OutOfMemoryError:
+            return None
+
+    def _prediction(self, graphs: NDArray[np.int64]) -> _Prediction:
         key = graphs.tobytes()
         if key not in self._predictions:
             self._predictions[key] = _Prediction(self, graphs)
-        return self._predictions[key]()
+        return self._predictions[key]
 
 
 class _Prediction:

@@ -7,6 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gradformer.errors import warn
 from gradformer.graphs.collate import Capacity, Collator
 from gradformer.model.base import GraphModel
 from gradformer.training.capture import CapturedTrial
@@ -26,7 +27,11 @@ def graphs_left(trial: Trial) -> int:
 
 
 def train_epoch(trials: list[Trial], stop: Stop) -> bool:
-    """The steps of the present epoch that are not done yet; False if stopped between two."""
+    """The steps of the present epoch that are not done yet; False if stopped between two.
+
+    Of captured trials only as many, from the first on, have their steps done as the device has
+    memory for.
+    """
     captured = [(trial, trial.captured) for trial in trials if trial.captured is not None]
     if captured:
         return _replay_epoch(captured, stop)
@@ -45,13 +50,32 @@ def train_epoch(trials: list[Trial], stop: Stop) -> bool:
 
 
 def _replay_epoch(trials: list[tuple[Trial, CapturedTrial]], stop: Stop) -> bool:
-    """All trials a step at a time, each on its stream."""
-    for _, captured in trials:
-        captured.begin()
-    done = replay_steps(trials, stop)
-    for trial, captured in trials:
+    """All trials that have room a step at a time, each on its stream."""
+    begun = _begun(trials)
+    if not begun:
+        (trial, _), *_ = trials
+        trial.captured = None
+        warn(
+            f"trial {trial.number}: the GPU has no memory to record its steps; they are launched "
+            "one by one, which is slower"
+        )
+        return train_epoch([trial], stop)
+    done = replay_steps(begun, stop)
+    for trial, captured in begun:
         captured.finish(done[trial])
-    return all(done[trial] == trial.steps_per_epoch for trial, _ in trials)
+    return all(done[trial] == trial.steps_per_epoch for trial, _ in begun)
+
+
+def _begun(trials: list[tuple[Trial, CapturedTrial]]) -> list[tuple[Trial, CapturedTrial]]:
+    """Those, from the first on, whose epoch the device has memory for; the others hold none."""
+    for number, (_, captured) in enumerate(trials):
+        if not captured.begin():
+            for _, waiting in trials[number:]:
+                waiting.release()
+            if number or not captured.begin():  # the first may need what another held
+                return trials[:number]
+            return trials[:1]
+    return trials
 
 
 def replay_steps(trials: list[tuple[Trial, CapturedTrial]], stop: Stop) -> dict[Trial, int]:

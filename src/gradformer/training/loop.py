@@ -25,26 +25,34 @@ def train(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
 
 
 def _train_in_turn(live: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
-    """An epoch of each in turn, on a GPU of all that are captured at once."""
+    """An epoch of each in turn, on a GPU of all that are captured at once.
+
+    Where its memory is for some of them only, the next begins when one has ended.
+    """
+    room = len(live)
     while live:
-        for together in side_by_side(live):
+        for together in side_by_side(live, room):
             began = time.perf_counter()
             graphs = sum(map(graphs_left, together))
             if not train_epoch(together, stop):
                 return False
             trained = time.perf_counter() - began
-            rate = graphs / max(trained, 1e-9)
-            for trial in together:
+            done = [trial for trial in together if not graphs_left(trial)]
+            rate = (graphs - sum(map(graphs_left, together))) / max(trained, 1e-9)
+            for trial in done:
                 began = time.perf_counter()
                 record = trial.close_epoch()
-                seconds = trained / len(together) + time.perf_counter() - began
+                seconds = trained / len(done) + time.perf_counter() - began
                 on_epoch(trial, {**record, "seconds": seconds, "graphs_per_second": rate})
+            if len(done) < len(together):
+                room = len(done)
         live = [trial for trial in live if trial.progress.status == "training"]
     return True
 
 
-def side_by_side(trials: list[Trial]) -> list[list[Trial]]:
-    """Which trials take their steps at the same time: all that are captured; the others alone."""
-    captured = [trial for trial in trials if trial.captured is not None]
+def side_by_side(trials: list[Trial], room: int) -> list[list[Trial]]:
+    """Which trials take their steps at the same time: of those that are captured as many as there
+    is ``room`` for, while the rest wait; the others alone."""
+    captured = [trial for trial in trials if trial.captured is not None][:room]
     alone = [[trial] for trial in trials if trial.captured is None]
     return [captured, *alone] if captured else alone

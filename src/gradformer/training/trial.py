@@ -135,9 +135,8 @@ class Trial:
     def predict(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
         """Predictions of the present model for items of a split."""
         options, graphs = self.recipe.train, self.data.graphs(items)
-        if self.captured is not None:
-            rows = self.captured.predict(graphs)
-        else:
+        rows = None if self.captured is None else self.captured.predict(graphs)
+        if rows is None:
             how = options.batch_size, options.precision
             with self._answering():
                 rows = model_outputs(self.model, self.collator, graphs, *how)
