@@ -100,6 +100,16 @@ def test_targets_may_be_columns_of_pandas() -> None:
     np.testing.assert_array_equal(two.arrays.y, np.float32([[1.5, 0.5], [2.5, np.nan]]))
 
 
+def test_whole_numbers_beside_a_gap_are_whole() -> None:
+    values = [0, 1, None, 2, 1, 2, 0]
+    column = pd.Series(values, dtype="Int64")
+    masked = np.ma.array([0, 1, 5, 2, 1, 2, 0], mask=column.isna())
+    for y in (column, column.to_frame(), pd.Series(pd.Categorical(values)), masked):
+        data = from_networkx([nx.path_graph(2)] * 7, y=y)
+        assert data.reading.labels.classes == (("0", "1", "2"),)
+        assert data.arrays.y.tolist() == [0, 1, -1, 2, 1, 2, 0]
+
+
 def test_a_table_of_pandas_is_read_as_one_in_a_file_is() -> None:
     pytest.importorskip("rdkit")
     frame = pd.DataFrame(

@@ -74,7 +74,9 @@ def _words(split: Sequence[str | None], count: int) -> list[str | None]:
 def target_rows(y: Targets, count: int, what: str) -> list[Any]:
     """The target of each object, from a list, an array, or what pandas has for them."""
     if isinstance(y, pd.Series | pd.DataFrame):
-        y = y.to_numpy()
+        y = y.astype(object).to_numpy()  # else whole numbers beside a gap become decimal
+    elif isinstance(y, np.ma.MaskedArray):
+        y = y.tolist()  # None where it is masked
     if not isinstance(y, Sequence | np.ndarray | torch.Tensor) or getattr(y, "ndim", 1) == 0:
         raise InputError(f"y: got {type(y).__name__}, expected a list with one entry for each")
     rows = list(y)
