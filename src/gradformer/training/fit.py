@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -35,7 +36,7 @@ def fit(
     model: str | None = None,
     preset: str | None = None,
     settings: Iterable[str] = (),
-    weights: str | Path | None = None,
+    weights: str | os.PathLike[str] | None = None,
     trials: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -56,8 +57,8 @@ def fit(
         model: another model for the recipe that is read, see :func:`load_recipe`.
         preset: one of its presets.
         settings: changes to the recipe, ``a.b=c``.
-        weights: a run, or a model of the package by its name, to begin from: its model is trained
-            further.
+        weights: a run or its folder, or a model of the package by its name, to begin from: its
+            model is trained further.
         trials: number of seeds.
         out: the folder to make; ``runs/<dataset>-<model>-<time>`` if not given.
         overwrite: replace a run that is there.
@@ -111,7 +112,7 @@ def _recipe_for(
 
 
 def resume(
-    folder: str | Path,
+    folder: str | os.PathLike[str],
     data: Any = None,
     *,
     trials: int | None = None,

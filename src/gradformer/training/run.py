@@ -57,8 +57,12 @@ class Run:
         done = f"{len(self.trials)} of {self.recipe.trials} trials"
         return f"<Run {self.folder}: {self.recipe.model.name} on {self.recipe.dataset}, {done}>"
 
+    def __fspath__(self) -> str:
+        """The folder: a run may be given wherever one is named."""
+        return str(self.folder)
+
     @classmethod
-    def load(cls, folder: str | Path) -> Run:
+    def load(cls, folder: str | os.PathLike[str]) -> Run:
         """Open a run, finished or not; or, where there is no run, a model that comes with the
         package under this name."""
         known, folder = published(), Path(folder)
