@@ -256,12 +256,15 @@ def test_a_compiled_model_packs_graphs_outside_of_the_compiler(
     torch.testing.assert_close(found, model(data))
 
 
-def test_attention_keeps_the_mode_of_the_model_even_when_refused() -> None:
+def test_attention_keeps_the_mode_of_each_part_even_when_refused() -> None:
     model, data = Gradformer(CATEGORIES, **SMALL).train(), graph(CATEGORIES)
+    model.layers[0].norm.eval()
+    before = [part.training for part in model.modules()]
+    model.attention(data)
     data.x = data.x + 100
     with pytest.raises(InputError, match=r"^x: category"):
         model.attention(data)
-    assert model.training
+    assert [part.training for part in model.modules()] == before
 
 
 @pytest.mark.parametrize(
