@@ -15,6 +15,7 @@ import torch
 
 from gradformer.attention.tiles import precision
 from gradformer.errors import ConfigError, InputError, warn
+from gradformer.training.ambient import undisturbed
 from gradformer.training.beginning import begin_from, inputs_before, refuse_own_weights
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import by_first, find_device, from_first, joined
@@ -29,6 +30,7 @@ from gradformer.training.run import Run, describe_data, ended_trials
 from gradformer.training.trials import Trials, summary, train_all
 
 
+@undisturbed
 def fit(
     data: Any,
     *,
@@ -111,6 +113,7 @@ def _recipe_for(
     return replace(recipe, dataset=dataset_name(data, recipe))
 
 
+@undisturbed
 def resume(
     folder: str | os.PathLike[str],
     data: Any = None,
@@ -171,6 +174,7 @@ class Job:
     data: TrainingData
 
 
+@undisturbed
 def fit_together(
     jobs: Sequence[Job], *, device: str = "auto", until: float | None = None
 ) -> list[Run]:

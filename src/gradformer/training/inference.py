@@ -21,6 +21,7 @@ from gradformer.graphs.splits import Split
 from gradformer.graphs.store import Store
 from gradformer.graphs.user_data import UserData, refuse_options
 from gradformer.model.base import GraphModel
+from gradformer.training.ambient import undisturbed
 from gradformer.training.data import Part, TrainingData, benchmark
 from gradformer.training.distributed import find_device
 from gradformer.training.metrics import metrics_of, scores
@@ -81,6 +82,7 @@ def open_data(
     return run.pack(data, **reading)
 
 
+@undisturbed
 def predict(
     run: Run,
     data: Any,
@@ -116,6 +118,7 @@ def _rows(
     return model_outputs(model, collator, graphs, batch_size, run.recipe.train.precision)
 
 
+@undisturbed
 def evaluate(
     run: Run,
     on: Any = None,
@@ -135,6 +138,7 @@ def evaluate(
     return [scores(rows, y, task, run.scale(k)) for k, (rows, y) in zip(run.usable(), found)]
 
 
+@undisturbed
 def evaluate_targets(
     run: Run, on: Any = None, part: Part = "test", **options: Any
 ) -> dict[str, list[dict[str, float]]]:
@@ -172,6 +176,7 @@ def _answers(
         yield (rows if scale is None else scale.invert(rows)), data.labels(items)
 
 
+@undisturbed
 def embed(
     run: Run,
     data: Any,
