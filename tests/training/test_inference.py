@@ -11,6 +11,7 @@ import pytest
 
 from gradformer.errors import InputError
 from gradformer.graphs.objects import from_networkx
+from gradformer.graphs.store import pack
 from gradformer.training.fit import fit
 from tests.training import toy
 
@@ -37,3 +38,14 @@ def test_targets_that_were_read_by_themselves_have_the_order_of_the_run(tmp_path
     assert run.evaluate(from_networkx(GRAPHS, y=y.to_numpy())) == expected
     with pytest.raises(InputError, match=r"^the graphs: targets are \('b', 'a'\), the run"):
         run.evaluate(from_networkx(GRAPHS, y=y[["b", "a"]]))
+
+
+def test_a_store_has_the_pairs_of_the_run(tmp_path: Path) -> None:
+    y = np.arange(30) / 7
+    settings = [*SHORT, "model.index=curvature"]
+    run = fit(GRAPHS, y=y, settings=settings, out=tmp_path / "run", **toy.QUIET)
+    arrays = from_networkx(GRAPHS, y=y).arrays
+    same = pack(arrays, run.structure, codebook=run.codebook)
+    np.testing.assert_array_equal(run.predict(same).value, run.predict(GRAPHS).value)
+    with pytest.raises(InputError, match=r"^the store: its pairs are other ones than those of the"):
+        run.predict(pack(arrays))

@@ -238,6 +238,14 @@ class Run:
         if isinstance(data, Store | UserData):
             refuse_options(reading, "graphs that have been read")
         if isinstance(data, Store):
+            own, its = (
+                (one.structure.index, one.structure.symmetric, one.codebook) for one in (self, data)
+            )
+            if self.structure.index is not None and own != its:
+                raise InputError(
+                    "the store: its pairs are other ones than those of the run; give the graphs "
+                    "themselves, or pack them with run.structure and codebook=run.codebook"
+                )
             return data, None
         if not isinstance(data, UserData):
             data = self.read(data, labelled, **reading)
