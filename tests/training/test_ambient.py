@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from gradformer.training.export import export
 from gradformer.training.fit import fit
 from gradformer.training.run import Run
 from tests.training import toy
@@ -46,12 +47,24 @@ def test_what_is_switched_outside_changes_no_bit(
     with switched():
         other = fit(data, recipe=recipe, out=tmp_path / "other", **toy.QUIET)
         answers = answer(plain, data.store)
+        page = plain.report(tmp_path / "page.html").read_text()
+    assert page == plain.report(tmp_path / "page.html").read_text()
     assert [trial["test"] for trial in other.results["trials"]] == [
         trial["test"] for trial in plain.results["trials"]
     ]
     for given, expected in zip(answers, answer(plain, data.store)):
         np.testing.assert_array_equal(given, expected)
     np.testing.assert_array_equal(answer(other, data.store)[0], answers[0])
+
+
+def test_a_program_has_no_autocast_of_the_caller(tmp_path: Path) -> None:
+    run = fit(
+        toy.data(), recipe=toy.RECIPE.change("train.epochs=1"), out=tmp_path / "run", **toy.QUIET
+    )
+    with torch.autocast("cpu", torch.bfloat16):
+        export(run, tmp_path / "model", program=True)
+    program = torch.export.load(tmp_path / "model" / "program.pt2")
+    assert "autocast" not in str(program.graph_module)
 
 
 def answer(run: Run, graphs: Any) -> tuple[Any, ...]:
