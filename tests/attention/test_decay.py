@@ -197,21 +197,28 @@ CASES = [
 
 @pytest.mark.parametrize(("shape", "on", "unreachable", "decay", "learn"), CASES)
 @pytest.mark.parametrize("profile", [False, True])
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16])
 def test_no_gradient_is_ever_nan(
-    shape: str, on: str, unreachable: str, decay: float, learn: bool, profile: bool
+    shape: str,
+    on: str,
+    unreachable: str,
+    decay: float,
+    learn: bool,
+    profile: bool,
+    kind: torch.dtype,
 ) -> None:
     """Starts and ends lie on whole numbers: the kinks and the linear end point are hit exactly."""
     made = Decay(
         2, decay=decay, start=1.0, end=3.0, shape=shape, on=on, unreachable=unreachable,
         learn_decay=learn, profile=profile,
-    )  # fmt: skip
+    ).to(kind)  # fmt: skip
     (found,) = made()
     layout = Layout.from_sizes([4, 1, 2])
     distance = torch.tensor(
         [0, 1, 2, 3, 1, 0, 255, 254, 2, 255, 0, 1, 3, 254, 1, 0, 0, 0, 255, 255, 0]
     )
     torch.manual_seed(0)
-    q, k, v = (torch.randn(7, 2, 3, requires_grad=True) for _ in range(3))
+    q, k, v = (torch.randn(7, 2, 3).to(kind).requires_grad_() for _ in range(3))
     out = decay_attention(q, k, v, layout, distance.byte(), found.mul, found.add)
     assert torch.isfinite(out).all()
     out.square().sum().backward()

@@ -100,6 +100,36 @@ def test_targets_may_be_columns_of_pandas() -> None:
     np.testing.assert_array_equal(two.arrays.y, np.float32([[1.5, 0.5], [2.5, np.nan]]))
 
 
+def test_columns_of_pandas_go_by_their_names() -> None:
+    graphs = [nx.path_graph(2)] * 2
+    frame = pd.DataFrame({"gap": [1.5, 2.5], "mu": [3.5, 4.5]})
+    data = from_networkx(graphs, y=frame)
+    assert data.reading.labels.targets == ("gap", "mu")
+    plain = from_networkx(graphs, y=frame.to_numpy())
+    for y, like in (
+        (frame.assign(id=0)[["id", "mu", "gap"]], data),
+        (frame.to_numpy(), data),
+        (pd.DataFrame(frame.to_numpy()), data),
+        (frame, plain),  # which knows no names
+    ):
+        again = from_networkx(graphs, y=y, like=like.reading)
+        np.testing.assert_array_equal(again.arrays.y, data.arrays.y)
+    with pytest.raises(InputError, match=r"^y has no column 'mu', which the run has learned; re"):
+        from_networkx(graphs, y=frame.rename(columns={"mu": "m"}), like=data.reading)
+    with pytest.raises(InputError, match=r"^y has more than one column 'mu'; rename one"):
+        from_networkx(graphs, y=frame[["mu", "mu"]])
+
+
+def test_whole_numbers_beside_a_gap_are_whole() -> None:
+    values = [0, 1, None, 2, 1, 2, 0]
+    column = pd.Series(values, dtype="Int64")
+    masked = np.ma.array([0, 1, 5, 2, 1, 2, 0], mask=column.isna())
+    for y in (column, column.to_frame(), pd.Series(pd.Categorical(values)), masked):
+        data = from_networkx([nx.path_graph(2)] * 7, y=y)
+        assert data.reading.labels.classes == (("0", "1", "2"),)
+        assert data.arrays.y.tolist() == [0, 1, -1, 2, 1, 2, 0]
+
+
 def test_a_table_of_pandas_is_read_as_one_in_a_file_is() -> None:
     pytest.importorskip("rdkit")
     frame = pd.DataFrame(

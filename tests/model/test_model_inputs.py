@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch_geometric.data import Data
 
-from gradformer.attention import use_engine
+from gradformer.attention import Layout, use_engine
 from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.arrays import Schema
 from gradformer.model.base import create_model
@@ -242,6 +242,15 @@ def test_a_graph_that_inference_mode_has_seen_can_be_trained_on() -> None:
         model(data).sum().backward()
 
 
+def test_a_model_stays_on_its_device_where_another_is_the_default() -> None:
+    model, data = Gradformer(FLOATS, **SMALL), graph(FLOATS)
+    expected = model.eval()(data)
+    with torch.device("meta"):
+        assert Layout.from_sizes([2, 1]).graph_id.is_meta
+        torch.testing.assert_close(model(data.clone()), expected)
+        model.train()(data.clone()).sum().backward()
+
+
 def test_a_compiled_model_packs_graphs_outside_of_the_compiler(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -256,12 +265,15 @@ def test_a_compiled_model_packs_graphs_outside_of_the_compiler(
     torch.testing.assert_close(found, model(data))
 
 
-def test_attention_keeps_the_mode_of_the_model_even_when_refused() -> None:
+def test_attention_keeps_the_mode_of_each_part_even_when_refused() -> None:
     model, data = Gradformer(CATEGORIES, **SMALL).train(), graph(CATEGORIES)
+    model.layers[0].norm.eval()
+    before = [part.training for part in model.modules()]
+    model.attention(data)
     data.x = data.x + 100
     with pytest.raises(InputError, match=r"^x: category"):
         model.attention(data)
-    assert model.training
+    assert [part.training for part in model.modules()] == before
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,20 @@ def as_data(graphs):
     ]
 
 
+def test_a_batch_has_what_its_graphs_have(graphs):
+    transform = Compose([AddDistance(), AddRandomWalk(6), AddLaplacian(3)])
+    alone = Batch.from_data_list([transform(data) for data in as_data(graphs)])
+    together = Batch.from_data_list(as_data(graphs))
+    edges = torch.randperm(together.num_edges)
+    together.edge_index = together.edge_index[:, edges]
+    found = transform(together)
+    for name in ("distance", "rwse", "lap"):
+        torch.testing.assert_close(found[name], alone[name], rtol=0, atol=1e-6)
+    together.batch = together.batch.flip(0)
+    with pytest.raises(InputError, match=r"^batch: graphs must be numbered in ascending order"):
+        transform(together)
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_loader_concatenates(graphs, workers):
     transform = Compose([AddDistance(), AddRandomWalk(6), AddLaplacian(3)])

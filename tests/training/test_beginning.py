@@ -75,6 +75,13 @@ def test_a_model_of_the_package_is_known_by_its_name() -> None:
     assert begin_from("molhiv")[-1] == "train.weights=molhiv"
 
 
+def test_a_run_stands_for_its_folder(source: Run, tmp_path: Path) -> None:
+    assert begin_from(source) == begin_from(source.folder)
+    assert begin_from(Run.load("molhiv"))[-1] == "train.weights=molhiv"
+    copy = Run.load(shutil.copytree(source.folder, tmp_path / "copy"))
+    assert resume(copy, toy.data(), trials=3, **toy.QUIET).trials == [0, 1, 2]
+
+
 def test_a_fine_tuned_run_resumes_without_its_source_and_names_no_folder_when_exported(
     source: Run, tmp_path: Path
 ) -> None:

@@ -221,7 +221,7 @@ def test_an_endless_option_is_no_edit(tmp_path: Path) -> None:
 def test_other_data_do_not_continue_a_run(whole: Path) -> None:
     with pytest.raises(InputError, match="not those that the run began with"):
         resume(whole, toy.data(graphs=39), **QUIET)
-    with pytest.raises(InputError, match="Python objects"):
+    with pytest.raises(InputError, match=r"Python objects.* or on= to evaluate, data= to resume"):
         resume(whole, **QUIET)
     for other in ({"model": "gcn"}, {"preset": "paper"}):
         with pytest.raises(ConfigError, match="either a recipe"):

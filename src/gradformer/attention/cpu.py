@@ -108,7 +108,7 @@ def _problem(
 ) -> tuple[Any, ...]:  # fmt: skip
     """What both kernels are given."""
     where = (layout.node_ptr, layout.pair_ptr, layout.packed_ptr, distance)
-    keyed = [torch.empty(0, dtype=kind) for kind in (torch.int64, torch.int32, torch.int32)]
+    keyed = [distance.new_empty(0, dtype=kind) for kind in (torch.int64, torch.int32, torch.int32)]
     if dropout > 0.0:
         assert seed is not None
         keyed = [seed, layout.rows.graph_id, layout.rows.index]

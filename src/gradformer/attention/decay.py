@@ -221,13 +221,13 @@ class Decay(nn.Module):
         ramp = line.clamp(0.0, 1.0)
         if self.unreachable != "far":
             ramp = torch.cat([ramp[..., :255], torch.ones_like(ramp[..., 255:])], dim=-1)
-        value = ramp
+        value, least = ramp, torch.finfo(ramp.dtype).tiny
         if self.on == "weight":
-            value = torch.where(ramp > 0, ramp.clamp(min=1e-30).log(), -math.inf)
+            value = torch.where(ramp > 0, ramp.clamp(min=least).log(), -math.inf)
         with torch.no_grad():
             outer = ((line >= 0) & (line <= 1)) / width
             if self.on == "weight":
-                outer = torch.where(ramp > 0, outer / ramp.clamp(min=1e-30), 0.0)
+                outer = torch.where(ramp > 0, outer / ramp.clamp(min=least), 0.0)
             outer = outer if self.unreachable == "far" else _without_last(outer)
             turn = ramp * (end - start >= LEAST_WIDTH)  # a width at its least does not change
             jacobian = torch.stack([outer * turn, outer * (1 - turn)])

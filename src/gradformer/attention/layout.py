@@ -116,7 +116,8 @@ class Layout:
             )
         node_ptr = pointer_of(sizes)
         pair_ptr = pointer_of(sizes * sizes)[:-1]
-        ids = torch.arange(len(sizes)) if graph_id is None else graph_id
+        ids = torch.arange(len(sizes), device="cpu") if graph_id is None else graph_id
+        device = torch.get_default_device() if device is None else device
         return cls(
             node_ptr.to(device, torch.int32),
             pair_ptr.to(device, torch.int64),

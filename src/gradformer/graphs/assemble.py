@@ -205,8 +205,13 @@ def _columns(
     width = len(labelled[0])
     if targets is None and len(graphs) == 1 and width == graphs[0].num_nodes > 1:
         raise InputError(f"{where}: one graph, and y has a value for each of its nodes; {_LEVEL}")
-    names = targets or (["y"] if width == 1 else [f"y[{t}]" for t in range(width)])
+    names = targets or place_names(width)
     return {name: [y[t] for y in labelled] for t, name in enumerate(names)}
+
+
+def place_names(width: int) -> list[str]:
+    """What targets are called that go by their places."""
+    return ["y"] if width == 1 else [f"y[{t}]" for t in range(width)]
 
 
 def _encode_y(

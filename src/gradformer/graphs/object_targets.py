@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 
 from gradformer.errors import InputError, counted
-from gradformer.graphs.assemble import assemble
+from gradformer.graphs.assemble import assemble, place_names
 from gradformer.graphs.labels import NO_VALUE, present
 from gradformer.graphs.raw_graphs import RawGraph
 from gradformer.graphs.user_data import Kind, Reading, RowChecks, UserData
@@ -24,7 +24,7 @@ Targets = Sequence[Any] | NDArray[Any] | pd.Series | pd.DataFrame
 
 def collect(
     objects: Sequence[Any],
-    targets: list[Any],
+    values: list[Any],
     convert: Callable[[int, Any], RawGraph],
     kind: Kind,
     skip_invalid: bool,
@@ -36,7 +36,7 @@ def collect(
 ) -> UserData:
     """Convert each object under the checks that all readers share; rows count from 0.
 
-    ``split`` names the part of each, None for no part.
+    ``values`` are the targets of each; ``split`` names the part of each, None for no part.
 
     Where the task is not stated it is a regression if some target is a float other than 0 and 1.
     Integers, words and these two are what :func:`~gradformer.graphs.labels.find_labels` takes them
@@ -53,7 +53,7 @@ def collect(
         return replace(graph, split=[-1 if word is None else part_number(word)])
 
     graphs = list(rows.graphs(list(enumerate(objects)), with_part))
-    if task is None and like is None and any(has_quantities(targets[g.row]) for g in graphs):
+    if task is None and like is None and any(has_quantities(values[g.row]) for g in graphs):
         task = "regression"
     return assemble(graphs, rows, kind=kind, task=task, like=like, **options)
 
@@ -71,16 +71,43 @@ def _words(split: Sequence[str | None], count: int) -> list[str | None]:
     return [None if word is None else present(str(word)) for word in given]
 
 
-def target_rows(y: Targets, count: int, what: str) -> list[Any]:
-    """The target of each object, from a list, an array, or what pandas has for them."""
+def target_rows(
+    y: Targets, count: int, what: str, like: Reading | None
+) -> tuple[list[Any], list[str] | None]:
+    """The target of each object, from a list, an array, or what pandas has for them; and what a
+    DataFrame calls its columns, which come in the order in which ``like`` has learned them."""
+    names = None
+    if isinstance(y, pd.DataFrame):
+        y, names = _by_name(y, like)
     if isinstance(y, pd.Series | pd.DataFrame):
-        y = y.to_numpy()
+        y = y.astype(object).to_numpy()  # else whole numbers beside a gap become decimal
+    elif isinstance(y, np.ma.MaskedArray):
+        y = y.tolist()  # None where it is masked
     if not isinstance(y, Sequence | np.ndarray | torch.Tensor) or getattr(y, "ndim", 1) == 0:
         raise InputError(f"y: got {type(y).__name__}, expected a list with one entry for each")
     rows = list(y)
     if len(rows) != count:
         raise InputError(f"y has {counted(len(rows), 'entry')} for {counted(count, what)}")
-    return rows
+    return rows, names
+
+
+def _by_name(y: pd.DataFrame, like: Reading | None) -> tuple[pd.DataFrame, list[str] | None]:
+    """The columns that are targets, and their names; all, without names, if they go by place."""
+    if not all(isinstance(name, str) for name in y.columns):
+        return y, None
+    if not y.columns.is_unique:
+        twice = y.columns[y.columns.duplicated()][0]
+        raise InputError(f"y has more than one column {twice!r}; rename one")
+    names = list(y.columns) if like is None else list(like.labels.targets)
+    lacks = [name for name in names if name not in y.columns]
+    if not lacks:
+        return y[names], names
+    if names == place_names(len(names)):
+        return y, None
+    raise InputError(
+        f"y has no column {lacks[0]!r}, which the run has learned; rename one, or give an array, "
+        "whose columns go by place"
+    )
 
 
 def has_quantities(y: Any) -> bool:

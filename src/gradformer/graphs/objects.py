@@ -104,10 +104,11 @@ def from_networkx(
     choice("level", level, ("graph", "node"))
     if like is not None:
         level = like.level
+    names = None
     if y is None:
         targets = [_networkx_target(graph, level) for graph in graphs]
     else:
-        targets = target_rows(y, len(graphs), "graph")
+        targets, names = target_rows(y, len(graphs), "graph", like)
 
     def convert(row: int, graph: nx.Graph) -> RawGraph:
         if not isinstance(graph, nx.Graph):
@@ -131,6 +132,7 @@ def from_networkx(
         split=split,
         level=level,
         task=task,
+        targets=names,
         inputs=inputs,
         like=like,
     )
@@ -152,7 +154,9 @@ def from_smiles_list(
     """Take molecules as SMILES; ``y`` has one value, or a list of them, for each molecule, and
     ``split`` train, val or test, or None."""
     smiles = list(smiles)
-    targets = [None] * len(smiles) if y is None else target_rows(y, len(smiles), "molecule")
+    targets, names = [None] * len(smiles), None
+    if y is not None:
+        targets, names = target_rows(y, len(smiles), "molecule", like)
     to_graph = from_smiles if like is None else smiles_reader(like.node, like.edge) or from_smiles
 
     def convert(row: int, word: str) -> RawGraph:
@@ -173,6 +177,7 @@ def from_smiles_list(
             skip_invalid,
             split=split,
             task=task,
+            targets=names,
             inputs=Inputs(ATOM_VOCABULARY, BOND_VOCABULARY),
             like=like,
         )

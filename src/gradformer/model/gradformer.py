@@ -214,12 +214,13 @@ class Gradformer(GraphModel):
     @torch.no_grad()
     def attention(self, data: Batch | Any) -> list[LayerAttention]:
         """Per layer the raw score, decay and weight of every pair and head, in eval mode."""
-        was_training = self.training
+        training = [module for module in self.modules() if module.training]  # norms may be frozen
         self.eval()
         try:
             return self._attention(self.prepare(data))
         finally:
-            self.train(was_training)
+            for module in training:
+                module.training = True
 
     def _attention(self, batch: Batch) -> list[LayerAttention]:
         found, where = [], (batch.layout, batch.pair_bytes())

@@ -62,7 +62,7 @@ class _Sum(torch.autograd.Function):
             ordered = values if order is None else values.index_select(0, order)
             return torch.segment_reduce(ordered, "sum", offsets=ptr.long(), axis=0, unsafe=True)
         if order is None:
-            order = torch.arange(int(ptr[-1]), dtype=ptr.dtype)
+            order = torch.arange(int(ptr[-1]), dtype=ptr.dtype, device=ptr.device)
         return _bags(values.flatten(1), order, ptr).view(-1, *values.shape[1:])
 
     @staticmethod

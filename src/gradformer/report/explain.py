@@ -22,12 +22,14 @@ from gradformer.report.markup import Content, Markup, figure, join, note, tag
 from gradformer.report.page import page
 from gradformer.report.patterns import PairAttention, pair_attention, shows_attention
 from gradformer.report.scales import number
+from gradformer.training.ambient import undisturbed
 from gradformer.training.files import replace_file
 from gradformer.training.inference import Predictions, open_data
 from gradformer.training.keepsakes import LARGEST, take
 from gradformer.training.run import Run
 
 
+@undisturbed
 def write_explanation(
     run: Run,
     data: Any,

@@ -14,12 +14,14 @@ from gradformer.report.outcome import headline, result_section
 from gradformer.report.patterns import patterns_section
 from gradformer.report.settings import settings_section
 from gradformer.report.sheet import style_of
+from gradformer.training.ambient import undisturbed
 from gradformer.training.files import replace_file
 from gradformer.training.run import Run
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 
 
+@undisturbed
 def write_report(runs: Sequence[Run | Path], out: Path) -> Path:
     """Write the report of a run, or of several beside each other, to ``out``; gives its path.
 

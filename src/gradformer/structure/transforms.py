@@ -14,10 +14,12 @@ from gradformer.errors import InputError, choice
 from gradformer.structure.codebook import FIXED, Codebook
 from gradformer.structure.encodings import laplacian, random_walk
 from gradformer.structure.index import Index, pair_index
+from gradformer.structure.pointers import pointer
 
 
 class AddDistance(BaseTransform):
-    """Set ``data.distance``, [n²] uint8: the byte of every pair, row = query.
+    """Set ``data.distance``, [n²] uint8: the byte of every pair, row = query; of a ``Batch`` graph
+    after graph.
 
     Args:
         index: ``"hops"``, ``"curvature"`` or ``"similarity"``.
@@ -80,7 +82,7 @@ class AddLaplacian(BaseTransform):
 
 
 def _arrays(data: Data) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[Any]]:
-    """One graph in the packed convention: node_ptr, edge_ptr, edge_index."""
+    """A graph, or those of a ``Batch``, as they are packed: node_ptr, edge_ptr, edge_index."""
     if not isinstance(data, Data):
         raise InputError(
             f"data: expected PyG's Data, got {type(data).__name__}; "
@@ -89,7 +91,15 @@ def _arrays(data: Data) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[A
     if data.edge_index is None or data.num_nodes is None:
         raise InputError("data: expected a graph with edge_index and num_nodes")
     edge_index = data.edge_index.detach().cpu().numpy()
-    return np.array([0, data.num_nodes]), np.array([0, edge_index.shape[1]]), edge_index
+    if getattr(data, "batch", None) is None:
+        return np.array([0, data.num_nodes]), np.array([0, edge_index.shape[1]]), edge_index
+    vector = data.batch.cpu().numpy()
+    if (np.diff(vector) < 0).any():
+        raise InputError("batch: graphs must be numbered in ascending order, node by node")
+    node_ptr = pointer(np.bincount(vector, minlength=getattr(data, "num_graphs", 0)))
+    graph = vector[edge_index[0]]
+    edge_ptr = pointer(np.bincount(graph, minlength=len(node_ptr) - 1))
+    return node_ptr, edge_ptr, (edge_index - node_ptr[graph])[:, np.argsort(graph, kind="stable")]
 
 
 def _features(data: Data) -> NDArray[Any] | None:

@@ -9,7 +9,7 @@ asks to ``stop``; on a CPU in ``lanes``, as far as ``memory`` goes.
 
 A run is a ``folder`` that ``fit`` begins and ``trials`` fills, all or nothing (``files``): each
 ``checkpoint``, ``records``, ``keepsakes``; ``progress`` is shown, ``distributed`` processes share
-it. ``run`` opens it: ``inference`` over ``outputs``, ``metrics``, in the user's ``wording``;
-``export`` with a ``card`` and a ``program``. A ``search`` carries out a ``plan`` and writes down
-``attempts``.
+it, and nothing that is ``ambient`` in torch changes it. ``run`` opens it: ``inference`` over
+``outputs``, ``metrics``, in the user's ``wording``; ``export`` with a ``card`` and a ``program``. A
+``search`` carries out a ``plan`` and writes down ``attempts``.
 """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from gradformer.training.run import Run
 from gradformer.weights import published
 
 
-def begin_from(source: str | Path | None, model: str | None = None) -> list[str]:
+def begin_from(source: str | os.PathLike[str] | None, model: str | None = None) -> list[str]:
     """Settings that make a recipe begin from a run, or from a model of the package by its name: the
     model, option by option, and where its weights are. No other ``model`` can be asked for."""
     if source is None:
@@ -25,10 +26,10 @@ def begin_from(source: str | Path | None, model: str | None = None) -> list[str]
     if model is not None:
         raise ConfigError(f"weights: those of {source} bring their model; leave out model {model}")
     run = _open(source)
-    by_name = run.folder == published().get(str(source))
+    names = {folder: name for name, folder in published().items()}
     options = flat({"model": run.recipe.to_dict()["model"]})
     settings = [f"{name}={'none' if value is None else value}" for name, value in options.items()]
-    return [*settings, f"train.weights={source if by_name else Path(source).absolute()}"]
+    return [*settings, f"train.weights={names.get(run.folder, run.folder.absolute())}"]
 
 
 def inputs_before(recipe: Recipe, data: Any) -> Inputs | None:
@@ -95,7 +96,7 @@ def _by_output(run: Run) -> set[str]:
     return {name for name in one if one[name].shape != other[name].shape}
 
 
-def _open(source: str | Path) -> Run:
+def _open(source: str | os.PathLike[str]) -> Run:
     try:
         return Run.load(source)
     except InputError as error:

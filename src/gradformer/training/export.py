@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from gradformer.errors import InputError
+from gradformer.training.ambient import undisturbed
 from gradformer.training.card import model_card
 from gradformer.training.files import read_json, replace_file, replace_json, writing
 from gradformer.training.folder import LOCK, RECIPE, WEIGHTS, filling, held, is_free
@@ -17,6 +18,7 @@ from gradformer.training.run import Run
 from gradformer.training.trials import summary
 
 
+@undisturbed
 def export(run: Run, out: str | Path, trial: int = 0, program: bool = False) -> Run:
     """Write the model of one trial into ``out``, a new folder or an empty one, all or nothing.
 

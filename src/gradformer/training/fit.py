@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,7 @@ import torch
 
 from gradformer.attention.tiles import precision
 from gradformer.errors import ConfigError, InputError, warn
+from gradformer.training.ambient import undisturbed
 from gradformer.training.beginning import begin_from, inputs_before, refuse_own_weights
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import by_first, find_device, from_first, joined
@@ -28,6 +30,7 @@ from gradformer.training.run import Run, describe_data, ended_trials
 from gradformer.training.trials import Trials, summary, train_all
 
 
+@undisturbed
 def fit(
     data: Any,
     *,
@@ -35,7 +38,7 @@ def fit(
     model: str | None = None,
     preset: str | None = None,
     settings: Iterable[str] = (),
-    weights: str | Path | None = None,
+    weights: str | os.PathLike[str] | None = None,
     trials: int | None = None,
     out: str | Path | None = None,
     overwrite: bool = False,
@@ -56,8 +59,8 @@ def fit(
         model: another model for the recipe that is read, see :func:`load_recipe`.
         preset: one of its presets.
         settings: changes to the recipe, ``a.b=c``.
-        weights: a run, or a model of the package by its name, to begin from: its model is trained
-            further.
+        weights: a run or its folder, or a model of the package by its name, to begin from: its
+            model is trained further.
         trials: number of seeds.
         out: the folder to make; ``runs/<dataset>-<model>-<time>`` if not given.
         overwrite: replace a run that is there.
@@ -110,8 +113,9 @@ def _recipe_for(
     return replace(recipe, dataset=dataset_name(data, recipe))
 
 
+@undisturbed
 def resume(
-    folder: str | Path,
+    folder: str | os.PathLike[str],
     data: Any = None,
     *,
     trials: int | None = None,
@@ -170,6 +174,7 @@ class Job:
     data: TrainingData
 
 
+@undisturbed
 def fit_together(
     jobs: Sequence[Job], *, device: str = "auto", until: float | None = None
 ) -> list[Run]:

@@ -13,14 +13,17 @@ from numpy.typing import NDArray
 
 from gradformer.errors import ConfigError, InputError, choice
 from gradformer.graphs.arrays import Schema
+from gradformer.graphs.assemble import place_names
 from gradformer.graphs.batch import Batch
 from gradformer.graphs.cards import named
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.datasets import open_card
+from gradformer.graphs.labels import Labels
 from gradformer.graphs.splits import Split
 from gradformer.graphs.store import Store
 from gradformer.graphs.user_data import UserData, refuse_options
 from gradformer.model.base import GraphModel
+from gradformer.training.ambient import undisturbed
 from gradformer.training.data import Part, TrainingData, benchmark
 from gradformer.training.distributed import find_device
 from gradformer.training.metrics import metrics_of, scores
@@ -81,6 +84,7 @@ def open_data(
     return run.pack(data, **reading)
 
 
+@undisturbed
 def predict(
     run: Run,
     data: Any,
@@ -116,6 +120,7 @@ def _rows(
     return model_outputs(model, collator, graphs, batch_size, run.recipe.train.precision)
 
 
+@undisturbed
 def evaluate(
     run: Run,
     on: Any = None,
@@ -135,6 +140,7 @@ def evaluate(
     return [scores(rows, y, task, run.scale(k)) for k, (rows, y) in zip(run.usable(), found)]
 
 
+@undisturbed
 def evaluate_targets(
     run: Run, on: Any = None, part: Part = "test", **options: Any
 ) -> dict[str, list[dict[str, float]]]:
@@ -172,6 +178,7 @@ def _answers(
         yield (rows if scale is None else scale.invert(rows)), data.labels(items)
 
 
+@undisturbed
 def embed(
     run: Run,
     data: Any,
@@ -227,6 +234,8 @@ def _labelled(
             "add them, or ask for predictions, which need none"
         )
     _expect_targets(run, store.schema, "the graphs")
+    if isinstance(on, UserData):
+        _expect_words(run, on.reading.labels)
     everything = np.arange(store.num_graphs)
     none = np.zeros(0, np.int64)
     whole = Split(train=none, val=none, test=everything)
@@ -244,3 +253,19 @@ def _expect_targets(run: Run, given: Schema, where: str) -> None:
             f"{where}: targets are {words(given)}, the run has learned {words(run.schema)}; "
             "predictions can be made, and not be scored"
         )
+
+
+def _expect_words(run: Run, given: Labels) -> None:
+    """Raise unless labels that were read by themselves have the run's words and names in its
+    order; what has no names goes by place."""
+    own = run.labels
+    named = tuple(place_names(len(own.targets))) not in (own.targets, given.targets)
+    for what, theirs, ours in (
+        ("targets", given.targets if named else (), own.targets if named else ()),
+        ("classes", given.classes, own.classes),
+    ):
+        if theirs != ours:
+            raise InputError(
+                f"the graphs: {what} are {theirs}, the run has learned {ours}; give the file or "
+                "the list itself, or read it with like=run.reading"
+            )

@@ -107,14 +107,14 @@ def again(
         if origin["kind"] == "objects":
             raise InputError(
                 f"{run.folder}: the data it was trained on are not kept (Python objects, or an "
-                "exported model); give data: --on FILE with evaluate, data= in Python"
+                "exported model); give data: --on FILE or on= to evaluate, data= to resume"
             )
         data = origin["path"] if origin["kind"] == "file" else run.recipe.dataset
         if origin["kind"] == "file" and not Path(data).exists():
             raise InputError(
                 f"{data}: the data that {run.folder} was trained on are not there; bring them back "
                 "to this place, or give them: gradformer train FILE --resume "
-                f"{quote(str(run.folder))}, --on FILE with evaluate, data= in Python"
+                f"{quote(str(run.folder))}, --on FILE or on= to evaluate, data= to resume"
             )
     elif (
         is_benchmark(data)  # what is opened is that of the run's recipe

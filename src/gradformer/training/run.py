@@ -57,8 +57,12 @@ class Run:
         done = f"{len(self.trials)} of {self.recipe.trials} trials"
         return f"<Run {self.folder}: {self.recipe.model.name} on {self.recipe.dataset}, {done}>"
 
+    def __fspath__(self) -> str:
+        """The folder: a run may be given wherever one is named."""
+        return str(self.folder)
+
     @classmethod
-    def load(cls, folder: str | Path) -> Run:
+    def load(cls, folder: str | os.PathLike[str]) -> Run:
         """Open a run, finished or not; or, where there is no run, a model that comes with the
         package under this name."""
         known, folder = published(), Path(folder)
@@ -234,6 +238,14 @@ class Run:
         if isinstance(data, Store | UserData):
             refuse_options(reading, "graphs that have been read")
         if isinstance(data, Store):
+            own, its = (
+                (one.structure.index, one.structure.symmetric, one.codebook) for one in (self, data)
+            )
+            if self.structure.index is not None and own != its:
+                raise InputError(
+                    "the store: its pairs are other ones than those of the run; give the graphs "
+                    "themselves, or pack them with run.structure and codebook=run.codebook"
+                )
             return data, None
         if not isinstance(data, UserData):
             data = self.read(data, labelled, **reading)

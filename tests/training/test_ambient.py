@@ -1,0 +1,72 @@
+"""What a program has switched in torch changes no bit of a run, nor of its answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from gradformer.training.export import export
+from gradformer.training.fit import fit
+from gradformer.training.run import Run
+from tests.training import toy
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+        assert torch.get_default_dtype() == dtype
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+SWITCHED: dict[str, Callable[[], AbstractContextManager[Any]]] = {
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "no_grad": torch.no_grad,
+    "inference_mode": torch.inference_mode,
+    "float64": lambda: default_dtype(torch.float64),
+    "bfloat16": lambda: default_dtype(torch.bfloat16),
+    "device": lambda: torch.device("meta"),
+}
+
+
+@pytest.mark.parametrize("switched", SWITCHED.values(), ids=SWITCHED)
+def test_what_is_switched_outside_changes_no_bit(
+    switched: Callable[[], AbstractContextManager[Any]], tmp_path: Path
+) -> None:
+    data = toy.data()
+    recipe = toy.RECIPE.change("train.epochs=2", "trials=2")
+    plain = fit(data, recipe=recipe, out=tmp_path / "plain", **toy.QUIET)
+    with switched():
+        other = fit(data, recipe=recipe, out=tmp_path / "other", **toy.QUIET)
+        answers = answer(plain, data.store)
+        page = plain.report(tmp_path / "page.html").read_text()
+    assert page == plain.report(tmp_path / "page.html").read_text()
+    assert [trial["test"] for trial in other.results["trials"]] == [
+        trial["test"] for trial in plain.results["trials"]
+    ]
+    for given, expected in zip(answers, answer(plain, data.store)):
+        np.testing.assert_array_equal(given, expected)
+    np.testing.assert_array_equal(answer(other, data.store)[0], answers[0])
+
+
+def test_a_program_has_no_autocast_of_the_caller(tmp_path: Path) -> None:
+    run = fit(
+        toy.data(), recipe=toy.RECIPE.change("train.epochs=1"), out=tmp_path / "run", **toy.QUIET
+    )
+    with torch.autocast("cpu", torch.bfloat16):
+        export(run, tmp_path / "model", program=True)
+    program = torch.export.load(tmp_path / "model" / "program.pt2")
+    assert "autocast" not in str(program.graph_module)
+
+
+def answer(run: Run, graphs: Any) -> tuple[Any, ...]:
+    embedded = run.embed(graphs)
+    return run.predict(graphs).trials, embedded.graphs, embedded.nodes

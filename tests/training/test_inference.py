@@ -1,0 +1,51 @@
+"""What is read or packed already is asked only where it means what it meant in training."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import networkx as nx
+import numpy as np
+import pandas as pd
+import pytest
+
+from gradformer.errors import InputError
+from gradformer.graphs.objects import from_networkx
+from gradformer.graphs.store import pack
+from gradformer.training.fit import fit
+from tests.training import toy
+
+GRAPHS = [nx.cycle_graph(n) for n in range(3, 18)] + [nx.path_graph(n) for n in range(3, 18)]
+SHORT = ["train.epochs=1", "model.layers=1", "model.width=32"]
+
+
+def test_labels_that_were_read_by_themselves_have_the_words_of_the_run(tmp_path: Path) -> None:
+    words = ["chain", "ring"] * 15
+    run = fit(GRAPHS, y=words, settings=SHORT, out=tmp_path / "run", **toy.QUIET)
+    expected = run.evaluate(GRAPHS, y=words)
+    assert run.evaluate(from_networkx(GRAPHS, y=words)) == expected
+    other = from_networkx(GRAPHS, y=["open", "closed"] * 15)
+    with pytest.raises(InputError, match=r"^the graphs: classes are .*'closed'.* has learned"):
+        run.evaluate(other)
+    assert run.predict(other).value.shape == (30, 1)
+
+
+def test_targets_that_were_read_by_themselves_have_the_order_of_the_run(tmp_path: Path) -> None:
+    y = pd.DataFrame({"a": np.arange(30) + 0.5, "b": np.arange(30) / 7})
+    run = fit(GRAPHS, y=y, settings=SHORT, out=tmp_path / "run", **toy.QUIET)
+    expected = run.evaluate(GRAPHS, y=y)
+    assert run.evaluate(from_networkx(GRAPHS, y=y)) == expected
+    assert run.evaluate(from_networkx(GRAPHS, y=y.to_numpy())) == expected
+    with pytest.raises(InputError, match=r"^the graphs: targets are \('b', 'a'\), the run"):
+        run.evaluate(from_networkx(GRAPHS, y=y[["b", "a"]]))
+
+
+def test_a_store_has_the_pairs_of_the_run(tmp_path: Path) -> None:
+    y = np.arange(30) / 7
+    settings = [*SHORT, "model.index=curvature"]
+    run = fit(GRAPHS, y=y, settings=settings, out=tmp_path / "run", **toy.QUIET)
+    arrays = from_networkx(GRAPHS, y=y).arrays
+    same = pack(arrays, run.structure, codebook=run.codebook)
+    np.testing.assert_array_equal(run.predict(same).value, run.predict(GRAPHS).value)
+    with pytest.raises(InputError, match=r"^the store: its pairs are other ones than those of the"):
+        run.predict(pack(arrays))
