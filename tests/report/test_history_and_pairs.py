@@ -159,6 +159,18 @@ def test_other_data_split_or_metric_is_not_compared():
     assert not comparable(folds, history(results([2.0]), split="kfold", seed=3)), "other folds"
 
 
+def test_a_split_that_is_named_is_that_which_is_found():
+    """Random by seed is the way of NCI1, and of a user's numbers, whether it is said or not."""
+    for first, other in (
+        ({"dataset": "nci1"}, {"dataset": "nci1", "split": "random"}),
+        ({"dataset": "zinc"}, {"dataset": "zinc", "split": "fixed"}),
+        ({"way": "random"}, {"way": "random", "split": "random"}),
+    ):
+        assert comparable(history(results([1.0]), **first), history(results([2.0]), **other))
+    column = history(results([1.0]), way="column")
+    assert not comparable(column, history(results([1.0]), way="random", split="random"))
+
+
 def test_means_over_other_seeds_are_not_compared():
     one, two = history(results([1, 2, 3])), history(results([1, 2, 4]))
     fewer = history(results([0, 2]))

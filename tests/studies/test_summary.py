@@ -104,7 +104,7 @@ def test_splits_that_are_drawn_instead_of_the_fixed_one_are_paired() -> None:
 
 def _split(way: str) -> Any:
     """The history of a run, as far as it tells how the data are split."""
-    recipe = SimpleNamespace(data=SimpleNamespace(split=way), seed=0)
+    recipe = SimpleNamespace(dataset="molhiv", data=SimpleNamespace(split=way), seed=0)
     run = SimpleNamespace(origin={}, recipe=recipe, folder=object())
     return SimpleNamespace(run=run, metric="accuracy")
 

@@ -38,27 +38,35 @@ class Difference:
     pairs: Pairs | None = None
 
 
-def comparable(first: History, other: History) -> bool:
-    """Whether equal seeds mean equal test sets: same data, same way to split, same metric.
+def yardstick(history: History) -> tuple[object, ...]:
+    """What runs have in common whose equal seeds mean equal test sets: data, way to split, metric.
 
     Folds are dealt by the first seed of a run, so it has to be the same too.
     """
-    a, b = first.run, other.run
-    split = a.recipe.data.split
-    return (
-        a.origin.get("content") == b.origin.get("content")
-        and split == b.recipe.data.split
-        and (split != "kfold" or a.recipe.seed == b.recipe.seed)
-        and first.metric == other.metric
-    )
+    run, way = history.run, way_to_split(history.run)
+    dealt_by = run.recipe.seed if way == "kfold" else None
+    return run.origin.get("content"), way, dealt_by, history.metric
+
+
+def comparable(first: History, other: History) -> bool:
+    """Whether equal seeds mean equal test sets, scored alike."""
+    return yardstick(first) == yardstick(other)
+
+
+def way_to_split(run: Run) -> str:
+    """How the data of a run are split, also where its recipe leaves that to them (``auto``)."""
+    name, way = run.recipe.dataset, run.recipe.data.split
+    if "split" not in run.origin and is_card(name):
+        return find_card(name).split if way == "auto" else way
+    return str(run.origin.get("split", way))
 
 
 def splits_by_seed(run: Run) -> bool:
     """Whether each seed of a run has its own split."""
-    name, way = run.recipe.dataset, run.recipe.data.split
+    name, way = run.recipe.dataset, way_to_split(run)
     if "split" not in run.origin and is_card(name):
         return find_card(name).splits_by_seed(way)
-    return bool(run.origin.get("split", way) != "column")
+    return way != "column"
 
 
 def difference(
