@@ -14,6 +14,7 @@ from gradformer.report.history import History, open_histories
 from gradformer.report.outcome import (
     _comparison_table,
     _difference_tables,
+    _strips,
     differences,
     unequal,
 )
@@ -178,7 +179,19 @@ def test_means_over_other_seeds_are_not_compared():
     assert unequal([one, two, fewer]).startswith("Seeds differ, so the means do not compare;")
     rest = [history(results([k]), content="y", dataset="nci1") for k in (1, 2)]
     assert unequal([one, *rest, fewer]).startswith("On own seeds differ, so")
-    assert unequal([one, two, history(results([0]), content="y")]) == ""
+    assert unequal([one, two, history(results([0]), content="y", dataset="nci1")]) == ""
+
+
+def test_runs_that_do_not_compare_are_told_apart():
+    """As those of two targets in one file: its name and the metric are the same."""
+    one, two = history(results([1, 2]), "one"), history(results([1, 3]), "two")
+    others = [history(results([60, 50]), "y", content="y"), history(results([2, 3]), way="column")]
+    for other in others:
+        said = "Runs on own differ in targets, rows or split, so not all means compare."
+        assert unequal([one, two, other]) == said
+        figures = str(_strips([one, two, other])).split("<figure")[1:]
+        assert ["one" in drawn and "two" in drawn for drawn in figures] == [True, False]
+    assert unequal([one, history(results([1, 2], metric="r2"))]) == ""
 
 
 def test_seeds_that_differ_on_one_dataset_leave_the_best_of_another_bold():
