@@ -124,6 +124,24 @@ def test_a_tie_is_neither_better_nor_worse_and_two_seeds_have_an_interval():
     assert rows == [["a − a", "−0.10", "0.14", "−1.37 … +1.17", "2", "1 / 0"]]
 
 
+def test_differences_that_are_all_the_same_have_no_interval():
+    """Of small test sets, whose accuracies are few numbers: one of width 0 would be clear."""
+    one, two = (history(results(np.array(right) / 411)) for right in ([200, 264], [203, 267]))
+    found = paired_difference(one.outcome, two.outcome)
+    assert found is not None
+    assert found.pairs is not None
+    assert found.mean == pytest.approx(3 / 411)
+    assert (found.pairs.std, found.reach) == (0.0, None)
+    head, (row,), _ = differences([one, two])
+    assert dict(zip(head, row)) == {
+        "difference": "a − a", "mean": "+0.007299", "std": "0.000000", "seeds": "2",
+        "better / worse": "0 / 2",
+    }  # fmt: skip
+    same = paired_difference(one.outcome, one.outcome)
+    assert same is not None
+    assert same.reach == 0.0
+
+
 def test_only_equal_seeds_are_paired():
     early, later = history(results([1, 2, 3])), history(results([5, 7], first_seed=2))
     found = paired_difference(early.outcome, later.outcome)

@@ -234,7 +234,7 @@ def test_where_ours_is_clearly_best_it_is_said_how_large_the_models_are() -> Non
         return replace(one, outcome={**one.known, "trials": trials})
 
     best, worst = measured("nci1", "gradformer", moved(0.3), "tuned"), measured("nci1", "gcn", EVEN)
-    middle = measured("nci1", "majority", moved(0.1))
+    middle = measured("nci1", "majority", [value + 0.1 for value in EVEN])
     some = [sized(best, 442_094), sized(middle, None), sized(worst, 22_162)]
     ours, *_ = headlines({"nci1": some})
     assert ours.endswith(" Gradformer's parameters: 442,094 on nci1 (the others at most 22,162).")

@@ -29,8 +29,8 @@ class Pairs:
 class Difference:
     """Other − first in the unit of the metric.
 
-    ``reach`` is half the width of the 95 % interval of the mean, None of one seed; ``pairs`` is
-    None where seeds are not paired.
+    ``reach`` is half the width of the 95 % interval of the mean, None where nothing tells it, as of
+    one seed; ``pairs`` is None where seeds are not paired.
     """
 
     mean: float
@@ -85,7 +85,11 @@ def difference(
 
 
 def paired_difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> Difference | None:
-    """Over equal seeds, by Student's t; None where no seed has ended well in both."""
+    """Over equal seeds, by Student's t; None where no seed has ended well in both.
+
+    Differences that are all the same, as of few answers to count, are so by chance: such a spread
+    of 0 has no interval, unless there is no difference at all.
+    """
     one, two = _test_by_seed(first), _test_by_seed(other)
     seeds = sorted(one.keys() & two.keys())
     if not seeds:
@@ -94,8 +98,10 @@ def paired_difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> Dif
     gain = -change if first["lower_is_better"] else change
     count, std, reach = len(seeds), None, None
     if count > 1:
-        std = float(change.std(ddof=1))
-        reach = float(stdtrit(count - 1, 0.975)) * std / sqrt(count)
+        alike = bool(np.ptp(change) <= 1e-9 * np.abs(change).max())  # but for rounding
+        std = 0.0 if alike else float(change.std(ddof=1))
+        if not alike or not change.any():
+            reach = float(stdtrit(count - 1, 0.975)) * std / sqrt(count)
     pairs = Pairs(count, std, int((gain > 0).sum()), int((gain < 0).sum()))
     return Difference(float(change.mean()), reach, pairs)
 
