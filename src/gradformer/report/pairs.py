@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit  # the quantiles of Student's t, without all of scipy.stats
 
-from gradformer.graphs.cards import find_card, is_card
 from gradformer.report.history import History
+from gradformer.training import data
 from gradformer.training.run import Run
 
 
@@ -43,7 +43,8 @@ def yardstick(history: History) -> tuple[object, ...]:
 
     Folds are dealt by the first seed of a run, so it has to be the same too.
     """
-    run, way = history.run, way_to_split(history.run)
+    run = history.run
+    way = data.way_of(run.recipe, run.origin)
     dealt_by = run.recipe.seed if way == "kfold" else None
     return run.origin.get("content"), way, dealt_by, history.metric
 
@@ -53,20 +54,9 @@ def comparable(first: History, other: History) -> bool:
     return yardstick(first) == yardstick(other)
 
 
-def way_to_split(run: Run) -> str:
-    """How the data of a run are split, also where its recipe leaves that to them (``auto``)."""
-    name, way = run.recipe.dataset, run.recipe.data.split
-    if "split" not in run.origin and is_card(name):
-        return find_card(name).split if way == "auto" else way
-    return str(run.origin.get("split", way))
-
-
 def splits_by_seed(run: Run) -> bool:
     """Whether each seed of a run has its own split."""
-    name, way = run.recipe.dataset, way_to_split(run)
-    if "split" not in run.origin and is_card(name):
-        return find_card(name).splits_by_seed(way)
-    return way != "column"
+    return data.splits_by_seed(run.recipe, run.origin)
 
 
 def difference(
