@@ -66,6 +66,7 @@ def result_section(histories: Sequence[History]) -> Markup:
             )
         for trial in history.outcome["diverged"]:
             parts.append(note(f"{history.label}: trial {trial} diverged and counts in no mean."))
+    parts += [note(text) for text in closed(histories)]
     if len(histories) == 1:
         parts.append(_metrics_table(histories[0]))
     else:
@@ -74,6 +75,16 @@ def result_section(histories: Sequence[History]) -> Markup:
         title = "Every trial" if len(histories) == 1 else f"Every trial of {history.label}"
         parts.append(fold(title, _trials_table(history)) if history.results else None)
     return join([*parts, protocols(histories)])
+
+
+def closed(histories: Sequence[History]) -> list[str]:
+    """What to say of attempts of a search, to which the test part is closed."""
+    return [
+        f"{history.label} is an attempt of a search, to which the test part is closed: what is "
+        "called test is its validation part again."
+        for history in histories
+        if history.run.origin.get("closed")
+    ]
 
 
 def _metrics_table(history: History) -> Markup:

@@ -41,12 +41,13 @@ class Difference:
 def yardstick(history: History) -> tuple[object, ...]:
     """What runs have in common whose equal seeds mean equal test sets: data, way to split, metric.
 
-    Folds are dealt by the first seed of a run, so it has to be the same too.
+    That of an attempt of a search is its validation part. Folds are dealt by the first seed of a
+    run, so it has to be the same too.
     """
     run = history.run
     way = data.way_of(run.recipe, run.origin)
     dealt_by = run.recipe.seed if way == "kfold" else None
-    return run.origin.get("content"), way, dealt_by, history.metric
+    return run.origin.get("content"), run.origin.get("closed"), way, dealt_by, history.metric
 
 
 def comparable(first: History, other: History) -> bool:
