@@ -17,6 +17,7 @@ from gradformer import InputError, Run, load_dataset
 from gradformer.training.card import model_card
 from gradformer.training.export import best_trial, export
 from gradformer.training.fit import fit
+from gradformer.training.trials import summary
 from gradformer.weights import published
 from tests.cli.conftest import Program
 from tests.conftest import shared_path
@@ -88,6 +89,17 @@ def test_a_card_says_that_a_model_was_chosen(
     cards = [model_card(Run.load(place), trial, "mine") for trial in (0, 1)]
     assert f"| this model, seed {best}, the best of 2 by validation | " in cards[best]
     assert f"| this model, seed {1 - best} | " in cards[1 - best]
+
+
+def test_a_card_says_how_many_seeds_have_no_score(weights: Path, tmp_path: Path) -> None:
+    """As one that diverged: the mean is not that of all."""
+    place = shutil.copytree(weights / "runs" / "mutag", tmp_path / "run")
+    results = json.loads((place / "results.json").read_text())["trials"]
+    results[1] |= {"status": "diverged", "test": None}
+    (place / "results.json").write_text(json.dumps(summary(results, "accuracy")))
+    mean = f"test accuracy {results[0]['test']['accuracy']:.4f}"
+    card = model_card(Run.load(place), 0, "mine")
+    assert f"| mean of 1 of 2 seeds (the others have no score) | {mean} |" in card
 
 
 @pytest.mark.parametrize("name", published())

@@ -26,6 +26,9 @@ from gradformer.graphs.tu_folder import read_tu_folder
 from gradformer.graphs.user_data import Reading, UserData
 
 pytest.importorskip("rdkit")
+pytestmark = pytest.mark.filterwarnings(
+    "ignore:.*32 bits round:gradformer.errors.GradformerWarning"
+)
 
 
 def fuzz(examples: int) -> Callable[[Any], Any]:

@@ -171,6 +171,8 @@ def test_new_graphs_are_read_like_the_training_data(tmp_path: Path) -> None:
     assert new.arrays.schema == like.schema
     other = write(tmp_path, {**PATH, "x": [0, 0, 1], "y": {"unit": "eV"}})
     assert read_jsonl(other, like=like, labelled=False).arrays.y is None
+    parts = ({**PATH, "x": [0, 0, 1], "split": word} for word in ("deployed", ["val"] * 3))
+    assert read_jsonl(write(tmp_path, *parts), like=like).arrays.split is None
     for graph, reason in (
         ({**PATH, "x": [0, 4, 1]}, r"x\[1, 0\] = 4 is a category unseen in training"),
         ({**PATH, "x": [0, 1, 2]}, r"x\[2, 0\] = 2 is a category unseen in training"),

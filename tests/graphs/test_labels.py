@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import warnings
+
+import networkx as nx
 import pytest
 
-from gradformer.errors import ConfigError, InputError
-from gradformer.graphs.labels import find_labels
+from gradformer.errors import ConfigError, GradformerWarning, InputError
+from gradformer.graphs.labels import Labels, find_labels
+from gradformer.graphs.objects import from_networkx
 
 
 @pytest.mark.parametrize(
@@ -54,3 +59,17 @@ def test_a_rare_label_without_positives_is_kept() -> None:
     labels = find_labels({"a": ["0", "0", None], "b": ["yes", "no", "no"]}, None, "file")
     assert labels.task == "multilabel"
     assert labels.classes == (("0", "1"), ("no", "yes"))
+
+
+def test_values_that_32_bits_do_not_tell_apart_are_named() -> None:
+    """As total energies, whose differences are what is to be learned."""
+    graphs, energies = [nx.path_graph(n) for n in (2, 3, 4)], [-5e6 - 1.1, -5e6 - 1.5, -5e6 - 2.2]
+    said = r"32 bits round column 'y' by up to 0\.2.* a standard deviation of 0\.45: .*a constant"
+    with pytest.warns(GradformerWarning, match=said):
+        data = from_networkx(graphs, y=energies)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        from_networkx(graphs, y=energies, like=data.reading)
+        from_networkx(graphs, y=[energy + 5e6 for energy in energies])
+        Labels("regression", ("y", "z"), ()).tell_rounded([0.1, math.nan, 0.1, 0.3], "file")
+        Labels("binary", ("y",), (("a", "b"),)).tell_rounded([0.0, 1.0], "file")

@@ -131,6 +131,9 @@ def test_masks_split_the_nodes_of_a_single_graph() -> None:
             InputError, match=rf"test_mask must be booleans \[nodes\], found {found}"
         ):
             from_pyg([path(y=y, test_mask=mask)])
+    like = from_pyg([path(y=y)]).reading
+    new = from_pyg([path(test_mask=torch.ones(3, 10, dtype=torch.bool))], like=like)
+    assert new.arrays.split is None, "new graphs are not split"
 
 
 @pytest.mark.parametrize(

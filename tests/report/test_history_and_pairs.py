@@ -14,6 +14,7 @@ from gradformer.report.history import History, open_histories
 from gradformer.report.outcome import (
     _comparison_table,
     _difference_tables,
+    _strips,
     differences,
     unequal,
 )
@@ -123,6 +124,24 @@ def test_a_tie_is_neither_better_nor_worse_and_two_seeds_have_an_interval():
     assert rows == [["a − a", "−0.10", "0.14", "−1.37 … +1.17", "2", "1 / 0"]]
 
 
+def test_differences_that_are_all_the_same_have_no_interval():
+    """Of small test sets, whose accuracies are few numbers: one of width 0 would be clear."""
+    one, two = (history(results(np.array(right) / 411)) for right in ([200, 264], [203, 267]))
+    found = paired_difference(one.outcome, two.outcome)
+    assert found is not None
+    assert found.pairs is not None
+    assert found.mean == pytest.approx(3 / 411)
+    assert (found.pairs.std, found.reach) == (0.0, None)
+    head, (row,), _ = differences([one, two])
+    assert dict(zip(head, row)) == {
+        "difference": "a − a", "mean": "+0.007299", "std": "0.000000", "seeds": "2",
+        "better / worse": "0 / 2",
+    }  # fmt: skip
+    same = paired_difference(one.outcome, one.outcome)
+    assert same is not None
+    assert same.reach == 0.0
+
+
 def test_only_equal_seeds_are_paired():
     early, later = history(results([1, 2, 3])), history(results([5, 7], first_seed=2))
     found = paired_difference(early.outcome, later.outcome)
@@ -159,6 +178,18 @@ def test_other_data_split_or_metric_is_not_compared():
     assert not comparable(folds, history(results([2.0]), split="kfold", seed=3)), "other folds"
 
 
+def test_a_split_that_is_named_is_that_which_is_found():
+    """Random by seed is the way of NCI1, and of a user's numbers, whether it is said or not."""
+    for first, other in (
+        ({"dataset": "nci1"}, {"dataset": "nci1", "split": "random"}),
+        ({"dataset": "zinc"}, {"dataset": "zinc", "split": "fixed"}),
+        ({"way": "random"}, {"way": "random", "split": "random"}),
+    ):
+        assert comparable(history(results([1.0]), **first), history(results([2.0]), **other))
+    column = history(results([1.0]), way="column")
+    assert not comparable(column, history(results([1.0]), way="random", split="random"))
+
+
 def test_means_over_other_seeds_are_not_compared():
     one, two = history(results([1, 2, 3])), history(results([1, 2, 4]))
     fewer = history(results([0, 2]))
@@ -166,7 +197,19 @@ def test_means_over_other_seeds_are_not_compared():
     assert unequal([one, two, fewer]).startswith("Seeds differ, so the means do not compare;")
     rest = [history(results([k]), content="y", dataset="nci1") for k in (1, 2)]
     assert unequal([one, *rest, fewer]).startswith("On own seeds differ, so")
-    assert unequal([one, two, history(results([0]), content="y")]) == ""
+    assert unequal([one, two, history(results([0]), content="y", dataset="nci1")]) == ""
+
+
+def test_runs_that_do_not_compare_are_told_apart():
+    """As those of two targets in one file: its name and the metric are the same."""
+    one, two = history(results([1, 2]), "one"), history(results([1, 3]), "two")
+    others = [history(results([60, 50]), "y", content="y"), history(results([2, 3]), way="column")]
+    for other in others:
+        said = "Runs on own differ in targets, rows or split, so not all means compare."
+        assert unequal([one, two, other]) == said
+        figures = str(_strips([one, two, other])).split("<figure")[1:]
+        assert ["one" in drawn and "two" in drawn for drawn in figures] == [True, False]
+    assert unequal([one, history(results([1, 2], metric="r2"))]) == ""
 
 
 def test_seeds_that_differ_on_one_dataset_leave_the_best_of_another_bold():

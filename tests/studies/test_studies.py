@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from gradformer.errors import ConfigError
 from gradformer.studies import STUDIES, decay, page
+from gradformer.studies.study import Plan
 from gradformer.studies.tables import unbroken
 from tests.conftest import shared_path
 from tests.studies.conftest import Reproduce
@@ -139,3 +141,9 @@ def test_rows_have_the_right_numbers(reproduce: Reproduce, root: Path) -> None:
     assert re.search(r"\| [+−]\d+\.\d\d \([+−][\d.]+\xa0…\xa0[+−][\d.]+\) \|$", row), row
     rival = json.loads((folder / "mutag-majority-class" / "results.json").read_text())
     assert [trial["seed"] for trial in rival["trials"]] == [0, 1]
+
+
+def test_the_recipe_for_a_users_own_data_is_no_dataset() -> None:
+    """It was begun, and a cell without data stayed in the plan."""
+    with pytest.raises(ConfigError, match="--dataset own: unknown; known: actor, "):
+        Plan(("own",), ("gin",))

@@ -104,7 +104,7 @@ def test_splits_that_are_drawn_instead_of_the_fixed_one_are_paired() -> None:
 
 def _split(way: str) -> Any:
     """The history of a run, as far as it tells how the data are split."""
-    recipe = SimpleNamespace(data=SimpleNamespace(split=way), seed=0)
+    recipe = SimpleNamespace(dataset="molhiv", data=SimpleNamespace(split=way), seed=0)
     run = SimpleNamespace(origin={}, recipe=recipe, folder=object())
     return SimpleNamespace(run=run, metric="accuracy")
 
@@ -234,7 +234,7 @@ def test_where_ours_is_clearly_best_it_is_said_how_large_the_models_are() -> Non
         return replace(one, outcome={**one.known, "trials": trials})
 
     best, worst = measured("nci1", "gradformer", moved(0.3), "tuned"), measured("nci1", "gcn", EVEN)
-    middle = measured("nci1", "majority", moved(0.1))
+    middle = measured("nci1", "majority", [value + 0.1 for value in EVEN])
     some = [sized(best, 442_094), sized(middle, None), sized(worst, 22_162)]
     ours, *_ = headlines({"nci1": some})
     assert ours.endswith(" Gradformer's parameters: 442,094 on nci1 (the others at most 22,162).")

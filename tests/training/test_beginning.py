@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from torch_geometric.utils import from_networkx
 
 from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs.arrays import Task
-from gradformer.training.beginning import begin_from, take_weights
+from gradformer.training.beginning import begin_from, take_weights, tell_seen
 from gradformer.training.export import export
 from gradformer.training.fit import fit, resume
 from gradformer.training.recipe import load_recipe
@@ -109,6 +110,33 @@ def test_a_run_that_replaces_another_begins_with_the_weights_as_well(
         return (run.place(1) / "model.safetensors").read_bytes()
 
     assert trained() == trained()
+
+
+def test_trials_that_begin_from_another_split_of_their_data_are_named(
+    source: Run, tmp_path: Path
+) -> None:
+    """Weights that have learned from what is tested: the score is not one of new graphs."""
+    data, begun = toy.data(), SHORT.change(*begin_from(source.folder))
+    said = "was trained on another split of the same data than trial"
+    with pytest.warns(GradformerWarning, match=f"{said} 2 here"):
+        run = fit(data, recipe=begun.change("trials=3"), out=tmp_path / "more", **toy.QUIET)
+    with pytest.warns(GradformerWarning, match=f"{said} 3 here"):
+        resume(run.folder, data, trials=4, **toy.QUIET)
+    alone = export(source, tmp_path / "alone", trial=1)
+    others = (
+        (begun.change("seed=1"), "0, 1"),
+        (begun.change("data.split=kfold"), "0, 1"),
+        (SHORT.change(*begin_from(alone.folder)), "0"),
+    )
+    for recipe, trials in others:
+        with pytest.warns(GradformerWarning, match=f"{said} {trials} here"):
+            tell_seen(recipe, data, [0, 1])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        tell_seen(begun, data, [0, 1])
+        tell_seen(SHORT.change(*begin_from(alone.folder), "seed=1"), data, [0])
+        fewer = replace(data, store=replace(data.store, content="others"))
+        tell_seen(begun.change("seed=1"), fewer, [0, 1])
 
 
 def test_the_run_to_begin_from_is_not_replaced(source: Run, tmp_path: Path) -> None:

@@ -11,11 +11,16 @@ import pytest
 import torch
 
 from gradformer.errors import ConfigError, InputError
+from gradformer.report.history import open_histories
+from gradformer.report.pairs import comparable
 from gradformer.training.attempts import Attempt, Record
+from gradformer.training.export import export
 from gradformer.training.files import replace_json
+from gradformer.training.fit import fit, resume
 from gradformer.training.plan import Plan, load_plan
 from gradformer.training.recipe import load_recipe
-from gradformer.training.search import _shortened, _Trainer, search
+from gradformer.training.search import _shortened, _Trainer, closed, search
+from tests.training import toy
 
 
 @pytest.mark.parametrize(
@@ -128,6 +133,27 @@ def test_on_a_cpu_as_many_candidates_are_trained_together_as_it_has_cores(
     trainer = _Trainer(plan, tmp_path, Record(tmp_path, {}), "cpu", None)
     list(trainer.rung(0, 1, dict(enumerate(plan.candidates()))))
     assert made == groups
+
+
+def test_an_attempt_is_no_run_with_a_test_score(tmp_path: Path) -> None:
+    """What its results call test is the validation part, which its epoch was selected by."""
+    recipe = toy.RECIPE.change("train.epochs=1")
+    runs = [
+        fit(data, recipe=recipe, out=tmp_path / name, **toy.QUIET)
+        for name, data in (("open", toy.data()), ("closed", closed(toy.data())))
+    ]
+    attempt = runs[1]
+    assert attempt.results["test"] == attempt.results["val"]
+    assert (attempt.folder / "recipe.yaml").is_file()
+    said = "closed: an attempt of a search, which knows no test part; train its recipe anew: .*yaml"
+    with pytest.raises(InputError, match=said):
+        export(attempt, tmp_path / "alone")
+    with pytest.raises(InputError, match=said):
+        resume(attempt.folder, toy.data(), trials=2, **toy.QUIET)
+    text = attempt.report().read_text()
+    assert "is an attempt of a search, to which the test part is closed: what is" in text
+    assert "attempt of a search" not in runs[0].report().read_text()
+    assert not comparable(*open_histories(runs))
 
 
 def test_a_search_without_a_winner_or_in_a_folder_of_others_says_so(

@@ -44,11 +44,11 @@ def _compare(folders: list[Path]) -> None:
     """Print the results of the runs, and the differences to the first."""
     from gradformer.cli.tables import show_rows
     from gradformer.report.history import open_histories
-    from gradformer.report.outcome import APART, comparison, differences, unequal
+    from gradformer.report.outcome import APART, closed, comparison, differences, unequal
 
     histories = open_histories(folders)
     show_rows(*comparison(histories), words=3)
-    if note := unequal(histories):
+    for note in filter(None, [*closed(histories), unequal(histories)]):
         typer.echo(note)
     head, found, _ = differences(histories)
     typer.echo()

@@ -49,8 +49,10 @@ def assemble(
         labels = like.labels
     else:
         labels = find_labels(_columns(kept, rows.where, level, targets), task, rows.where)
-    y, kept = _encode_y(kept, rows, level, labels)
+    numbers, kept = _encode_y(kept, rows, level, labels)
     rows.require_some(len(kept))
+    if numbers is not None and like is None:
+        labels.tell_rounded(numbers, rows.where)
     x = _stack([graph.x for graph in kept], node)
     edge_attr = _stack([graph.edge_attr for graph in kept], edge)
     seen = (_seen(x), _seen(edge_attr)) if inputs is None else inputs.seen
@@ -62,7 +64,7 @@ def assemble(
         schema=reading.schema,
         x=x,
         edge_attr=edge_attr,
-        y=y,
+        y=None if numbers is None else labels.array(numbers),
         split=_splits(kept, level),
     )
     return UserData(
@@ -216,8 +218,8 @@ def place_names(width: int) -> list[str]:
 
 def _encode_y(
     graphs: list[RawGraph], rows: RowChecks, level: Level, labels: Labels
-) -> tuple[NDArray[np.int64] | NDArray[np.float32] | None, list[RawGraph]]:
-    """y as :class:`GraphArrays` holds it, and the graphs whose values could be read."""
+) -> tuple[list[float] | None, list[RawGraph]]:
+    """The numbers of y, and the graphs whose values could be read."""
     if all(graph.y is None for graph in graphs):
         return None, graphs
     numbers: list[float] = []
@@ -232,7 +234,7 @@ def _encode_y(
             rows.reject(graph.row, str(error))
         else:
             kept.append(graph)
-    return labels.array(numbers), kept
+    return numbers, kept
 
 
 def _stack(values: list[Features | None], vocabulary: Vocabulary) -> Features | None:

@@ -45,18 +45,19 @@ def read_jsonl(
     a model has learned from that is to be trained further on these.
 
     ``level`` says whether y belongs to a graph or to its nodes. The task is found from y if not
-    stated, see :func:`~gradformer.graphs.labels.find_labels`.
+    stated, see :func:`~gradformer.graphs.labels.find_labels`. New graphs, for which there is
+    ``like``, are not split.
     """
     path = Path(path)
     choice("level", level, ("graph", "node"))
     rows = RowChecks(str(path), "line", skip_invalid)
     lines = enumerate(read_text(path).removeprefix(MARK).split("\n"), start=1)
-    to_graph = partial(_graph, labelled)
+    to_graph = partial(_graph, labelled, like is None)
     graphs = rows.graphs([(line, text) for line, text in lines if text.strip()], to_graph)
     return assemble(graphs, rows, kind="graphs", level=level, task=task, inputs=inputs, like=like)
 
 
-def _graph(labelled: bool, line: int, text: str) -> RawGraph:
+def _graph(labelled: bool, with_split: bool, line: int, text: str) -> RawGraph:
     try:
         value = json.loads(text, parse_constant=_refuse_constant, object_pairs_hook=_object)
     except json.JSONDecodeError as error:
@@ -91,7 +92,7 @@ def _graph(labelled: bool, line: int, text: str) -> RawGraph:
         x=features.get("x"),
         edge_attr=edge_attr,
         y=_targets(value.get("y")) if labelled else None,
-        split=_parts(value.get("split")),
+        split=_parts(value.get("split")) if with_split else None,
     )
 
 

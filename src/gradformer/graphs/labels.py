@@ -15,7 +15,7 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import InputError, choice
+from gradformer.errors import InputError, choice, warn
 from gradformer.graphs.arrays import Task
 
 NO_VALUE = frozenset({"", "NaN", "nan", "<NA>"})
@@ -23,6 +23,8 @@ NO_VALUE = frozenset({"", "NaN", "nan", "<NA>"})
 _MISSING = NO_VALUE | {"NA", "N/A", "n/a", "#N/A", "NULL", "null", "None"}
 MISSING_CLASS = -1
 _MOST_GUESSED_CLASSES = 20
+ROUNDED = 1e-3
+"""Largest error of rounding, in standard deviations of a target, that does not matter."""
 _LARGEST = float(np.finfo(np.float32).max)
 
 Values = Sequence[str | None]
@@ -78,6 +80,23 @@ class Labels:
         if self.task == "multiclass":
             return np.where(np.isnan(y[:, 0]), MISSING_CLASS, y[:, 0]).astype(np.int64)
         return y.astype(np.float32)
+
+    def tell_rounded(self, numbers: Sequence[float], where: str) -> None:
+        """Warn of a regression whose values, as :meth:`number` gave them, differ by so little that
+        the rounding to 32 bits is felt."""
+        if self.task != "regression":
+            return
+        for name, column in zip(self.targets, np.reshape(numbers, (-1, len(self.targets))).T):
+            values = column[~np.isnan(column)]
+            if not len(values) or values.min() == values.max():
+                continue
+            lost, std = np.abs(values - values.astype(np.float32)).max(), values.std()
+            if lost > ROUNDED * std:
+                warn(
+                    f"{where}: 32 bits round column {name!r} by up to {lost:.2g}, and its values "
+                    f"have a standard deviation of {std:.2g}: they are learned and scored so; "
+                    "subtract a constant, or give them in another unit"
+                )
 
 
 def find_labels(columns: Mapping[str, Values], task: str | None, where: str) -> Labels:

@@ -55,7 +55,7 @@ def from_pyg(
         level = like.level if like is not None else seen
     choice("level", level, ("graph", "node"))
     given = inputs if like is None else like.inputs
-    with_masks = level == "node" and len(graphs) == 1
+    with_masks = like is None and level == "node" and len(graphs) == 1
 
     def convert(row: int, data: Data) -> RawGraph:
         if not isinstance(data, Data):

@@ -24,6 +24,7 @@ from gradformer.report.pairs import (
     difference,
     equal_splits,
     splits_by_seed,
+    yardstick,
 )
 from gradformer.report.plots import strip_plot
 from gradformer.report.scales import decimals, duration, number, spread
@@ -65,6 +66,7 @@ def result_section(histories: Sequence[History]) -> Markup:
             )
         for trial in history.outcome["diverged"]:
             parts.append(note(f"{history.label}: trial {trial} diverged and counts in no mean."))
+    parts += [note(text) for text in closed(histories)]
     if len(histories) == 1:
         parts.append(_metrics_table(histories[0]))
     else:
@@ -73,6 +75,16 @@ def result_section(histories: Sequence[History]) -> Markup:
         title = "Every trial" if len(histories) == 1 else f"Every trial of {history.label}"
         parts.append(fold(title, _trials_table(history)) if history.results else None)
     return join([*parts, protocols(histories)])
+
+
+def closed(histories: Sequence[History]) -> list[str]:
+    """What to say of attempts of a search, to which the test part is closed."""
+    return [
+        f"{history.label} is an attempt of a search, to which the test part is closed: what is "
+        "called test is its validation part again."
+        for history in histories
+        if history.run.origin.get("closed")
+    ]
 
 
 def _metrics_table(history: History) -> Markup:
@@ -129,23 +141,29 @@ def _comparison_table(histories: Sequence[History]) -> Markup:
 
 
 def unequal(histories: Sequence[History]) -> str:
-    """What to say where runs on the same data have other splits; empty where all have the same."""
-    pairs = combinations([h for h in histories if h.outcome["test"]["values"]], 2)
+    """What to say where runs on data of one name have other test sets; empty where none has."""
+    pairs = [*combinations([h for h in histories if h.outcome["test"]["values"]], 2)]
+    called_alike = [(a, b) for a, b in pairs if (a.data, a.metric) == (b.data, b.metric)]
+    apart = dict.fromkeys(a.data for a, b in called_alike if not comparable(a, b))
     other = [a for a, b in pairs if comparable(a, b) and not equal_splits(a, b)]
-    if not other:
-        return ""
-    where = " and ".join(dict.fromkeys(history.data for history in other))
-    alone = len({history.data for history in histories}) == 1
-    differ = "Seeds differ" if alone else f"On {where} seeds differ"
-    return f"{differ}, so the means do not compare; differences over equal seeds do."
+    said = []
+    if apart:
+        where = " and ".join(apart)
+        said.append(f"Runs on {where} differ in targets, rows or split, so not all means compare.")
+    if other:
+        where = " and ".join(dict.fromkeys(history.data for history in other))
+        alone = len({history.data for history in histories}) == 1
+        differ = "Seeds differ" if alone else f"On {where} seeds differ"
+        said.append(f"{differ}, so the means do not compare; differences over equal seeds do.")
+    return " ".join(said)
 
 
 def _strips(histories: Sequence[History]) -> Markup:
-    """The test values of all trials, runs on the same data above each other."""
+    """The test values of all trials, runs that compare above each other."""
     scored = [history for history in histories if history.outcome["test"]["values"]]
     figures = []
-    for (data, metric), members in grouped(((h.data, h.metric), h) for h in scored).items():
-        label = f"test {metric_label(metric)} on {data}"
+    for members in grouped((yardstick(history), history) for history in scored).values():
+        label = f"test {metric_label(members[0].metric)} on {members[0].data}"
         rows = [(h.label, h.outcome["test"]["values"]) for h in members]
         figures.append(figure(strip_plot(f"Every trial: {label}", label, rows)))
     return grid(*figures)

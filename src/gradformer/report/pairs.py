@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit  # the quantiles of Student's t, without all of scipy.stats
 
-from gradformer.graphs.cards import find_card, is_card
 from gradformer.report.history import History
+from gradformer.training import data
 from gradformer.training.run import Run
 
 
@@ -29,8 +29,8 @@ class Pairs:
 class Difference:
     """Other − first in the unit of the metric.
 
-    ``reach`` is half the width of the 95 % interval of the mean, None of one seed; ``pairs`` is
-    None where seeds are not paired.
+    ``reach`` is half the width of the 95 % interval of the mean, None where nothing tells it, as of
+    one seed; ``pairs`` is None where seeds are not paired.
     """
 
     mean: float
@@ -38,27 +38,26 @@ class Difference:
     pairs: Pairs | None = None
 
 
-def comparable(first: History, other: History) -> bool:
-    """Whether equal seeds mean equal test sets: same data, same way to split, same metric.
+def yardstick(history: History) -> tuple[object, ...]:
+    """What runs have in common whose equal seeds mean equal test sets: data, way to split, metric.
 
-    Folds are dealt by the first seed of a run, so it has to be the same too.
+    That of an attempt of a search is its validation part. Folds are dealt by the first seed of a
+    run, so it has to be the same too.
     """
-    a, b = first.run, other.run
-    split = a.recipe.data.split
-    return (
-        a.origin.get("content") == b.origin.get("content")
-        and split == b.recipe.data.split
-        and (split != "kfold" or a.recipe.seed == b.recipe.seed)
-        and first.metric == other.metric
-    )
+    run = history.run
+    way = data.way_of(run.recipe, run.origin)
+    dealt_by = run.recipe.seed if way == "kfold" else None
+    return run.origin.get("content"), run.origin.get("closed"), way, dealt_by, history.metric
+
+
+def comparable(first: History, other: History) -> bool:
+    """Whether equal seeds mean equal test sets, scored alike."""
+    return yardstick(first) == yardstick(other)
 
 
 def splits_by_seed(run: Run) -> bool:
     """Whether each seed of a run has its own split."""
-    name, way = run.recipe.dataset, run.recipe.data.split
-    if "split" not in run.origin and is_card(name):
-        return find_card(name).splits_by_seed(way)
-    return bool(run.origin.get("split", way) != "column")
+    return data.splits_by_seed(run.recipe, run.origin)
 
 
 def difference(
@@ -77,7 +76,11 @@ def difference(
 
 
 def paired_difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> Difference | None:
-    """Over equal seeds, by Student's t; None where no seed has ended well in both."""
+    """Over equal seeds, by Student's t; None where no seed has ended well in both.
+
+    Differences that are all the same, as of few answers to count, are so by chance: such a spread
+    of 0 has no interval, unless there is no difference at all.
+    """
     one, two = _test_by_seed(first), _test_by_seed(other)
     seeds = sorted(one.keys() & two.keys())
     if not seeds:
@@ -86,8 +89,10 @@ def paired_difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> Dif
     gain = -change if first["lower_is_better"] else change
     count, std, reach = len(seeds), None, None
     if count > 1:
-        std = float(change.std(ddof=1))
-        reach = float(stdtrit(count - 1, 0.975)) * std / sqrt(count)
+        alike = bool(np.ptp(change) <= 1e-9 * np.abs(change).max())  # but for rounding
+        std = 0.0 if alike else float(change.std(ddof=1))
+        if not alike or not change.any():
+            reach = float(stdtrit(count - 1, 0.975)) * std / sqrt(count)
     pairs = Pairs(count, std, int((gain > 0).sum()), int((gain < 0).sum()))
     return Difference(float(change.mean()), reach, pairs)
 

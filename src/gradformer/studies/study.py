@@ -21,6 +21,7 @@ from gradformer.report.history import History
 from gradformer.report.markup import Markup
 from gradformer.studies.rivals import RIVALS
 from gradformer.training.options import flat, setting
+from gradformer.training.origins import OWN
 from gradformer.training.recipe import Recipe, load_recipe, presets
 
 PRESETS = ("authors", "paper", "tuned")
@@ -177,7 +178,7 @@ class Plan:
 
     def __post_init__(self) -> None:
         for option, names, known, hint in (
-            ("--dataset", self.datasets, recipe_names(), ""),
+            ("--dataset", self.datasets, [n for n in recipe_names() if n != OWN], ""),
             ("--model", self.models, [*all_models(), *RIVALS], f" ({HINT})"),
         ):
             for name in names:

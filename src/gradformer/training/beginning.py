@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from gradformer.errors import ConfigError, InputError
+from gradformer.errors import ConfigError, InputError, warn
 from gradformer.graphs.own import kind_of
 from gradformer.graphs.user_data import Inputs
 from gradformer.model.base import GraphModel
+from gradformer.training.data import TrainingData, splits_by_seed, way_of
 from gradformer.training.options import flat
 from gradformer.training.origins import is_benchmark, known_inputs
 from gradformer.training.recipe import Recipe
@@ -69,9 +71,7 @@ def take_weights(model: GraphModel, source: str, number: int) -> None:
             f"data have {now.node} and {now.edge}; begin from a run on data with the same features "
             "(of fewer categories give the file or the list itself, to be read as that run's was)"
         )
-    trials = run.usable()
-    taken = number if number in trials else trials[number % len(trials)]
-    given, drawn = run.model(taken).state_dict(), model.state_dict()
+    given, drawn = run.model(_taken(run, number)).state_dict(), model.state_dict()
     if (before.task, before.outputs) != (now.task, now.outputs):
         given |= {name: drawn[name] for name in _by_output(run) & drawn.keys()}
     for name in {**given, **drawn}:
@@ -87,6 +87,40 @@ def take_weights(model: GraphModel, source: str, number: int) -> None:
                 f"train.weights: the model of {source} has another shape ({name}); {remedy}"
             )
     model.load_state_dict(given)
+
+
+def tell_seen(recipe: Recipe, data: TrainingData, numbers: Sequence[int]) -> None:
+    """Warn of trials, by their ``numbers``, that begin from one with another split of their data:
+    what they are tested on it has learned from."""
+    run = _open(recipe.train.weights)
+    if run.origin.get("content") != data.store.content:
+        return
+
+    def dealt(recipe: Recipe, about: Mapping[str, Any], seed: int) -> tuple[object, ...]:
+        """What a split follows from; folds are dealt by the first seed."""
+        way = way_of(recipe, about)
+        first = recipe.seed if way == "kfold" else None
+        return way, first, seed if splits_by_seed(recipe, about) else None
+
+    other = [
+        str(number)
+        for number in numbers
+        if dealt(recipe, data.about, recipe.seed + number)
+        != dealt(run.recipe, run.origin, run.result(_taken(run, number))["seed"])
+    ]
+    if other:
+        warn(
+            f"train.weights: {recipe.train.weights} was trained on another split of the same data "
+            f"than trial {', '.join(other)} here: it has learned from graphs that are tested, and "
+            "that score is too good; begin from a run with the same seeds and the same split, or "
+            "on other data"
+        )
+
+
+def _taken(run: Run, number: int) -> int:
+    """The trial of a run whose weights trial ``number`` takes."""
+    trials = run.usable()
+    return number if number in trials else trials[number % len(trials)]
 
 
 def _by_output(run: Run) -> set[str]:

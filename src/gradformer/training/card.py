@@ -84,9 +84,12 @@ def _scores(run: Run, trial: int) -> list[tuple[str, str]]:
     if len(val) > 1 and result["val"][metric] == best(val):
         this += f", the best of {len(val)} by validation"
     found = [("parameters", f"{result['parameters']:,}"), (this, f"validation {name} {both}")]
-    if test["std"] is not None:
-        text = f"{score_text(test['mean'])} ± {score_text(test['std'])}"
-        found.append((f"mean of all {len(val)} seeds", f"test {name} {text}"))
+    count = len(results["trials"])
+    if count > 1 and val:
+        few = f"{len(val)} of {count} seeds (the others have no score)"
+        std = "" if test["std"] is None else f" ± {score_text(test['std'])}"
+        seeds = f"all {count} seeds" if len(val) == count else few
+        found.append((f"mean of {seeds}", f"test {name} {score_text(test['mean'])}{std}"))
     return found
 
 

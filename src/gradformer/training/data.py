@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from gradformer.errors import InputError, counted, warn
 from gradformer.graphs.arrays import Over, Schema, split_over
-from gradformer.graphs.cards import find_card
+from gradformer.graphs.cards import find_card, is_card
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.datasets import open_card, split_of
 from gradformer.graphs.splits import Split, fold_of, low_resource
@@ -142,6 +142,23 @@ def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingDat
     if not begun:
         _tell_untested(user, np.concatenate([data.labels(drawn.test) for drawn in whole]))
     return data
+
+
+def way_of(recipe: Recipe, about: Mapping[str, Any]) -> str:
+    """How data are split, also where a recipe leaves that to them (``auto``); ``about`` is what a
+    record says of them."""
+    way = recipe.data.split
+    if "split" not in about and is_card(recipe.dataset):
+        return find_card(recipe.dataset).split if way == "auto" else way
+    return str(about.get("split", way))
+
+
+def splits_by_seed(recipe: Recipe, about: Mapping[str, Any]) -> bool:
+    """Whether each seed has its own split."""
+    way = way_of(recipe, about)
+    if "split" not in about and is_card(recipe.dataset):
+        return find_card(recipe.dataset).splits_by_seed(way)
+    return way != "column"
 
 
 def _refuse_constants(user: UserData) -> None:

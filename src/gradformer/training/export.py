@@ -12,7 +12,7 @@ from gradformer.training.ambient import undisturbed
 from gradformer.training.card import model_card
 from gradformer.training.files import read_json, replace_file, replace_json, writing
 from gradformer.training.folder import LOCK, RECIPE, WEIGHTS, filling, held, is_free
-from gradformer.training.origins import dataset_name
+from gradformer.training.origins import dataset_name, refuse_attempt
 from gradformer.training.program import export_program
 from gradformer.training.run import Run
 from gradformer.training.trials import summary
@@ -29,6 +29,7 @@ def export(run: Run, out: str | Path, trial: int = 0, program: bool = False) -> 
     ``program.pt2`` too, see :func:`~gradformer.training.program.export_program`.
     """
     out = Path(out)
+    refuse_attempt(run)
     run.model(trial)  # raises where there is none
     is_new = _check_free(out)
     with held(out):

@@ -23,7 +23,13 @@ from gradformer.training.files import RESUMABLE, plain, read_json, replace_file,
 from gradformer.training.folder import RECIPE, check_free, filling, held, tidy
 from gradformer.training.keepsakes import save_examples
 from gradformer.training.options import flat
-from gradformer.training.origins import again, dataset_name, prepare, recipe_name
+from gradformer.training.origins import (
+    again,
+    dataset_name,
+    prepare,
+    recipe_name,
+    refuse_attempt,
+)
 from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.records import header
 from gradformer.training.run import Run, describe_data, ended_trials
@@ -136,6 +142,7 @@ def resume(
     run = Run.load(folder)
     if run.folder != Path(folder):
         raise InputError(f"{folder}: a model of the package is no run to continue; train anew")
+    refuse_attempt(run)
     _refuse_edits(run)
     if trials is not None:
         if trials < run.recipe.trials:

@@ -131,6 +131,16 @@ def again(
     return replace(material, metric=run.metric)
 
 
+def refuse_attempt(run: Run) -> None:
+    """Raise for an attempt of a search, to which the test part is closed: what its results call
+    test is the validation part."""
+    if run.origin.get("closed"):
+        raise InputError(
+            f"{run.folder}: an attempt of a search, which knows no test part; train its recipe "
+            f"anew: gradformer train DATA --recipe {quote(str(run.folder / 'recipe.yaml'))}"
+        )
+
+
 def known_inputs(run: Run, name: str | None = None) -> Inputs:
     """What the model of a run, which a user knows by this ``name``, has learned from."""
     seen = ((), ()) if run.reading is None else run.reading.seen

@@ -221,14 +221,14 @@ class _Trainer:
 
 
 def closed(data: TrainingData) -> TrainingData:
-    """The same data with the validation part in the place of the test part; of their rows, whose
-    parts have other names then, nothing is written."""
+    """The same data with the validation part in the place of the test part, as a record of them
+    says; of their rows, whose parts have other names then, nothing is written."""
 
     def split(seed: int) -> Split:
         parts = data.split(seed)
         return parts._replace(test=parts.val)
 
-    return replace(data, split=split, rows=None)
+    return replace(data, split=split, rows=None, about={**data.about, "closed": True})
 
 
 def _content(folder: Path) -> str | None:

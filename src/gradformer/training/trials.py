@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from safetensors.torch import save as write_tensors
 
+from gradformer.training.beginning import tell_seen
 from gradformer.training.capture import capture
 from gradformer.training.checkpoint import has_checkpoint, load_checkpoint, save_checkpoint
 from gradformer.training.data import TrainingData
@@ -63,10 +64,10 @@ class Trials:
         self.folder, self.recipe, self.device = folder, recipe, device
         self.tensorboard = tensorboard
         collator = data.collator(device)
-        self.trials = [
-            Trial(number, recipe, data, collator, begun=not anew and self._was_begun(number))
-            for number in range(recipe.trials)
-        ]
+        begun = [not anew and self._was_begun(number) for number in range(recipe.trials)]
+        self.trials = [Trial(k, recipe, data, collator, was) for k, was in enumerate(begun)]
+        if recipe.train.weights != "none" and not all(begun):
+            tell_seen(recipe, data, [k for k, was in enumerate(begun) if not was])
         self.waiting: list[Trial] = []
         self.changes = ""  # of what may change bits, since the run began
         self._recorder: Recorder | None = None
