@@ -168,7 +168,7 @@ def test_a_prediction_is_the_mean_of_the_trials_in_the_users_units(
     assert found.trials.shape == (2, 1, 1)
     (first, *_) = csv_rows(program("predict", molecule_run, files / "new.csv").stdout)
     assert float(first["y_predicted"]) == pytest.approx(found.trials.mean(), rel=1e-4)
-    assert float(first["y_spread"]) == pytest.approx(found.trials.std(), rel=1e-4)
+    assert float(first["y_spread"]) == pytest.approx(found.trials.std(ddof=1), rel=1e-4)
     assert 0 < found.value[0, 0] < 20  # y is half the length of a word: 0.5 to 13
 
 

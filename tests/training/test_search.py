@@ -13,7 +13,9 @@ import torch
 from gradformer.errors import ConfigError, InputError
 from gradformer.report.history import open_histories
 from gradformer.report.pairs import comparable
+from gradformer.training import search as searching
 from gradformer.training.attempts import Attempt, Record
+from gradformer.training.data import TrainingData
 from gradformer.training.export import export
 from gradformer.training.files import replace_json
 from gradformer.training.fit import fit, resume
@@ -133,6 +135,25 @@ def test_on_a_cpu_as_many_candidates_are_trained_together_as_it_has_cores(
     trainer = _Trainer(plan, tmp_path, Record(tmp_path, {}), "cpu", None)
     list(trainer.rung(0, 1, dict(enumerate(plan.candidates()))))
     assert made == groups
+
+
+def test_candidates_that_begin_from_other_weights_have_their_data_read_as_those_did(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The categories of the first were those of all."""
+
+    def prepare(*_: object, inputs: str) -> tuple[TrainingData, None]:
+        read.append(inputs)
+        return toy.data(), None
+
+    read: list[str] = []
+    monkeypatch.setattr(searching, "inputs_before", lambda recipe, data: recipe.train.weights)
+    monkeypatch.setattr(searching, "prepare", prepare)
+    plan = Plan("own.csv", load_recipe("own"), {"train.weights": ["zinc", "molhiv"]})
+    trainer = _Trainer(plan, tmp_path, Record(tmp_path, {}), "cpu", None)
+    for name in ("zinc", "molhiv", "zinc"):
+        trainer._data(plan.recipe.change(f"train.weights={name}"))
+    assert read == ["zinc", "molhiv"]
 
 
 def test_an_attempt_is_no_run_with_a_test_score(tmp_path: Path) -> None:

@@ -55,10 +55,10 @@ def test_trials_are_averaged_and_their_spread_is_that_of_the_named_class() -> No
     found = said(labels, [[0.5, 0.25, 0.25]], [[0.0, 0.75, 0.25]])
     assert found["kind_predicted"] == ["b"]
     assert [found[f"kind_p_{word}"] for word in "abc"] == [[0.25], [0.5], [0.25]]
-    assert found["kind_spread"] == [0.25]
+    assert found["kind_spread"] == pytest.approx([0.25 * 2**0.5])  # of a sample, as all others are
     numbers, yes = Labels("regression", ("y",), ()), Labels("binary", ("toxic",), (("no", "yes"),))
-    assert said(numbers, [[1.0]], [[2.0]]) == {"y_predicted": [1.5], "y_spread": [0.5]}
-    assert said(yes, [[0.5]], [[1.0]])["toxic_spread"] == [0.25]
+    assert said(numbers, [[1.0]], [[2.0]], [[3.0]]) == {"y_predicted": [2.0], "y_spread": [1.0]}
+    assert said(yes, [[0.5]], [[1.0]])["toxic_spread"] == pytest.approx([0.5 * 0.5**0.5])
 
 
 def test_rows_have_their_part_and_those_of_the_test_part_what_is_right_and_what_was_answered() -> (

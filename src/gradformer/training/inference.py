@@ -30,7 +30,7 @@ from gradformer.training.metrics import metrics_of, scores
 from gradformer.training.origins import again
 from gradformer.training.outputs import by_batch, model_outputs
 from gradformer.training.sections import at_least
-from gradformer.training.wording import chances
+from gradformer.training.wording import chances, deviation
 
 if TYPE_CHECKING:
     from gradformer.training.run import Run
@@ -54,7 +54,7 @@ class Predictions:
 
     @property
     def spread(self) -> NDArray[np.float64]:
-        return self.trials.std(axis=0)
+        return deviation(self.trials)
 
 
 @dataclass(frozen=True)

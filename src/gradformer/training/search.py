@@ -185,7 +185,7 @@ class _Trainer:
 
     def _data(self, recipe: Recipe) -> TrainingData:
         """What a candidate learns from."""
-        key = (recipe.model.config.needs(), recipe.data)
+        key = (recipe.model.config.needs(), recipe.data, recipe.train.weights)
         if key not in self._opened:
             self._require_file()
             reading, inputs = dict(self.plan.reading or {}), inputs_before(recipe, self.plan.data)

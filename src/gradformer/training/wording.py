@@ -31,6 +31,11 @@ def chances(rows: NDArray[np.float32], task: Task) -> NDArray[np.float64]:
     return values
 
 
+def deviation(trials: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Standard deviation (of the sample) over trials [trials, …]; 0 of a single one."""
+    return np.asarray(trials.std(axis=0, ddof=min(len(trials) - 1, 1)))
+
+
 def columns(labels: Labels, trials: NDArray[np.float64]) -> dict[str, list[Any]]:
     """Predictions [trials, rows, outputs] in words: column name → a value for each row.
 
@@ -38,7 +43,7 @@ def columns(labels: Labels, trials: NDArray[np.float64]) -> dict[str, list[Any]]
     class (of two, the second); with several trials ``<target>_spread`` is the standard deviation
     between them, of the value or of the probability of the predicted class.
     """
-    value, spread = trials.mean(axis=0), trials.std(axis=0)
+    value, spread = trials.mean(axis=0), deviation(trials)
     several = len(trials) > 1
     found: dict[str, list[Any]] = {}
     if labels.task == "multiclass":
