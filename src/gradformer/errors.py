@@ -28,17 +28,21 @@ class GradformerWarning(UserWarning):
     """Something worth knowing that does not stop the work."""
 
 
-def spent(error: Exception) -> GradformerError | None:
-    """What to do where ``error`` says that a GPU has no memory left; None if it says another thing.
+def spent(error: BaseException) -> GradformerError | None:
+    """What to do where ``error`` says that there is no memory left; None if it says another thing.
 
-    torch's error is told by its name, so that a program can ask before it has loaded torch.
+    Told by names and words, so that a program can ask before it has loaded torch: CUDA's own
+    errors, of a graph or a kernel that finds no room, are no OutOfMemoryError of torch.
     """
-    if type(error).__name__ != "OutOfMemoryError":
+    text = str(error)
+    on_gpu = any(word in text for word in ("out of memory", "ALLOC_FAILED"))
+    if not (on_gpu or isinstance(error, MemoryError) or "can't allocate memory" in text):
         return None
-    asked = f"{error}. ".partition("Tried to allocate ")[2].partition(". ")[0]
+    asked = f"{text}. ".partition("Tried to allocate ")[2].partition(". ")[0]
+    where, instead = ("the GPU", ", or the CPU: --device cpu") if on_gpu else ("this machine", "")
     return GradformerError(
-        f"the GPU has no memory left{f' for {asked} more' if asked else ''}; end what else runs "
-        "there, take a smaller batch or model, or the CPU: --device cpu"
+        f"{where} has no memory left{f' for {asked} more' if asked else ''}; end what else runs "
+        f"there, take a smaller batch or model{instead}"
     )
 
 

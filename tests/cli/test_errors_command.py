@@ -134,7 +134,13 @@ def test_a_full_gpu_is_no_bug(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
         "error: the GPU has no memory left for 2.50 GiB more; end what else runs there, take a "
         "smaller batch or model, or the CPU: --device cpu\n"
     )
-    assert str(spent(torch.OutOfMemoryError("oh"))).startswith("the GPU has no memory left; end")
+    assert "--device cpu" in str(spent(RuntimeError("CUDA error: out of memory")))
+    for error in (RuntimeError("DefaultCPUAllocator: can't allocate memory: you …"), MemoryError()):
+        assert str(spent(error)) == (
+            "this machine has no memory left; end what else runs there, take a smaller batch or "
+            "model"
+        )
+    assert spent(RuntimeError("shapes differ")) is None
 
 
 def test_a_bug_of_ours_is_called_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -186,6 +186,21 @@ def test_a_page_has_what_another_process_asked_for_meanwhile(tmp_path: Path) -> 
     assert "| mutag | gin |" in (tmp_path / "table1" / "README.md").read_text()
 
 
+def test_a_cell_that_finds_no_memory_is_left_out_and_a_bug_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    errors = iter([RuntimeError("CUDA error: out of memory"), RuntimeError("shapes differ")])
+
+    def fails(*_: object) -> None:
+        raise next(errors)
+
+    monkeypatch.setattr(runner, "_train", fails)
+    (why,) = train(tmp_path, cells=CELLS[:1]).values()
+    assert why.startswith("the GPU has no memory left")
+    with pytest.raises(RuntimeError, match="shapes differ"):
+        train(tmp_path)
+
+
 def test_a_cell_alone_on_the_device_is_not_taken_from_seeds_side_by_side(tmp_path: Path) -> None:
     study = STUDIES["efficiency"]
     plan = Plan(("mutag",), ("graphgps",), 2, (*SHORT, "train.warmup_epochs=0"))

@@ -37,6 +37,7 @@ class CalledAgain:
     for ``room`` of them, ``most`` were there at once."""
 
     room, most = 100, 0
+    full: type[RuntimeError] = torch.OutOfMemoryError
     there: ClassVar[weakref.WeakSet[CalledAgain]] = weakref.WeakSet()
 
     def __init__(
@@ -44,7 +45,7 @@ class CalledAgain:
     ) -> None:
         gc.collect()  # what is let go here stands in a ring with its body
         if len(self.there) >= self.room:
-            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 …")
+            raise self.full("CUDA error: out of memory")
         self.there.add(self)
         CalledAgain.most = max(CalledAgain.most, len(self.there))
         kept = [tensor.clone() for tensor in state]
@@ -228,6 +229,7 @@ def test_a_trial_without_room_for_its_steps_takes_them_one_by_one(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(CalledAgain, "room", 1)
+    monkeypatch.setattr(CalledAgain, "full", RuntimeError)  # CUDA's own
     trials = [make(LONG), make(SHORT)]
     with pytest.warns(
         GradformerWarning, match="trial 1: the GPU has no memory to record its steps"
@@ -273,3 +275,17 @@ def test_capturing_ends_where_there_is_no_room_and_the_others_are_to_wait(
     assert capture.capture(trials) is None
     assert prepared == [0, 1]
     assert [trial.captured.first for trial in trials] == [True, False, False, False]
+
+
+def test_another_error_of_recording_is_not_taken_for_a_full_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise RuntimeError("shapes differ")
+
+    monkeypatch.setattr(capture, "recorded", broken)
+    trial = make(LONG)
+    assert trial.captured is not None
+    for record in (trial.captured.begin, lambda: trial.predict(trial.parts.test)):
+        with pytest.raises(RuntimeError, match="shapes differ"):
+            record()

@@ -114,8 +114,11 @@ def carry_out(
             raise StoppedError(f"stopped and saved; {again}", stopped.signal) from None
         except BusyError:
             tell("another process is training it")
-        except (GradformerError, torch.cuda.OutOfMemoryError) as error:
-            failed[cell] = str(spent(error) or error)
+        except (GradformerError, RuntimeError, MemoryError) as error:
+            told = error if isinstance(error, GradformerError) else spent(error)
+            if told is None:
+                raise
+            failed[cell] = str(told)
             tell(f"{cell.row} on {cell.column} is left out: {failed[cell]}")
 
 

@@ -23,6 +23,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gradformer.errors import spent
 from gradformer.graphs.collate import Capacity
 from gradformer.model.parallel import is_shared
 from gradformer.structure.pointers import pointer
@@ -167,7 +168,9 @@ class CapturedTrial:
         try:
             self._begin()
             self._prediction(self.trial.data.graphs(self.trial.parts.val))
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            if spent(error) is None:
+                raise
             self.release()
             return False
         return True
@@ -224,7 +227,9 @@ class CapturedTrial:
             self.release()  # it has no other epoch
         try:
             return self._prediction(graphs)()
-        except torch.OutOfMemoryError:
+        except RuntimeError as error:
+            if spent(error) is None:
+                raise
             return None
 
     def _prediction(self, graphs: NDArray[np.int64]) -> _Prediction:
