@@ -32,9 +32,12 @@ def spent(error: BaseException) -> GradformerError | None:
     """What to do where ``error`` says that there is no memory left; None if it says another thing.
 
     Told by names and words, so that a program can ask before it has loaded torch: CUDA's own
-    errors, of a graph or a kernel that finds no room, are no OutOfMemoryError of torch.
+    errors, of a graph or a kernel that finds no room, are no OutOfMemoryError of torch; and a
+    capture that found none may end in an error of its own, which came while that was handled.
     """
-    text = str(error)
+    if isinstance(error, GradformerError):
+        return None
+    text = f"{error} {error.__context__ or ''}"
     on_gpu = any(word in text for word in ("out of memory", "ALLOC_FAILED"))
     if not (on_gpu or isinstance(error, MemoryError) or "can't allocate memory" in text):
         return None

@@ -118,6 +118,15 @@ def test_columns_of_pandas_go_by_their_names() -> None:
         from_networkx(graphs, y=frame.rename(columns={"mu": "m"}), like=data.reading)
     with pytest.raises(InputError, match=r"^y has more than one column 'mu'; rename one"):
         from_networkx(graphs, y=frame[["mu", "mu"]])
+    asked = from_networkx(graphs, y=frame[["gap"]], like=data.reading, labelled=False)
+    assert asked.arrays.y is None  # targets of what is only asked for may be any
+
+
+def test_a_single_column_is_the_single_target_whatever_it_is_called() -> None:
+    graphs, y = [nx.path_graph(2)] * 2, pd.DataFrame({"tox": [1.5, 2.5]})
+    data = from_networkx(graphs, y=y)
+    again = from_networkx(graphs, y=y.rename(columns={"tox": "label"}), like=data.reading)
+    np.testing.assert_array_equal(again.arrays.y, data.arrays.y)
 
 
 def test_whole_numbers_beside_a_gap_are_whole() -> None:

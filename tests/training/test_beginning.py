@@ -137,6 +137,7 @@ def test_trials_that_begin_from_another_split_of_their_data_are_named(
         tell_seen(SHORT.change(*begin_from(alone.folder), "seed=1"), data, [0])
         fewer = replace(data, store=replace(data.store, content="others"))
         tell_seen(begun.change("seed=1"), fewer, [0, 1])
+        tell_seen(begun.change("seed=1"), replace(data, split=lambda _: data.split(0)), [0, 1])
 
 
 def test_the_run_to_begin_from_is_not_replaced(source: Run, tmp_path: Path) -> None:

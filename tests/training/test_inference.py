@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import networkx as nx
@@ -49,3 +50,15 @@ def test_a_store_has_the_pairs_of_the_run(tmp_path: Path) -> None:
     np.testing.assert_array_equal(run.predict(same).value, run.predict(GRAPHS).value)
     with pytest.raises(InputError, match=r"^the store: its pairs are other ones than those of the"):
         run.predict(pack(arrays))
+
+
+def test_a_run_without_names_of_targets_takes_those_that_were_read_by_place(
+    tmp_path: Path,
+) -> None:
+    y = pd.DataFrame({"a": np.arange(30) + 0.5, "b": np.arange(30) / 7})
+    run = fit(GRAPHS, y=y, settings=SHORT, out=tmp_path / "run", **toy.QUIET)
+    expected, read = run.evaluate(GRAPHS, y=y), from_networkx(GRAPHS, y=y)
+    unread = replace(run, origin={**run.origin, "reading": None})  # as of a benchmark
+    assert unread.reading is None
+    assert unread.labels.targets == ("y0", "y1")
+    assert unread.evaluate(read) == expected

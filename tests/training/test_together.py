@@ -79,10 +79,10 @@ def test_those_that_train_side_by_side_share_the_time(monkeypatch: pytest.Monkey
     clock = itertools.count()
     monkeypatch.setattr(loop.time, "perf_counter", lambda: float(next(clock)))
 
-    def all_steps(trials: list[Any], stop: Stop) -> bool:
+    def all_steps(trials: list[Any], stop: Stop) -> list[Any]:
         for one in trials:
             one.losses = [0.5] * 3
-        return True
+        return trials
 
     monkeypatch.setattr(loop, "train_epoch", all_steps)
 

@@ -72,12 +72,13 @@ def _words(split: Sequence[str | None], count: int) -> list[str | None]:
 
 
 def target_rows(
-    y: Targets, count: int, what: str, like: Reading | None
+    y: Targets, count: int, what: str, like: Reading | None, labelled: bool
 ) -> tuple[list[Any], list[str] | None]:
     """The target of each object, from a list, an array, or what pandas has for them; and what a
-    DataFrame calls its columns, which come in the order in which ``like`` has learned them."""
+    DataFrame calls its columns, which come in the order in which ``like`` has learned them. If
+    they are not to be ``labelled``, these may be any."""
     names = None
-    if isinstance(y, pd.DataFrame):
+    if isinstance(y, pd.DataFrame) and labelled:
         y, names = _by_name(y, like)
     if isinstance(y, pd.Series | pd.DataFrame):
         y = y.astype(object).to_numpy()  # else whole numbers beside a gap become decimal
@@ -102,7 +103,7 @@ def _by_name(y: pd.DataFrame, like: Reading | None) -> tuple[pd.DataFrame, list[
     lacks = [name for name in names if name not in y.columns]
     if not lacks:
         return y[names], names
-    if names == place_names(len(names)):
+    if names == place_names(len(names)) or len(names) == len(y.columns) == 1:
         return y, None
     raise InputError(
         f"y has no column {lacks[0]!r}, which the run has learned; rename one, or give an array, "

@@ -108,7 +108,7 @@ def from_networkx(
     if y is None:
         targets = [_networkx_target(graph, level) for graph in graphs]
     else:
-        targets, names = target_rows(y, len(graphs), "graph", like)
+        targets, names = target_rows(y, len(graphs), "graph", like, labelled)
 
     def convert(row: int, graph: nx.Graph) -> RawGraph:
         if not isinstance(graph, nx.Graph):
@@ -156,7 +156,7 @@ def from_smiles_list(
     smiles = list(smiles)
     targets, names = [None] * len(smiles), None
     if y is not None:
-        targets, names = target_rows(y, len(smiles), "molecule", like)
+        targets, names = target_rows(y, len(smiles), "molecule", like, labelled)
     to_graph = from_smiles if like is None else smiles_reader(like.node, like.edge) or from_smiles
 
     def convert(row: int, word: str) -> RawGraph:

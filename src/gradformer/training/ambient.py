@@ -17,7 +17,11 @@ Given = ParamSpec("Given")
 
 def undisturbed(make: Callable[Given, Made]) -> Callable[Given, Made]:
     """``make``, with torch as it is when a program begins: so the numbers of a run follow from its
-    recipe alone."""
+    recipe alone.
+
+    torch has one default type for all threads: a program that sets another one should not make two
+    such calls at once.
+    """
 
     @wraps(make)
     def inside(*args: Given.args, **kwargs: Given.kwargs) -> Made:

@@ -8,11 +8,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from gradformer.errors import ConfigError, InputError, warn
 from gradformer.graphs.own import kind_of
 from gradformer.graphs.user_data import Inputs
 from gradformer.model.base import GraphModel
-from gradformer.training.data import TrainingData, splits_by_seed, way_of
+from gradformer.training.data import TrainingData, way_of
 from gradformer.training.options import flat
 from gradformer.training.origins import is_benchmark, known_inputs
 from gradformer.training.recipe import Recipe
@@ -96,18 +98,19 @@ def tell_seen(recipe: Recipe, data: TrainingData, numbers: Sequence[int]) -> Non
     if run.origin.get("content") != data.store.content:
         return
 
-    def dealt(recipe: Recipe, about: Mapping[str, Any], seed: int) -> tuple[object, ...]:
-        """What a split follows from; folds are dealt by the first seed."""
-        way = way_of(recipe, about)
-        first = recipe.seed if way == "kfold" else None
-        return way, first, seed if splits_by_seed(recipe, about) else None
+    def way(recipe: Recipe, about: Mapping[str, Any]) -> tuple[str, int | None]:
+        """How data are split; folds are dealt by the first seed."""
+        name = way_of(recipe, about)
+        return name, recipe.seed if name == "kfold" else None
 
-    other = [
-        str(number)
-        for number in numbers
-        if dealt(recipe, data.about, recipe.seed + number)
-        != dealt(run.recipe, run.origin, run.result(_taken(run, number))["seed"])
-    ]
+    def has_other_test(number: int) -> bool:
+        """Whether the test parts differ: then what the one has for its own the other learns."""
+        seeds = recipe.seed + number, run.result(_taken(run, number))["seed"]
+        here, there = (data.split(seed).test for seed in seeds)
+        return not np.array_equal(here, there)
+
+    same_way = way(recipe, data.about) == way(run.recipe, run.origin)
+    other = [str(number) for number in numbers if not same_way or has_other_test(number)]
     if other:
         warn(
             f"train.weights: {recipe.train.weights} was trained on another split of the same data "

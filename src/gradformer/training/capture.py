@@ -55,7 +55,10 @@ def recorded(
             body()  # makes what is made once
     stream.synchronize()
     graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+    with (
+        torch.cuda.stream(torch.cuda.current_stream(stream.device)),  # also where capturing fails
+        torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"),
+    ):
         body()
     return graph
 
@@ -162,12 +165,19 @@ class CapturedTrial:
             return self.begin()
         return self.predict(self.trial.data.graphs(self.trial.parts.test)) is not None
 
+    @property
+    def holds(self) -> bool:
+        """Whether something is recorded, which takes memory."""
+        return self._recorded is not None or bool(self._predictions)
+
     def begin(self) -> bool:
         """Put the graph numbers of the present epoch on the device, and record its step and its
         validation if need be. False where the device has no memory for them: none is kept then."""
+        vector = self.trial.weights.vector
         try:
             self._begin()
             self._prediction(self.trial.data.graphs(self.trial.parts.val))
+            vector.new_empty(3 * len(vector))  # what the end of an epoch copies finds room
         except RuntimeError as error:
             if spent(error) is None:
                 raise
@@ -223,8 +233,10 @@ class CapturedTrial:
     def predict(self, graphs: NDArray[np.int64]) -> NDArray[np.float32] | None:
         """As :func:`gradformer.training.outputs.model_outputs`, replayed; None where the device has
         no memory for that."""
-        if self.trial.progress.status != "training":
-            self.release()  # it has no other epoch
+        if self.trial.progress.status != "training":  # it has no other epoch
+            key = graphs.tobytes()
+            self._recorded = None
+            self._predictions = {k: made for k, made in self._predictions.items() if k == key}
         try:
             return self._prediction(graphs)()
         except RuntimeError as error:

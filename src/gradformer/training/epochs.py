@@ -7,7 +7,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gradformer.errors import warn
 from gradformer.graphs.collate import Capacity, Collator
 from gradformer.model.base import GraphModel
 from gradformer.training.capture import CapturedTrial
@@ -26,11 +25,10 @@ def graphs_left(trial: Trial) -> int:
     return max(len(trial.graphs) - seen, 0)
 
 
-def train_epoch(trials: list[Trial], stop: Stop) -> bool:
-    """The steps of the present epoch that are not done yet; False if stopped between two.
+def train_epoch(trials: list[Trial], stop: Stop) -> list[Trial] | None:
+    """Do the steps of the present epoch that are not done yet; None if stopped between two.
 
-    Of captured trials only as many, from the first on, have their steps done as the device has
-    memory for.
+    Gives the trials whose steps are done: of captured ones those that the device has memory for.
     """
     captured = [(trial, trial.captured) for trial in trials if trial.captured is not None]
     if captured:
@@ -42,39 +40,34 @@ def train_epoch(trials: list[Trial], stop: Stop) -> bool:
     with own_generators(device) as generators, worthwhile_threads(*work_of(trial)):
         for ids, seed in steps[len(trial.losses) :]:
             if stop.agreed():
-                return False
+                return None
             for generator in generators:
                 generator.manual_seed(seed)
             trial.losses.append(trial.step(*own_share(ids)))
-    return True
+    return trials
 
 
-def _replay_epoch(trials: list[tuple[Trial, CapturedTrial]], stop: Stop) -> bool:
-    """All trials that have room a step at a time, each on its stream."""
+def _replay_epoch(trials: list[tuple[Trial, CapturedTrial]], stop: Stop) -> list[Trial] | None:
+    """All trials that find room a step at a time, each on its stream."""
     begun = _begun(trials)
     if not begun:
-        (trial, _), *_ = trials
-        trial.captured = None
-        warn(
-            f"trial {trial.number}: the GPU has no memory to record its steps; they are launched "
-            "one by one, which is slower"
-        )
-        return train_epoch([trial], stop)
+        return []
     done = replay_steps(begun, stop)
     for trial, captured in begun:
         captured.finish(done[trial])
-    return all(done[trial] == trial.steps_per_epoch for trial, _ in begun)
+    whole = all(done[trial] == trial.steps_per_epoch for trial, _ in begun)
+    return [trial for trial, _ in begun] if whole else None
 
 
 def _begun(trials: list[tuple[Trial, CapturedTrial]]) -> list[tuple[Trial, CapturedTrial]]:
-    """Those, from the first on, whose epoch the device has memory for; the others hold none."""
+    """Those, from the first on, whose epoch the device has memory for. What one needs is taken from
+    the last that holds some; who finds none waits."""
     for number, (_, captured) in enumerate(trials):
-        if not captured.begin():
-            for _, waiting in trials[number:]:
-                waiting.release()
-            if number or not captured.begin():  # the first may need what another held
+        while not captured.begin():
+            holding = [later for _, later in trials[number + 1 :] if later.holds]
+            if not holding:
                 return trials[:number]
-            return trials[:1]
+            holding[-1].release()
     return trials
 
 

@@ -257,9 +257,10 @@ def _expect_targets(run: Run, given: Schema, where: str) -> None:
 
 def _expect_words(run: Run, given: Labels) -> None:
     """Raise unless labels that were read by themselves have the run's words and names in its
-    order; what has no names goes by place."""
+    order; what has no names, as the targets of a benchmark, goes by place."""
     own = run.labels
-    named = tuple(place_names(len(own.targets))) not in (own.targets, given.targets)
+    unnamed = tuple(place_names(len(own.targets)))
+    named = run.reading is not None and unnamed not in (own.targets, given.targets)
     for what, theirs, ours in (
         ("targets", given.targets if named else (), own.targets if named else ()),
         ("classes", given.classes, own.classes),

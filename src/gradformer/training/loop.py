@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 
+from gradformer.errors import warn
 from gradformer.training.epochs import graphs_left, train_epoch
 from gradformer.training.lanes import OnEpoch, in_lanes, train_in_lanes
 from gradformer.training.stop import Stop
@@ -25,34 +26,39 @@ def train(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
 
 
 def _train_in_turn(live: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
-    """An epoch of each in turn, on a GPU of all that are captured at once.
-
-    Where its memory is for some of them only, the next begins when one has ended.
-    """
+    """An epoch of all that are captured, at once as far as memory goes: the others begin when one
+    has ended. Then those that are not captured, an epoch of each in turn."""
     room = len(live)
     while live:
-        for together in side_by_side(live, room):
+        captured = [trial for trial in live if trial.captured is not None]
+        for together in [captured[:room]] if captured else [[trial] for trial in live]:
             began = time.perf_counter()
             graphs = sum(map(graphs_left, together))
-            if not train_epoch(together, stop):
+            done = train_epoch(together, stop)
+            if done is None:
                 return False
             trained = time.perf_counter() - began
-            done = [trial for trial in together if not graphs_left(trial)]
             rate = (graphs - sum(map(graphs_left, together))) / max(trained, 1e-9)
             for trial in done:
                 began = time.perf_counter()
                 record = trial.close_epoch()
                 seconds = trained / len(done) + time.perf_counter() - began
                 on_epoch(trial, {**record, "seconds": seconds, "graphs_per_second": rate})
-            if len(done) < len(together):
-                room = len(done)
-        live = [trial for trial in live if trial.progress.status == "training"]
+            room = len(done)
+            if not done:
+                _let_go(captured)
+        still = [trial for trial in live if trial.progress.status == "training"]
+        if len(still) < len(live) or not room:
+            room = len(still)
+        live = still
     return True
 
 
-def side_by_side(trials: list[Trial], room: int) -> list[list[Trial]]:
-    """Which trials take their steps at the same time: of those that are captured as many as there
-    is ``room`` for, while the rest wait; the others alone."""
-    captured = [trial for trial in trials if trial.captured is not None][:room]
-    alone = [[trial] for trial in trials if trial.captured is None]
-    return [captured, *alone] if captured else alone
+def _let_go(captured: list[Trial]) -> None:
+    """Launch the steps of these trials one by one: not one of them finds room to be recorded."""
+    for trial in captured:
+        trial.captured = None
+    warn(
+        "the GPU has no memory to record the steps of a trial; they are launched one by one, which "
+        "is slower and may change last bits; a smaller train.batch_size may help"
+    )

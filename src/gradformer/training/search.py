@@ -23,6 +23,7 @@ import torch
 
 from gradformer.errors import InputError
 from gradformer.graphs.splits import Split
+from gradformer.training.ambient import undisturbed
 from gradformer.training.attempts import Attempt, Record
 from gradformer.training.beginning import inputs_before
 from gradformer.training.data import TrainingData
@@ -52,6 +53,7 @@ class Found:
     attempts: list[Attempt]
 
 
+@undisturbed
 def search(
     plan: Plan,
     folder: str | Path,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gradformer.attention import Decay
-from gradformer.errors import InputError
+from gradformer.errors import InputError, warn
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.portable import draw, permutation, stream
 from gradformer.model.base import GraphModel, has_guests
@@ -135,7 +135,14 @@ class Trial:
     def predict(self, items: NDArray[np.int64]) -> NDArray[np.float32]:
         """Predictions of the present model for items of a split."""
         options, graphs = self.recipe.train, self.data.graphs(items)
-        rows = None if self.captured is None else self.captured.predict(graphs)
+        rows = None
+        if self.captured is not None:
+            rows = self.captured.predict(graphs)
+            if rows is None:
+                warn(
+                    f"trial {self.number}: the GPU has no memory to record its answers; they are "
+                    "given batch by batch, which may change last bits"
+                )
         if rows is None:
             how = options.batch_size, options.precision
             with self._answering():

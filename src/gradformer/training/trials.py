@@ -84,13 +84,19 @@ class Trials:
             self._recorder = self._open_record(here, begins=not began)
         self._saved = dict.fromkeys(range(len(self.trials)), time.monotonic())
 
+    def finish_ended(self) -> None:
+        """Test those that ended, but were killed before their result was written."""
+        for trial in self.waiting:
+            if trial.progress.status != "training":
+                self._capture([trial])
+                self._finish(trial)
+
     def prepare(self) -> str | None:
         """Make ready to train; gives the reason why steps are not captured, if they are not."""
-        reason = capture(self.waiting) if self.device.type == "cuda" else None
-        for trial in self.waiting:  # ended, but killed before its result was written
-            if trial.progress.status != "training":
-                self._finish(trial)
-        return reason
+        return self._capture([t for t in self.waiting if t.progress.status == "training"])
+
+    def _capture(self, trials: list[Trial]) -> str | None:
+        return capture(trials) if self.device.type == "cuda" else None
 
     def note(self, trial: Trial, record: Mapping[str, Any]) -> None:
         """Write down an epoch of one of the trials, save it if it is time, test it if it ended."""
@@ -205,6 +211,8 @@ def train_all(runs: Sequence[Trials], until: float | None = None, quiet: bool = 
                     stop.signal = signal.SIGPIPE
                 owner[trial].note(trial, record)
 
+            for run in runs:  # before the steps of others take the memory
+                run.finish_ended()
             for run in runs:
                 if run.changes:
                     show.say(f"other than at the start of the run: {run.changes}; bits may differ")
