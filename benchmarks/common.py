@@ -99,7 +99,8 @@ def replay(trials: list[Trial]) -> float:
     for _ in range(EPOCHS):
         for trial in trials:
             trial.losses = []
-            trial.captured.begin()
+            if not trial.captured.begin():
+                raise torch.OutOfMemoryError("no memory to record a step")
         torch.cuda.synchronize()
         start = time.perf_counter()
         for _ in range(steps):

@@ -45,7 +45,7 @@ def compare(name: str) -> dict[str, Any]:
     data = benchmark(recipe)
     trial = Trial(0, recipe, data, data.collator("cuda"))
     captured = CapturedTrial(trial)
-    captured.begin()
+    assert captured.begin(), "no memory to record a step"
     common = captured.capacity(0)
     pointers = (data.store.arrays[key] for key in ("node_ptr", "edge_ptr"))
     nodes, edges = (np.diff(pointer)[captured.ids.cpu().numpy()] for pointer in pointers)

@@ -114,7 +114,8 @@ def ours(case: Case, trials: int) -> dict[str, Any]:
     made = captured(case, trials)
     ready = time.perf_counter() - began
     ms = replay(made)
-    # What recorded steps keep counts as reserved only: of one step the peak is known more exactly.
+    # What is recorded, steps and validations, keeps what counts as reserved only: of one trial the
+    # peak is known more exactly.
     peak = torch.cuda.max_memory_allocated() if trials == 1 else torch.cuda.max_memory_reserved()
     return {
         "ms": ms,
@@ -129,7 +130,7 @@ def kernels(trial: Trial) -> dict[str, Any]:
     """Kernels of one captured step, the share of its time in which the GPU works, and what takes
     it: count and microseconds of each kernel, the longest first."""
     trial.losses = []
-    trial.captured.begin()
+    assert trial.captured.begin(), "no memory to record a step"
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CUDA]) as profile:
         trial.captured.advance()
         torch.cuda.synchronize()

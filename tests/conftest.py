@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import signal
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -23,6 +24,8 @@ if DEVICE == "cpu":  # Triton reads it when it is imported: kernels run in its i
         from .interpreter import find_builtins_once
 
         find_builtins_once()
+if hasattr(signal, "SIGHUP"):
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)  # under nohup it is ignored, and stays so
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("GRADFORMER_SHARED", ROOT.parent / "shared"))
 

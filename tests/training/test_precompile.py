@@ -87,6 +87,7 @@ def test_compiling_is_undone_before_the_run_that_warms_up(monkeypatch: pytest.Mo
     monkeypatch.setattr(capture, "_on", lambda stream: nullcontext())
     monkeypatch.setattr(torch.cuda, "CUDAGraph", SimpleNamespace)
     monkeypatch.setattr(torch.cuda, "graph", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda _: None)
     ids, cursor, seen = torch.tensor([7]), torch.tensor([0]), list[int]()
 
     def body() -> None:

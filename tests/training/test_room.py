@@ -118,17 +118,48 @@ def test_a_trial_that_waits_is_not_closed_though_all_its_steps_are_done(
     assert ended == [(0, 1), (0, 2), (1, 1), (1, 2)]
 
 
-def test_a_trial_without_room_for_its_steps_takes_them_one_by_one(
+def test_trials_without_room_for_one_step_take_theirs_plainly_and_no_graph_takes_it_from_them(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(CalledAgain, "room", 1)
     monkeypatch.setattr(CalledAgain, "full", RuntimeError)  # CUDA's own
     trials, graphs = [make(LONG), make(SHORT)], list[int]()
-    with pytest.warns(GradformerWarning, match="has no memory to record the steps") as said:
+    with pytest.warns(
+        GradformerWarning, match=r"trial 1: its steps are not captured .* train\.batch_size"
+    ):
         assert train(trials, lambda *_: graphs.append(len(CalledAgain.there)), Stop())
-    assert len(said) == 1
     assert graphs == [0] * 4
     assert [trial.progress.epoch for trial in trials] == [2, 2]
+
+
+def test_one_that_is_too_large_leaves_the_others_captured_and_comes_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """So does one of which only now is seen what a capture forbids."""
+    monkeypatch.setattr(CalledAgain, "room", 4)
+    large, forbids, *fit = trials = [make(SHORT) for _ in range(4)]
+    begin, ended = CapturedTrial.begin, list[tuple[int, bool]]()
+
+    def begins(captured: CapturedTrial) -> bool:
+        if captured is forbids.captured:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return captured is not large.captured and begin(captured)
+
+    def note(trial: Trial, record: Any) -> None:
+        ended.append((trials.index(trial), trial.captured is not None))
+        if trial.progress.status != "training":
+            trial.captured = None
+
+    monkeypatch.setattr(CapturedTrial, "begin", begins)
+    monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
+    with pytest.warns(GradformerWarning) as said:
+        assert train(trials, note, Stop())
+    assert [str(one.message).rpartition("bits: ")[2] for one in said] == [
+        "the GPU has no memory for one step; take a smaller train.batch_size",
+        "gradformer: RuntimeError: operation not permitted when stream is capturing",
+    ]
+    assert len(fit) == 2
+    assert ended == [(2, True), (3, True)] * 2 + [(0, False), (1, False)] * 2
 
 
 def test_answers_without_room_are_given_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:

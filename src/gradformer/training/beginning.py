@@ -105,9 +105,8 @@ def tell_seen(recipe: Recipe, data: TrainingData, numbers: Sequence[int]) -> Non
 
     def has_other_test(number: int) -> bool:
         """Whether the test parts differ: then what the one has for its own the other learns."""
-        seeds = recipe.seed + number, run.result(_taken(run, number))["seed"]
-        here, there = (data.split(seed).test for seed in seeds)
-        return not np.array_equal(here, there)
+        here, there = recipe.seed + number, run.result(_taken(run, number))["seed"]
+        return here != there and not np.array_equal(data.split(here).test, data.split(there).test)
 
     same_way = way(recipe, data.about) == way(run.recipe, run.origin)
     other = [str(number) for number in numbers if not same_way or has_other_test(number)]

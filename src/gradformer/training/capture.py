@@ -90,20 +90,23 @@ def capture(trials: list[Trial]) -> str | None:
         return "captured steps need a CUDA device"
     if is_shared():
         return "a batch that processes share is not captured"
-    made, kinds, has_room = [], set[str](), True
+    made, has_room = list[CapturedTrial](), True
     for trial in trials:
-        status = trial.progress.status  # one that has ended is only tested
-        captured = CapturedTrial(trial, first=status not in kinds)
-        kinds.add(status)
+        captured = CapturedTrial(trial, first=not made)
         try:
             has_room = has_room and captured.prepare()
-        except Exception as error:  # whatever a model does that a capture forbids
-            torch.cuda.synchronize()
-            return f"{trial.recipe.model.name}: {type(error).__name__}: {error}".splitlines()[0]
+        except Exception as error:
+            return forbidden(trial, error)
         made.append(captured)
     for trial, captured in zip(trials, made):
         trial.captured = captured
     return None
+
+
+def forbidden(trial: Trial, error: Exception) -> str:
+    """Why a trial is not captured: whatever its model does that a capture forbids."""
+    torch.cuda.synchronize(trial.collator.device)
+    return f"{trial.recipe.model.name}: {type(error).__name__}: {error}".splitlines()[0]
 
 
 class CapturedTrial:

@@ -7,9 +7,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from gradformer.errors import warn
 from gradformer.graphs.collate import Capacity, Collator
 from gradformer.model.base import GraphModel
-from gradformer.training.capture import CapturedTrial
+from gradformer.training.capture import CapturedTrial, forbidden
 from gradformer.training.distributed import place_in_batch
 from gradformer.training.stop import Stop
 from gradformer.training.threads import worthwhile_threads
@@ -61,14 +62,32 @@ def _replay_epoch(trials: list[tuple[Trial, CapturedTrial]], stop: Stop) -> list
 
 def _begun(trials: list[tuple[Trial, CapturedTrial]]) -> list[tuple[Trial, CapturedTrial]]:
     """Those, from the first on, whose epoch the device has memory for. What one needs is taken from
-    the last that holds some; who finds none waits."""
-    for number, (_, captured) in enumerate(trials):
-        while not captured.begin():
-            holding = [later for _, later in trials[number + 1 :] if later.holds]
-            if not holding:
+    the last that holds some; who finds none waits, and the first lets go of being captured. So does
+    one that waited unknown to do what a capture forbids."""
+    for number, (trial, captured) in enumerate(trials):
+        try:
+            while not captured.begin():
+                holding = [later for _, later in trials[number + 1 :] if later.holds]
+                if holding:
+                    holding[-1].release()
+                    continue
+                if not number:
+                    _let_go(
+                        trial, "the GPU has no memory for one step; take a smaller train.batch_size"
+                    )
                 return trials[:number]
-            holding[-1].release()
+        except Exception as error:
+            _let_go(trial, forbidden(trial, error))
+            return trials[:number]
     return trials
+
+
+def _let_go(trial: Trial, reason: str) -> None:
+    trial.captured = None
+    warn(
+        f"trial {trial.number}: its steps are not captured as CUDA graphs, which is slower and may "
+        f"change last bits: {reason}"
+    )
 
 
 def replay_steps(trials: list[tuple[Trial, CapturedTrial]], stop: Stop) -> dict[Trial, int]:

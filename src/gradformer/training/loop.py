@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 
-from gradformer.errors import warn
 from gradformer.training.epochs import graphs_left, train_epoch
 from gradformer.training.lanes import OnEpoch, in_lanes, train_in_lanes
 from gradformer.training.stop import Stop
@@ -45,20 +44,8 @@ def _train_in_turn(live: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
                 seconds = trained / len(done) + time.perf_counter() - began
                 on_epoch(trial, {**record, "seconds": seconds, "graphs_per_second": rate})
             room = len(done)
-            if not done:
-                _let_go(captured)
         still = [trial for trial in live if trial.progress.status == "training"]
         if len(still) < len(live) or not room:
             room = len(still)
         live = still
     return True
-
-
-def _let_go(captured: list[Trial]) -> None:
-    """Launch the steps of these trials one by one: not one of them finds room to be recorded."""
-    for trial in captured:
-        trial.captured = None
-    warn(
-        "the GPU has no memory to record the steps of a trial; they are launched one by one, which "
-        "is slower and may change last bits; a smaller train.batch_size may help"
-    )
