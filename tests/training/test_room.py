@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
@@ -22,6 +23,24 @@ from tests.training.replays import LONG, SHORT, CalledAgain, make, same, stand_i
 without_streams = pytest.fixture(autouse=True)(stand_in)
 
 
+def trained(
+    trials: list[Trial], note: Callable[[Trial], object] = lambda _: None
+) -> list[tuple[int, int]]:
+    """Which epoch of which trial has ended, in order; ``note`` sees each. One that has ended gives
+    its memory back."""
+    ended: list[tuple[int, int]] = []
+
+    def on_epoch(trial: Trial, record: Any) -> None:
+        ended.append((trials.index(trial), record["epoch"]))
+        note(trial)
+        if trial.progress.status != "training":
+            answers_of(trial)
+            trial.captured = None
+
+    assert train(trials, on_epoch, Stop())
+    return ended
+
+
 def larger_each_epoch(captured: CapturedTrial, epoch: int) -> Capacity:
     return replace(captured.room_for([captured.trial.graphs]), pairs=9999 + epoch)
 
@@ -33,20 +52,11 @@ def test_trials_that_the_memory_has_no_room_for_wait_and_have_the_bits_of_each_a
     recipes = [LONG, SHORT.change("train.epochs=1"), SHORT]
     alone = [make(recipe) for recipe in recipes]
     for trial in alone:
-        assert train([trial], lambda *_: None, Stop())
-        trial.captured = None
+        trained([trial])
     monkeypatch.setattr(CalledAgain, "room", 4)
     CalledAgain.most = 0
-    trials, ended = [make(recipe) for recipe in recipes], list[tuple[int, int]]()
-
-    def note(trial: Trial, record: Any) -> None:
-        ended.append((trials.index(trial), record["epoch"]))
-        if trial.progress.status != "training":
-            answers_of(trial)
-            trial.captured = None
-
-    assert train(trials, note, Stop())
-    assert ended == [(0, 1), (1, 1), (0, 2), (2, 1), (2, 2)]
+    trials = [make(recipe) for recipe in recipes]
+    assert trained(trials) == [(0, 1), (1, 1), (0, 2), (2, 1), (2, 2)]
     assert CalledAgain.most == 4
     assert all(same(*pair) for pair in zip(alone, trials))
 
@@ -57,15 +67,8 @@ def test_what_needs_more_memory_later_gets_that_of_the_last_trial_and_no_more(
     """Another program takes memory after the first epoch, and steps are recorded for each."""
     monkeypatch.setattr(capture, "AHEAD", 1)
     monkeypatch.setattr(CapturedTrial, "capacity", larger_each_epoch)
-    trials, ended = [make(LONG) for _ in range(4)], list[tuple[int, int]]()
-
-    def note(trial: Trial, record: Any) -> None:
-        ended.append((trials.index(trial), record["epoch"]))
-        monkeypatch.setattr(CalledAgain, "room", 6)
-        if trial.progress.status != "training":
-            trial.captured = None
-
-    assert train(trials, note, Stop())
+    trials = [make(LONG) for _ in range(4)]
+    ended = trained(trials, lambda _: monkeypatch.setattr(CalledAgain, "room", 6))
     assert ended == [*((k, 1) for k in range(4)), *((k, 2) for k in range(3)), (3, 2)]
 
 
@@ -76,23 +79,14 @@ def test_when_a_large_trial_has_ended_several_small_ones_begin(
     monkeypatch.setattr(CalledAgain, "room", 6)
     trials = [make(LONG), *(make(SHORT) for _ in range(4))]
     monkeypatch.setattr(CalledAgain, "size", 3)
-    ended: list[tuple[int, int]] = []
-
-    def note(trial: Trial, record: Any) -> None:
-        ended.append((trials.index(trial), record["epoch"]))
-        if trial.progress.status != "training":
-            trial.captured = None
-            monkeypatch.setattr(CalledAgain, "size", 1)
-
-    assert train(trials, note, Stop())
-    assert ended == [
-        (0, 1),
-        (0, 2),
-        *((k, 1) for k in (1, 2, 3)),
-        *((k, 2) for k in (1, 2, 3)),
-        (4, 1),
-        (4, 2),
-    ]
+    ended = trained(
+        trials,
+        lambda trial: (
+            trial.progress.status == "training" or monkeypatch.setattr(CalledAgain, "size", 1)
+        ),
+    )
+    small = [(k, epoch) for epoch in (1, 2) for k in (1, 2, 3)]
+    assert ended == [(0, 1), (0, 2), *small, (4, 1), (4, 2)]
 
 
 def test_a_trial_that_waits_is_not_closed_though_all_its_steps_are_done(
@@ -107,15 +101,7 @@ def test_a_trial_that_waits_is_not_closed_though_all_its_steps_are_done(
     waits.captured.finish(waits.steps_per_epoch)
     waits.captured.release()
     monkeypatch.setattr(CalledAgain, "room", 2)
-    ended: list[tuple[int, int]] = []
-
-    def note(trial: Trial, record: Any) -> None:
-        ended.append((trials.index(trial), record["epoch"]))
-        if trial.progress.status != "training":
-            trial.captured = None
-
-    assert train(trials, note, Stop())
-    assert ended == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    assert trained(trials) == [(0, 1), (0, 2), (1, 1), (1, 2)]
 
 
 def test_trials_without_room_for_one_step_take_theirs_plainly_and_no_graph_takes_it_from_them(
@@ -137,29 +123,24 @@ def test_one_that_is_too_large_leaves_the_others_captured_and_comes_last(
 ) -> None:
     """So does one of which only now is seen what a capture forbids."""
     monkeypatch.setattr(CalledAgain, "room", 4)
-    large, forbids, *fit = trials = [make(SHORT) for _ in range(4)]
-    begin, ended = CapturedTrial.begin, list[tuple[int, bool]]()
+    large, forbids, *_ = trials = [make(SHORT) for _ in range(4)]
+    begin, replayed = CapturedTrial.begin, list[bool]()
 
     def begins(captured: CapturedTrial) -> bool:
         if captured is forbids.captured:
             raise RuntimeError("operation not permitted when stream is capturing")
         return captured is not large.captured and begin(captured)
 
-    def note(trial: Trial, record: Any) -> None:
-        ended.append((trials.index(trial), trial.captured is not None))
-        if trial.progress.status != "training":
-            trial.captured = None
-
     monkeypatch.setattr(CapturedTrial, "begin", begins)
     monkeypatch.setattr(torch.cuda, "synchronize", lambda _: None)
     with pytest.warns(GradformerWarning) as said:
-        assert train(trials, note, Stop())
+        ended = trained(trials, lambda trial: replayed.append(trial.captured is not None))
     assert [str(one.message).rpartition("bits: ")[2] for one in said] == [
         "the GPU has no memory for one step; take a smaller train.batch_size",
         "gradformer: RuntimeError: operation not permitted when stream is capturing",
     ]
-    assert len(fit) == 2
-    assert ended == [(2, True), (3, True)] * 2 + [(0, False), (1, False)] * 2
+    assert ended == [(k, epoch) for pair in ((2, 3), (0, 1)) for epoch in (1, 2) for k in pair]
+    assert replayed == [True] * 4 + [False] * 4
 
 
 def test_answers_without_room_are_given_batch_by_batch(monkeypatch: pytest.MonkeyPatch) -> None:
