@@ -136,7 +136,7 @@ def test_one_that_is_too_large_leaves_the_others_captured_and_comes_last(
     with pytest.warns(GradformerWarning) as said:
         ended = trained(trials, lambda trial: replayed.append(trial.captured is not None))
     assert [str(one.message).rpartition("bits: ")[2] for one in said] == [
-        "the GPU has no memory for one step; take a smaller train.batch_size",
+        "the GPU has no memory for one step; lower train.batch_size",
         "gradformer: RuntimeError: operation not permitted when stream is capturing",
     ]
     assert ended == [(k, epoch) for pair in ((2, 3), (0, 1)) for epoch in (1, 2) for k in pair]

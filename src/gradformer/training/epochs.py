@@ -61,25 +61,30 @@ def _replay_epoch(trials: list[tuple[Trial, CapturedTrial]], stop: Stop) -> list
 
 
 def _begun(trials: list[tuple[Trial, CapturedTrial]]) -> list[tuple[Trial, CapturedTrial]]:
-    """Those, from the first on, whose epoch the device has memory for. What one needs is taken from
-    the last that holds some; who finds none waits, and the first lets go of being captured. So does
-    one that waited unknown to do what a capture forbids."""
+    """Those, from the first on, whose epoch the device has memory for; who finds none waits, and
+    the first lets go of being captured. So does one that waited unknown to do what a capture
+    forbids."""
     for number, (trial, captured) in enumerate(trials):
+        reason = "" if number else "the GPU has no memory for one step; lower train.batch_size"
         try:
-            while not captured.begin():
-                holding = [later for _, later in trials[number + 1 :] if later.holds]
-                if holding:
-                    holding[-1].release()
-                    continue
-                if not number:
-                    _let_go(
-                        trial, "the GPU has no memory for one step; take a smaller train.batch_size"
-                    )
-                return trials[:number]
+            if _finds_room(captured, [later for _, later in trials[number + 1 :]]):
+                continue
         except Exception as error:
-            _let_go(trial, forbidden(trial, error))
-            return trials[:number]
+            reason = forbidden(trial, error)
+        if reason:
+            _let_go(trial, reason)
+        return trials[:number]
     return trials
+
+
+def _finds_room(captured: CapturedTrial, others: list[CapturedTrial]) -> bool:
+    """Begin an epoch, if need be with the memory that the last of the ``others`` hold."""
+    while not captured.begin():
+        holding = [other for other in others if other.holds]
+        if not holding:
+            return False
+        holding[-1].release()
+    return True
 
 
 def _let_go(trial: Trial, reason: str) -> None:

@@ -261,11 +261,11 @@ def _expect_words(run: Run, given: Labels) -> None:
     own = run.labels
     unnamed = tuple(place_names(len(own.targets)))
     named = run.reading is not None and unnamed not in (own.targets, given.targets)
-    for what, theirs, ours in (
-        ("targets", given.targets if named else (), own.targets if named else ()),
-        ("classes", given.classes, own.classes),
+    for what, theirs, ours, counts in (
+        ("targets", given.targets, own.targets, named),
+        ("classes", given.classes, own.classes, True),
     ):
-        if theirs != ours:
+        if counts and theirs != ours:
             raise InputError(
                 f"the graphs: {what} are {theirs}, the run has learned {ours}; give the file or "
                 "the list itself, or read it with like=run.reading"
