@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from gradformer.attention.layout import Layout
 from gradformer.graphs.batch import Edges, sort_edges
+from gradformer.model import segments
 from gradformer.model.segments import (
     from_source,
     moved,
     pool,
+    rows_of,
     sum_of_sources,
     sum_to_target,
 )
@@ -61,6 +66,18 @@ def test_rows_move_to_other_places_and_their_gradients_back() -> None:
     assert torch.equal(y, torch.stack([x[2], 0 * x[0], x[0], 0 * x[0]]))
     assert torch.autograd.gradcheck(lambda x: moved(x, there, back), x)
     assert torch.autograd.gradgradcheck(lambda x: moved(x, there, back).square(), x)
+
+
+@pytest.mark.parametrize("way", [rows_of, segments._Rows.apply])
+def test_rows_of_a_table_and_their_gradients(way: Callable[[Tensor, Tensor], Tensor]) -> None:
+    """The second way is that of a GPU; rows 0 and 4 are read by none."""
+    table = torch.randn(5, 2, dtype=torch.float64, requires_grad=True)
+    index = torch.tensor([3, 1, 3, 2, 3, 1])
+    assert torch.equal(way(table, index), table[index])
+    slope = torch.randn(6, 2, dtype=torch.float64)
+    (found,) = torch.autograd.grad(way(table, index), table, slope)
+    torch.testing.assert_close(found, torch.zeros(5, 2).double().index_add(0, index, slope))
+    assert torch.autograd.gradgradcheck(lambda table: way(table, index).square(), table)
 
 
 def test_edges_of_padding_take_no_part(edges: Edges) -> None:

@@ -14,7 +14,7 @@ from gradformer.errors import ConfigError, InputError, choice, counted
 from gradformer.graphs.batch import Batch
 from gradformer.model.maps import linear
 from gradformer.model.parts import BatchNorm, Draw, Dropout
-from gradformer.model.segments import in_degree
+from gradformer.model.segments import in_degree, rows_of
 
 DEGREES = ("onehot", "normalised")
 ENCODINGS = ("rwse", "lap", "none")
@@ -41,6 +41,19 @@ def fits_kernel(tables: Sequence[Tensor]) -> bool:
     return exact and small and tables[0].shape[1] <= MOST_FUSED_WIDTH
 
 
+def embedded(x: Tensor, tables: Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
+    """Σ_c T_c[x_c]: the rows of ``tables`` [size, width] each that x [rows, columns] int names.
+
+    ``mask`` [rows] bool: rows that are padding take no part and may come out as anything.
+    """
+    if fits_kernel(tables) and runs_kernels(x):
+        from gradformer.model.fused_encoding import embed
+
+        return embed(x, tables, mask)
+    parts = [rows_of(table, x[:, column].long()) for column, table in enumerate(tables)]
+    return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
+
+
 class CategoryEncoder(nn.Module):
     """Sum of one embedding for each categorical column: [rows, columns] int → [rows, width].
 
@@ -54,27 +67,22 @@ class CategoryEncoder(nn.Module):
         for weight in self.parameters():
             nn.init.xavier_uniform_(weight)
 
-    def takes_kernel(self, x: Tensor) -> bool:
-        """Whether :mod:`gradformer.model.fused_encoding` embeds ``x``."""
+    def check(self, x: Tensor) -> None:
+        """Raise an :class:`InputError` unless ``x`` has a number for each column."""
         if x.dim() != 2 or x.shape[1] != len(self.tables) or x.is_floating_point():
             raise InputError(
                 f"{self.name}: expected integers [rows, {len(self.tables)}], got {x.dtype} "
                 f"{list(x.shape)}"
             )
-        return fits_kernel([*self.parameters()]) and runs_kernels(x)
 
     def forward(self, x: Tensor, mask: Tensor | None = None) -> Tensor:
-        """``mask`` [rows] bool: rows that are padding take no part and may come out as anything."""
-        if self.takes_kernel(x):
-            from gradformer.model.fused_encoding import embed
-
-            return embed(x, [*self.parameters()], mask)
+        """See :func:`embedded`."""
+        self.check(x)
         try:
-            parts = [table(x[:, column].long()) for column, table in enumerate(self.tables)]
+            return embedded(x, [*self.parameters()], mask)
         except IndexError:
             check_categories(self.name, x, self.sizes)
             raise
-        return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
 
 
 class FloatEncoder(nn.Linear):
@@ -109,11 +117,7 @@ class DegreeEncoder(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         if self.kind == "onehot":
             degree = in_degree(batch.edges, torch.int64).clamp(max=self.largest)
-            if fits_kernel([self.table.weight]) and runs_kernels(degree):
-                from gradformer.model.fused_encoding import embed
-
-                return embed(degree[:, None], [self.table.weight], batch.nodes.mask)
-            return self.table(degree)
+            return embedded(degree[:, None], [self.table.weight], batch.nodes.mask)
         return self.table(in_degree(batch.edges, self.table.weight.dtype).log1p()[:, None])
 
 
@@ -269,12 +273,14 @@ def encode_nodes(
     """
     raw = None if position is None else position.raw(batch)
     encoder, x = node.encoder, batch.x
-    if isinstance(encoder, CategoryEncoder) and x is not None and encoder.takes_kernel(x):
-        from gradformer.model.fused_encoding import embed
-
-        linear_map = None if position is None else position.linear
+    if isinstance(encoder, CategoryEncoder) and x is not None:
+        encoder.check(x)
         tables = [*encoder.parameters()]
-        return embed(x, tables, batch.nodes.mask, raw, linear_map, concat), raw
+        if fits_kernel(tables) and runs_kernels(x):
+            from gradformer.model.fused_encoding import embed
+
+            linear_map = None if position is None else position.linear
+            return embed(x, tables, batch.nodes.mask, raw, linear_map, concat), raw
     y = node(batch)
     if position is not None and raw is not None:
         encoded = position(raw)

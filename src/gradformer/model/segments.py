@@ -70,6 +70,22 @@ class _Sum(torch.autograd.Function):
         return _Spread.apply(grad, *ctx.indices), None, None, None
 
 
+class _Rows(torch.autograd.Function):
+    """table [rows, c] → table[index] [places, c], for places in any order."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, index: Tensor) -> Tensor:
+        ctx.index, ctx.rows = index, len(table)
+        return table.index_select(0, index)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        ordered, order = ctx.index.sort(stable=True)
+        rows = torch.arange(ctx.rows + 1, dtype=ordered.dtype, device=ordered.device)
+        ptr = torch.searchsorted(ordered, rows, out_int32=True)
+        return _Sum.apply(grad.contiguous(), ctx.index, ptr, order.int()), None
+
+
 class _Move(torch.autograd.Function):
     """x [rows, …] → x[there] [places, …], zero where ``there`` is −1."""
 
@@ -137,6 +153,17 @@ def moved(x: Tensor, there: Tensor, back: Tensor) -> Tensor:
     after another: many that stand for nothing and point at one row take milliseconds.
     """
     return _Move.apply(x, there, back)
+
+
+def rows_of(table: Tensor, index: Tensor) -> Tensor:
+    """table[index] [places, c], of a table [rows, c] and index [places] int64.
+
+    The derivative adds up what meets in a row in the order of the places. torch's own does that on
+    a CPU; on a GPU its bits change from run to run.
+    """
+    if table.device.type == "cpu":
+        return nn.functional.embedding(index, table)
+    return _Rows.apply(table, index)
 
 
 def sum_of_sources(x: Tensor, edges: Edges) -> Tensor:

@@ -36,7 +36,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.base import ModelConfig, Needs, option, register
 from gradformer.model.edge_attention import head_products, softmax_to_target, weighted_sum
-from gradformer.model.encoders import EdgeEncoder, FeatureEncoder
+from gradformer.model.encoders import EdgeEncoder, FeatureEncoder, embedded
 from gradformer.model.maps import linear
 from gradformer.model.parts import Dropout
 from gradformer.model.segments import sum_to_target
@@ -210,7 +210,8 @@ class EGT(RowReader):
     def node_pairs(self, batch: Batch, pairs: Pairs) -> Tensor:
         """Pairs of nodes as they enter the first layer: distance plus edge features, [Σn², De]."""
         hops = batch.pair_bytes()[pairs.place].long().clamp(max=self.config.hops + 1)
-        e: Tensor = self.distance(hops)
+        table = self.distance.weight
+        e = embedded(hops[:, None], [table], pairs.rows.mask).to(table.dtype)
         if self.edge is None:
             return e
         edges = batch.edges

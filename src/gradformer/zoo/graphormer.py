@@ -27,7 +27,7 @@ from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.base import ModelConfig, Needs, option, register
-from gradformer.model.encoders import FeatureEncoder
+from gradformer.model.encoders import FeatureEncoder, embedded
 from gradformer.model.layer import Attention
 from gradformer.model.maps import linear
 from gradformer.model.parts import Dropout
@@ -75,9 +75,9 @@ class NodeInput(nn.Module):
     def forward(self, batch: Batch) -> Tensor:
         leaving = out_degree(batch.edges, torch.int64)
         entering = leaving if self.same_degree else in_degree(batch.edges, torch.int64)
-        most = self.in_degree.num_embeddings - 1
-        h: Tensor = self.in_degree(entering.clamp(max=most))
-        h = h + self.out_degree(leaving.clamp(max=most))
+        tables = [self.in_degree.weight, self.out_degree.weight]
+        degrees = torch.stack([entering, leaving], dim=1).clamp(max=len(tables[0]) - 1)
+        h = embedded(degrees, tables, batch.nodes.mask).to(tables[0].dtype)
         return h if self.features is None else h + self.features(batch)
 
 
