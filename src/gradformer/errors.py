@@ -10,6 +10,7 @@ import difflib
 import sys
 import warnings
 from collections.abc import Iterable
+from numbers import Integral, Real
 
 
 class GradformerError(Exception):
@@ -81,6 +82,16 @@ def suggest(name: str, known: Iterable[str]) -> str:
     lower = {option.lower(): option for option in options}
     near = difflib.get_close_matches(name.lower(), lower, n=1)
     return f"did you mean '{lower[near[0]]}'?" if near else f"known: {', '.join(options)}"
+
+
+def at_least(argument: str, value: float, lowest: float) -> None:
+    """Raise a :class:`ConfigError` unless ``value`` is a number, whole if ``lowest`` is, and no
+    less."""
+    whole = isinstance(lowest, int)
+    if not isinstance(value, Integral if whole else Real) or isinstance(value, bool):
+        raise ConfigError(f"{argument}: got {value!r}, expected a {'whole ' * whole}number")
+    if not value >= lowest:
+        raise ConfigError(f"{argument}: got {value}, expected at least {lowest}")
 
 
 def choice(argument: str, value: str, known: Iterable[str]) -> str:

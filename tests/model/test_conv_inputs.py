@@ -97,8 +97,10 @@ def test_bad_options_are_named() -> None:
         GradformerConv(8, None, decay=0.5)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"^heads: 3 "):
         GradformerConv(8, None, heads=3)
-    with pytest.raises(ConfigError, match=r"^heads, width: got 0 and 8"):
+    with pytest.raises(ConfigError, match=r"^heads: got 0, expected at least 1"):
         GradformerConv(8, None, heads=0)
+    with pytest.raises(ConfigError, match=r"^heads: got 4\.0, expected a whole number"):
+        GradformerConv(8, None, heads=4.0)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"^dropout: "):
         GradformerConv(8, None, heads=2, attention_dropout=1.0)
     with pytest.raises(ConfigError, match=r"^decay: unknown option 'strat'; did you mean 'start'"):

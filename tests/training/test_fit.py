@@ -189,6 +189,10 @@ def test_wrong_names_and_options_are_named(tmp_path: Path) -> None:
     graphs, scaffold = toy.some_graphs(), ["data.split=scaffold"]
     with pytest.raises(ConfigError, match="scaffold needs molecules"):
         fit(graphs, y=range(30), settings=scaffold, out=tmp_path / "run")
+    with pytest.raises(ConfigError, match=r"^trials: got 2\.5, expected a whole number$"):
+        fit(graphs, y=range(30), trials=2.5, out=tmp_path / "run")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"^model: unknown name <class "):
+        fit(graphs, y=range(30), model=Data, out=tmp_path / "run")  # type: ignore[arg-type]
     assert not (tmp_path / "run").exists()
 
 

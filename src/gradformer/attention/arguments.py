@@ -10,13 +10,13 @@ from torch import Tensor
 from gradformer.attention.draws import share
 from gradformer.attention.layout import Layout
 from gradformer.attention.tables import Table
-from gradformer.errors import ConfigError, InputError, counted
+from gradformer.errors import ConfigError, InputError, at_least, counted
 
 
 def check_heads(width: int, heads: int) -> None:
     """Raise unless the heads share the channels evenly."""
-    if min(width, heads) < 1:
-        raise ConfigError(f"heads, width: got {heads} and {width}, expected at least 1 of each")
+    at_least("width", width, 1)
+    at_least("heads", heads, 1)
     if width % heads:
         raise ConfigError(f"heads: {heads} does not divide the width {width}")
 

@@ -12,7 +12,7 @@ from torch.nn.functional import leaky_relu, logsigmoid
 
 from gradformer.attention.availability import runs_kernels
 from gradformer.attention.tables import Shares, Table, Tables
-from gradformer.errors import ConfigError, choice
+from gradformer.errors import ConfigError, at_least, choice
 from gradformer.structure.codebook import HOPS, Codebook
 
 SHAPES = ("exponential", "linear", "free")
@@ -69,8 +69,8 @@ class Decay(nn.Module):
         self.shape = choice("decay.shape", shape, SHAPES)
         self.on = choice("decay.on", on, TARGETS)
         self.unreachable = choice("decay.unreachable", unreachable, UNREACHABLE)
-        if heads < 1 or sets < 1:
-            raise ConfigError(f"heads, sets: got {heads} and {sets}, expected at least 1 of each")
+        at_least("heads", heads, 1)
+        at_least("sets", sets, 1)
         numbers = {"start": start, "spread": spread, "slope": slope, "end": end}
         for name, value in numbers.items():
             if not math.isfinite(value):

@@ -9,7 +9,7 @@ from typing import Any, Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import ConfigError, InputError, choice, counted
+from gradformer.errors import InputError, at_least, choice, counted
 
 Level = Literal["graph", "node"]
 Task = Literal["regression", "binary", "multiclass", "multilabel"]
@@ -35,8 +35,7 @@ class Schema:
     def __post_init__(self) -> None:
         choice("schema.level", self.level, get_args(Level))
         choice("schema.task", self.task, get_args(Task))
-        if self.outputs < 1:
-            raise ConfigError(f"schema.outputs: got {self.outputs}, expected at least 1")
+        at_least("schema.outputs", self.outputs, 1)
 
     @classmethod
     def from_dict(cls, saved: Mapping[str, Any]) -> Schema:

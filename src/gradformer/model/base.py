@@ -197,7 +197,7 @@ def model_class(name: str) -> type[GraphModel]:
     """The class of a model by name."""
     known = all_models()
     if name not in known:
-        raise ConfigError(f"model: unknown name {name!r}; {suggest(name, known)} ({HINT})")
+        raise ConfigError(f"model: unknown name {name!r}; {suggest(str(name), known)} ({HINT})")
     return known[name]
 
 

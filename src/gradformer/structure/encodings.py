@@ -8,7 +8,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import ConfigError, choice
+from gradformer.errors import at_least, choice
 from gradformer.structure.adjacency import Neighbours, neighbours
 from gradformer.structure.parallel import (
     BLOCK,
@@ -37,8 +37,7 @@ def random_walk(
     >>> random_walk(np.array([0, 3]), np.array([0, 6]), triangle, 3)[0].tolist()
     [0.0, 0.5, 0.25]
     """
-    if steps < 1:
-        raise ConfigError(f"steps: {steps}, expected at least 1")
+    at_least("steps", steps, 1)
     lists = neighbours(node_ptr, edge_ptr, edge_index)
     follow = _walk_compiled if HAVE_NUMBA else _walk_numpy
     return follow(np.asarray(node_ptr, np.int64), lists, steps, progress)
@@ -146,8 +145,7 @@ def laplacian(
         isolated: diagonal of L at a node without edges; codes differ between 1 and 0 ("sym").
         progress: called with the number of graphs that became ready.
     """
-    if k < 1:
-        raise ConfigError(f"k: {k}, expected at least 1")
+    at_least("k", k, 1)
     choice("normalization", normalization, ("sym", "none"))
     lists = neighbours(node_ptr, edge_ptr, edge_index)
     sizes = np.diff(node_ptr)

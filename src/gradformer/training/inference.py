@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from gradformer.errors import ConfigError, InputError, choice
+from gradformer.errors import ConfigError, InputError, at_least, choice
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.assemble import place_names
 from gradformer.graphs.batch import Batch
@@ -29,7 +29,6 @@ from gradformer.training.distributed import find_device
 from gradformer.training.metrics import metrics_of, scores
 from gradformer.training.origins import again
 from gradformer.training.outputs import by_batch, model_outputs
-from gradformer.training.sections import at_least
 from gradformer.training.wording import chances, deviation
 
 if TYPE_CHECKING:

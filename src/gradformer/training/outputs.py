@@ -12,12 +12,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gradformer.errors import at_least
 from gradformer.graphs.batch import Batch
 from gradformer.graphs.collate import Collator
 from gradformer.model.base import GraphModel, is_own
 from gradformer.model.parallel import is_shared
 from gradformer.training.distributed import place_in_batch
-from gradformer.training.sections import at_least
 from gradformer.training.step import autocast
 from gradformer.training.threads import pool, worthwhile_threads
 

@@ -15,10 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gradformer.errors import ConfigError, InputError, choice
+from gradformer.errors import ConfigError, InputError, at_least, choice
 from gradformer.training.files import plain, read_json, reading
 from gradformer.training.recipe import Recipe
-from gradformer.training.sections import at_least
 
 PLAN = "plan.json"
 METHODS = ("halving", "random")

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from gradformer.errors import ConfigError, suggest
+from gradformer.errors import ConfigError, at_least, suggest
 from gradformer.graphs.arrays import Schema
 from gradformer.model.base import (
     GraphModel,
@@ -29,7 +29,7 @@ from gradformer.model.base import (
 from gradformer.recipes import recipe_names, recipe_text
 from gradformer.structure.codebook import Codebook
 from gradformer.training.options import build, convert, merge, setting
-from gradformer.training.sections import DataOptions, TrainOptions, at_least
+from gradformer.training.sections import DataOptions, TrainOptions
 from gradformer.yaml_text import parse_yaml
 
 DEFAULT_MODEL = "gradformer"

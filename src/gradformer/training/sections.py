@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gradformer.errors import ConfigError, choice
+from gradformer.errors import ConfigError, at_least, choice
 from gradformer.model.base import option
 from gradformer.training.losses import CLASS_WEIGHTS, LOSSES
 from gradformer.training.optimizer import OPTIMIZERS, SCHEDULES
@@ -74,9 +74,3 @@ class TrainOptions:
             raise ConfigError(f"train.min_lr: {self.min_lr} is above train.lr = {self.lr}")
         if not 0.0 <= self.ema < 1.0:
             raise ConfigError(f"train.ema: got {self.ema}, expected a share in [0, 1)")
-
-
-def at_least(where: str, value: float, lowest: float) -> None:
-    """Raise, with the name of the option, unless ``value`` is at least so much."""
-    if not value >= lowest:
-        raise ConfigError(f"{where}: got {value}, expected at least {lowest}")
