@@ -56,7 +56,7 @@ def stored_batch(
         edges,
         widened(x),
         None if edge_attr is None else widened(edge_attr[order]),
-        batch_distances(case["edge_index"], layout),
+        batch_distances(edges, layout),
         {name: value.double() for name, value in (encodings or {}).items()},
         y=widened(case["y"]) if "y" in case else None,
     )
