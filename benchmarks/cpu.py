@@ -28,9 +28,9 @@ from torch import Tensor, nn
 from torch_geometric.data import Batch, Data
 from torch_geometric.nn import GINConv, GINEConv, GPSConv, ResGatedGraphConv, global_add_pool
 
-from gradformer.cli.memory import keep_freed_memory
 from gradformer.graphs.arrays import Schema
 from gradformer.training.data import TrainingData
+from gradformer.training.memory import keep_freed_memory
 from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.threads import pool, worthwhile_threads
 from gradformer.training.trial import Trial

@@ -116,18 +116,13 @@ def test_a_file_whose_name_is_not_utf8_is_refused_before_anything_is_trained(
 
 
 def test_a_run_is_not_overwritten_unless_asked(
-    program: Program, files: Path, graph_run: Path
+    program: Program, files: Path, tmp_path: Path
 ) -> None:
-    words = ("train", files / "graphs.jsonl", "--out", graph_run, "--quiet", "--no-report")
-    before = (graph_run / "results.json").read_bytes()
-    refused = program(*words, code=1)
-    assert "--overwrite" in refused.stderr
-    assert (graph_run / "results.json").read_bytes() == before
-
-
-def test_overwrite_replaces_a_run(program: Program, files: Path, tmp_path: Path) -> None:
     words = ("train", files / "graphs.jsonl", "-o", tmp_path / "run", *BRIEF)
     program(*words)
+    before = (tmp_path / "run" / "results.json").read_bytes()
+    assert "--overwrite" in program(*words, code=1).stderr
+    assert (tmp_path / "run" / "results.json").read_bytes() == before
     program(*words, "--set", "train.epochs=2", "--overwrite")
     assert yaml.safe_load((tmp_path / "run" / "recipe.yaml").read_text())["train"]["epochs"] == 2
 

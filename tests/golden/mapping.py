@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, l1_loss
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from gradformer.attention import decay_attention
 from gradformer.attention.layout import Layout
@@ -56,7 +56,7 @@ def stored_batch(
         edges,
         widened(x),
         None if edge_attr is None else widened(edge_attr[order]),
-        batch_distances(case["edge_index"], layout),
+        batch_distances(edges, layout),
         {name: value.double() for name, value in (encodings or {}).items()},
         y=widened(case["y"]) if "y" in case else None,
     )
@@ -113,15 +113,13 @@ def weighted_cross_entropy(out: Tensor, y: Tensor) -> Tensor:
 def watch_weights(
     model: nn.Module, names: dict[str, str], run: Callable[[], Any]
 ) -> dict[str, Tensor]:
-    """Weights [pairs, heads] of attention without tables (module → key) while ``run`` runs."""
+    """Weights [pairs, heads] of attention (module → key) while ``run`` runs."""
     seen: dict[str, Tensor] = {}
 
     def keep(module: Any, inputs: tuple[Any, ...], key: str) -> None:
-        x, _, batch = inputs
-        q, k, v = module.project(x)
-        seen[key] = decay_attention(
-            q, k, v, batch.layout, batch.distance, None, None, return_weights=True
-        )[1]
+        x, tables, batch, bias = (*inputs, None)[:4]
+        where = batch.layout, batch.distance, tables.mul, tables.add
+        seen[key] = decay_attention(*module.project(x), *where, bias=bias, return_weights=True)[1]
 
     hooks = [
         model.get_submodule(name).register_forward_hook(
@@ -162,9 +160,11 @@ def real_pairs(stored: Tensor, sizes: list[int], tokens: int = 0) -> Tensor:
 
 
 def plain_loss(name: str, out: Tensor, y: Tensor) -> Tensor:
-    """Mean of ``ce``, or of ``l1``, ``mse`` or ``bce`` over the labels that are there."""
-    if name == "ce":
+    """Mean cross entropy; or that of ``l1``, ``mse`` or ``bce`` over the labels that are there."""
+    if name in ("ce", "cross_entropy"):
         return cross_entropy(out, y)
+    if name == "weighted_cross_entropy":
+        return weighted_cross_entropy(out, y)
     y = y.view_as(out).to(out.dtype)
     out, y = out[~y.isnan()], y[~y.isnan()]
     if name == "bce":
@@ -182,15 +182,6 @@ def training(
         return {"out_train": out, "loss": loss(out)}
 
     return train
-
-
-def benchmark_loss(batch: Batch, by_node: bool) -> Callable[[Tensor], Tensor]:
-    """That of Benchmarking GNNs: weighted cross-entropy of nodes, mean absolute error of graphs."""
-    y = batch.y
-    assert y is not None
-    if by_node:
-        return lambda out: weighted_cross_entropy(out, y)
-    return lambda out: l1_loss(out, y.view_as(out))
 
 
 def leaf(x: Tensor) -> Tensor:

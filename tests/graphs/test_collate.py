@@ -52,7 +52,7 @@ def test_a_batch_holds_its_graphs(ids: list[int]) -> None:
     assert batch.x is not None
     assert torch.equal(batch.x, torch.from_numpy(arrays.x[rows]))
     check_edges(batch)
-    expected = batch_distances(batch.edges.edge_index, batch.layout)
+    expected = batch_distances(batch.edges, batch.layout)
     assert torch.equal(torch.cat(blocks(batch)), expected)
 
 

@@ -25,9 +25,9 @@ def counted(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     seen: list[Tensor] = []
     compute = batch.batch_distances
 
-    def count(edge_index: Tensor, layout: Any) -> Tensor:
-        seen.append(edge_index)
-        return compute(edge_index, layout)
+    def count(edges: batch.Edges, layout: Any) -> Tensor:
+        seen.append(edges.source)
+        return compute(edges, layout)
 
     monkeypatch.setattr(batch, "batch_distances", count)
     return seen

@@ -24,7 +24,8 @@ def _batch(device: str) -> Batch:
     index = torch.tensor(
         [[0, 1, 1, 2, 4, 5, 7, 8, 9, 10, 8], [1, 0, 2, 1, 5, 4, 8, 7, 10, 9, 11]], device=device
     )
-    batch = Batch(layout, sort_edges(index, layout)[0], distance=batch_distances(index, layout))
+    edges, _ = sort_edges(index, layout)
+    batch = Batch(layout, edges, distance=batch_distances(edges, layout))
     return batch.with_seed(torch.tensor([5, 6], device=device), 10)
 
 

@@ -1,7 +1,8 @@
-"""What memory a process holds, and what is left of the machine's and of a container's."""
+"""What memory a process keeps and holds, and what is left of the machine's and of a container's."""
 
 from __future__ import annotations
 
+import os
 import platform
 import subprocess
 import sys
@@ -24,10 +25,9 @@ def test_memory_that_is_taken_is_held() -> None:
 
 
 FREED = """
-from gradformer.cli.memory import keep_freed_memory
+from gradformer.training.memory import held, keep_freed_memory, most_held, settle
 keep_freed_memory()
 import numpy as np
-from gradformer.training.memory import held, most_held, settle
 before, taken = held(), [np.ones(1_000_000, dtype=np.uint8) for _ in range(100)]
 last = np.ones(1, dtype=np.uint8)
 del taken
@@ -45,6 +45,30 @@ def test_what_is_freed_and_kept_is_held_until_it_is_given_back() -> None:
     assert kept > 80_000_000
     assert settled < 20_000_000
     assert most < 20_000_000
+
+
+FAULTS = """
+import resource, sys
+from gradformer.training.memory import keep_freed_memory
+if sys.argv[1] == "keep":
+    keep_freed_memory()
+def faults():
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    bytearray(1 << 26)
+    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
+faults()
+print(faults())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc is told to keep memory")
+def test_a_second_tensor_takes_the_pages_of_the_first() -> None:
+    environment = {k: v for k, v in os.environ.items() if k != "GLIBC_TUNABLES"}
+    kept, given_back = (
+        int(subprocess.check_output([sys.executable, "-c", FAULTS, how], env=environment))
+        for how in ("keep", "")
+    )
+    assert kept < 100 < given_back
 
 
 @pytest.fixture

@@ -38,7 +38,7 @@ def test_directed_neighbourhoods_are_pygs(hops):
         first += n
     index = torch.cat(blocks, dim=1)
     edges, order = sort_edges(index, layout)
-    made = neighbourhoods(layout, edges, batch_distances(index, layout), hops)
+    made = neighbourhoods(layout, edges, batch_distances(edges, layout), hops)
     found = listed(made, made.members.num_edges, made.inside.num_edges)
     for root in range(12):
         nodes, _, _, mask = k_hop_subgraph(root, hops, index[:, order], num_nodes=12)

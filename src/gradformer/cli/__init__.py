@@ -21,8 +21,8 @@ def main() -> None:
         if isinstance(stream, TextIOWrapper):  # else closed
             stream.reconfigure(errors="backslashreplace")  # for what its encoding has not
     try:
-        from gradformer.cli.memory import keep_freed_memory
         from gradformer.cores import hold_openmp
+        from gradformer.training.memory import keep_freed_memory
 
         keep_freed_memory()
         hold_openmp()

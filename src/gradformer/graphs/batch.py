@@ -9,6 +9,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.utils.weak import WeakTensorKeyDictionary
 
@@ -17,7 +18,6 @@ from gradformer.attention.draws import site_seeds
 from gradformer.attention.layout import Layout, Rows, pointer_of, untransformed
 from gradformer.errors import InputError, counted
 from gradformer.structure.distance import hop_distances
-from gradformer.structure.pointers import pointer
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,8 +151,7 @@ class Packed:
     @untransformed
     def distance(self) -> Tensor:
         """Hops of all pairs, flat uint8."""
-        ends = torch.stack([self.edges.source, self.edges.target])
-        return batch_distances(ends, self.layout)
+        return batch_distances(self.edges, self.layout)
 
 
 _known: Any = WeakTensorKeyDictionary()  # edge_index → (its version, batch vector, graphs, Packed)
@@ -179,16 +178,21 @@ def packed(edge_index: Tensor, vector: Tensor, num_graphs: int | None = None) ->
     return found
 
 
-def batch_distances(edge_index: Tensor, layout: Layout) -> Tensor:
-    """Hop distances of all graphs of a batch, flat uint8 on the device of ``edge_index``."""
+def graph_arrays(
+    edges: Edges, layout: Layout
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int32]]:
+    """The graphs of a batch as :class:`GraphArrays` has them: node_ptr, edge_ptr, edge_index."""
     node_ptr = layout.node_ptr.cpu().numpy().astype(np.int64)
-    index = edge_index.cpu().numpy()
-    graph = np.searchsorted(node_ptr[1:], index[0], side="right")
-    order = np.argsort(graph, kind="stable")
-    local = (index - node_ptr[graph])[:, order].astype(np.int32)
-    edge_ptr = pointer(np.bincount(graph, minlength=layout.num_graphs))
+    edge_ptr = edges.target_ptr.cpu().numpy()[node_ptr].astype(np.int64)
+    index = torch.stack([edges.source, edges.target])[:, : edge_ptr[-1]].cpu().numpy()
+    first = np.repeat(node_ptr[:-1], np.diff(edge_ptr)).astype(np.int32)
+    return node_ptr, edge_ptr, index - first
+
+
+def batch_distances(edges: Edges, layout: Layout) -> Tensor:
+    """Hop distances of all graphs of a batch, flat uint8 on its device."""
     with torch.inference_mode(False):  # they are kept, and may serve in training later
-        return torch.from_numpy(hop_distances(node_ptr, edge_ptr, local)).to(edge_index.device)
+        return torch.from_numpy(hop_distances(*graph_arrays(edges, layout))).to(layout.device)
 
 
 def sort_edges(edge_index: Tensor, layout: Layout) -> tuple[Edges, Tensor]:

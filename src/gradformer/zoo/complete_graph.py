@@ -5,8 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from gradformer.attention.layout import Layout, Rows, pointer_of
+from gradformer.attention.layout import Layout
 from gradformer.graphs.batch import Edges
+from gradformer.zoo.all_pairs import Pairs
 
 
 def complete_edges(layout: Layout) -> Edges:
@@ -14,34 +15,7 @@ def complete_edges(layout: Layout) -> Edges:
 
     A padded layout gives no fewer than there may be, the last of them padding.
     """
-    capacity, device = layout.capacity, layout.device
-    first = torch.nn.functional.pad(layout.node_ptr, (0, 1), value=capacity).long()
-    size = torch.nn.functional.pad(layout.node_ptr.diff(), (0, 1)).long()  # 0: padded rows
-    graph = layout.graph.long()
-    degree = (size[graph] - 1).clamp(min=0)  # [nodes]
-    ptr = pointer_of(degree)
-    if layout.padded:
-        count = min(capacity * max(layout.largest - 1, 0), layout.pair_capacity)
-    else:
-        count = int(ptr[-1])
-
-    edge = torch.arange(count, device=device)
-    real = edge < ptr[-1]
-    target = torch.searchsorted(ptr[1:], edge, right=True).clamp(max=max(capacity - 1, 0))
-    start = first[graph[target]]
-    own, rank = target - start, edge - ptr[target]
-    source = start + rank + (rank >= own).long()
-
-    def number(of_source: Tensor, of_target: Tensor) -> Tensor:
-        return ptr[of_target] + of_source - start - (of_source > of_target).long()
-
-    source = torch.where(real, source, 0)
-    by_source = torch.where(real, number(target, source), edge)  # the pairs are symmetric
-    target = torch.where(real, target, max(capacity - 1, 0))
-    slot = graph[target].clamp(max=layout.num_graphs - 1)
-    place = torch.where(real, edge - ptr[layout.node_ptr[slot].long()], 0)
-    rows = Rows(layout.graph_id[slot], place.int(), real if layout.padded else None)
-    return Edges(source.int(), target.int(), ptr.int(), by_source.int(), ptr.int(), rows)
+    return Pairs.of(layout, loops=False).as_edges(layout)
 
 
 def unlinked(edges: Edges, pairs: Edges, layout: Layout) -> Tensor:

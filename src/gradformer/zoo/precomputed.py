@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
@@ -13,19 +12,11 @@ from torch import Tensor
 from gradformer.attention.compiling import never_compiled
 from gradformer.errors import InputError
 from gradformer.graphs.arrays import GraphArrays
-from gradformer.graphs.batch import Batch
+from gradformer.graphs.batch import Batch, graph_arrays
 from gradformer.graphs.structures import Kind, register_structure
 from gradformer.progress import bar
 
 Array = NDArray[Any]
-
-
-def graph_arrays(batch: Batch) -> tuple[Array, Array, Array]:
-    """node_ptr, edge_ptr and edges numbered inside each graph, as :class:`GraphArrays` has them."""
-    node_ptr = batch.layout.node_ptr.cpu().numpy().astype(np.int64)
-    edge_ptr = batch.edges.target_ptr.cpu().numpy()[node_ptr].astype(np.int64)
-    index = batch.edges.edge_index[:, : edge_ptr[-1]].cpu().numpy()
-    return node_ptr, edge_ptr, index - np.repeat(node_ptr[:-1], np.diff(edge_ptr))
 
 
 class Precomputed:
@@ -67,7 +58,7 @@ class Precomputed:
     @never_compiled
     def compute(self, batch: Batch, **options: Any) -> Tensor:
         """The array of a batch, on its device; computed on the host."""
-        made = self.function(*graph_arrays(batch), **options)
+        made = self.function(*graph_arrays(batch.edges, batch.layout), **options)
         return torch.from_numpy(made).to(batch.layout.device)
 
     def of(self, batch: Batch, *shape: int, **options: Any) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from torch import Tensor
-from torch.nn.functional import cross_entropy, l1_loss
 
 from gradformer.graphs.arrays import Schema
 from gradformer.zoo.gatedgcn import GatedGCN
@@ -13,18 +12,12 @@ from tests.golden.mapping import (
     gradients,
     leaf,
     match,
+    plain_loss,
     rows_of,
     run_and_keep,
     stored_batch,
     watch,
-    weighted_cross_entropy,
 )
-
-LOSSES = {
-    "l1": l1_loss,
-    "cross_entropy": cross_entropy,
-    "weighted_cross_entropy": weighted_cross_entropy,
-}
 
 
 def subjects(case: Case) -> list[Subject]:
@@ -69,8 +62,7 @@ def subjects(case: Case) -> list[Subject]:
 
     def train() -> dict[str, Tensor]:
         out, inputs["grad_h0"] = run_and_keep(model, "layers.0", lambda: model(batch))
-        y = batch.y.view_as(out) if loss == "l1" else batch.y
-        return {"out_train": out, "loss": LOSSES[loss](out, y)}
+        return {"out_train": out, "loss": plain_loss(loss, out, case["y"])}
 
     return [Subject(case, model, _names(model), observe, train, inputs=inputs)]
 

@@ -6,11 +6,8 @@ import re
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
+from torch import Tensor
 
-from gradformer.attention import decay_attention
-from gradformer.attention.layout import Layout
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.model.gated import GatedGCN
@@ -21,12 +18,14 @@ from tests.golden.mapping import (
     gradients,
     leaf,
     match,
+    plain_loss,
     rows_of,
     run_and_keep,
     stored_batch,
     watch,
-    weighted_cross_entropy,
+    watch_weights,
 )
+from tests.golden.padded import packed_pairs
 
 INPUTS = ("x", "edge_attr", "pe", "eigvecs", "eigvals")
 LOCALS = {"GINE": "gine", "GIN": "gin", "CustomGatedGCN": "gatedgcn", "None": "none"}
@@ -87,17 +86,18 @@ def _full(case: Case, batch: Batch, place: Tensor, inputs: dict[str, Tensor]) ->
         if e is not None:
             found["e0"] = e[place]
         for i in range(count):
-            found |= {f"hidden/{i}": seen[str(i)][0], f"attn/{i}": _weights(model, i, h, batch)}
-            h, e = seen[str(i)]
+            found[f"hidden/{i}"], e = seen[str(i)]
             if f"hidden_edge/{i}" in case and i < count - 1:  # ours updates no edges in the last
                 found[f"hidden_edge/{i}"] = e[place]
-        return found
+        attention = {f"layers.{i}.attention": f"attn/{i}" for i in range(count)}
+        return found | watch_weights(model, attention, lambda: model(batch))
 
     def train() -> dict[str, Tensor]:
         out, inputs["grad_h0"] = run_and_keep(model, "layers.0", lambda: model(batch))
-        return {"out_train": out, "loss": _loss(config["loss"], out, batch.y)}
+        return {"out_train": out, "loss": plain_loss(config["loss"], out, case["y"])}
 
-    select = {f"attn/{i}": lambda stored: _real_pairs(stored, batch.layout) for i in range(count)}
+    pairs = packed_pairs(batch.layout.node_ptr.diff().tolist())
+    select = {f"attn/{i}": pairs for i in range(count)}
     names = _names(model, case, tables, links)
     return Subject(case, model, names, observe, train, select, inputs)
 
@@ -205,26 +205,3 @@ def _tables(case: Case, encoder: str) -> list[str]:
     )
     found = [match for match in map(pattern.fullmatch, case.params) if match]
     return [m.group(0) for m in sorted(found, key=lambda m: int(m.group(3) or 0))]
-
-
-def _weights(model: nn.Module, number: int, h: Tensor, batch: Batch) -> Tensor:
-    wide = attend_over(batch, batch.layout)
-    q, k, v = model.layers[number].attention.project(h)
-    return decay_attention(q, k, v, wide.layout, wide.distance, None, None, return_weights=True)[1]
-
-
-def _real_pairs(stored: Tensor, layout: Layout) -> Tensor:
-    """[graphs, heads, n, n], padded → [Σ n², heads]."""
-    sizes = layout.node_ptr.diff().tolist()
-    parts = [w[:, :n, :n].permute(1, 2, 0).flatten(0, 1) for w, n in zip(stored, sizes)]
-    return torch.cat(parts)
-
-
-def _loss(name: str, out: Tensor, y: Tensor) -> Tensor:
-    if name == "l1":
-        return (out[:, 0] - y.flatten()).abs().mean()
-    if name == "bce":
-        return binary_cross_entropy_with_logits(out, y.view_as(out))
-    return {"cross_entropy": cross_entropy, "weighted_cross_entropy": weighted_cross_entropy}[name](
-        out, y
-    )

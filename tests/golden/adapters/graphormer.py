@@ -8,11 +8,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradformer.attention import decay_attention
 from gradformer.graphs.arrays import Schema
 from gradformer.zoo.graphormer import Graphormer
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import match, plain_loss, rows_of, stored_batch, training, watch
+from tests.golden.mapping import (
+    match,
+    plain_loss,
+    rows_of,
+    stored_batch,
+    training,
+    watch,
+    watch_weights,
+)
 from tests.golden.padded import packed_pairs, packed_rows, table_rows
 
 OFFSET = 512  # codes of one feature column
@@ -50,25 +57,12 @@ def subjects(case: Case) -> list[Subject]:
     def observe() -> dict[str, Tensor]:
         keys = {f"layers.{i}": f"hidden/{i}" for i in range(len(model.layers))}
         keys |= {"input_dropout": "hidden/input", "norm": "hidden/final"}
-        attention: dict[int, Any] = {}
-        hooks = [
-            layer.attention.register_forward_pre_hook(_keep(attention, i))
-            for i, layer in enumerate(model.layers)
-        ]
         found = watch(model, keys, lambda: model(batch))
-        for hook in hooks:
-            hook.remove()
-        for i, (rows, tables, wide, bias) in attention.items():
-            _, found[f"attn/{i}"] = decay_attention(
-                *model.layers[i].attention.project(rows),
-                wide.layout,
-                wide.distance,
-                None,
-                tables.add,
-                bias=bias,
-                return_weights=True,
-            )
-            found["attn_bias_full"] = tables.add.value.t()[wide.distance.long()] + bias
+        attention = {f"layers.{i}.attention": f"attn/{i}" for i in range(len(model.layers))}
+        found |= watch_weights(model, attention, lambda: model(batch))
+        tokens, wide = model.wide(batch)
+        table, bias = model.distance().add.value.t(), model.bias(batch, tokens)
+        found["attn_bias_full"] = table[wide.distance.long()] + bias
         return {key: value for key, value in found.items() if key in case}
 
     kind = case.config["loss"].split(" ")[0]
@@ -77,10 +71,6 @@ def subjects(case: Case) -> list[Subject]:
     select = {f"hidden/{name}": rows for name in ["input", "final", *range(given["n_layers"])]}
     select |= {f"attn/{i}": pairs for i in range(given["n_layers"])} | {"attn_bias_full": pairs}
     return [Subject(case, model, _names(model, case), observe, train, select)]
-
-
-def _keep(found: dict[int, Any], key: int) -> Any:
-    return lambda module, arguments: found.__setitem__(key, arguments)
 
 
 def vocabulary(table: Tensor, codes: Tensor, first: int, offset: int = OFFSET) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.zoo.complete_graph import complete_edges
 from gradformer.zoo.gt import GT
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import benchmark_loss, match, places, stored_batch, training, watch
+from tests.golden.mapping import match, places, plain_loss, stored_batch, training, watch
 
 
 def subjects(case: Case) -> list[Subject]:
@@ -66,7 +66,8 @@ def subjects(case: Case) -> list[Subject]:
             found["hidden/readout"] = model.embedding(model.states(batch), batch)
         return found
 
-    train = training(model, batch, benchmark_loss(batch, node_task))
+    kind = "weighted_cross_entropy" if node_task else "l1"
+    train = training(model, batch, lambda out: plain_loss(kind, out, case["y"]))
     return [Subject(case, model, _names(model), observe, train)]
 
 

@@ -10,7 +10,7 @@ from gradformer.zoo.eigenpairs import real_slots
 from gradformer.zoo.san import SAN
 from tests.golden.adapters.gt import block_names
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import benchmark_loss, match, stored_batch, training, watch
+from tests.golden.mapping import match, plain_loss, stored_batch, training, watch
 
 
 def subjects(case: Case) -> list[Subject]:
@@ -72,7 +72,8 @@ def subjects(case: Case) -> list[Subject]:
             seen["hidden/readout"] = model.embedding(model.states(batch), batch)
         return seen
 
-    train = training(model, batch, benchmark_loss(batch, node_task))
+    kind = "weighted_cross_entropy" if node_task else "l1"
+    train = training(model, batch, lambda out: plain_loss(kind, out, case["y"]))
     return [Subject(case, model, _names(model), observe, train, select)]
 
 
