@@ -20,6 +20,7 @@ from gradformer.report.levers import levers
 from gradformer.training.attempts import Attempt, load_attempts
 from gradformer.training.plan import Plan, load_plan
 from gradformer.training.recipe import load_recipe
+from gradformer.training.run import Run
 from gradformer.training.search import search
 from gradformer.training.trial import Trial
 from tests.cli.conftest import Program
@@ -45,6 +46,11 @@ def test_halving_trains_fewer_for_longer(found: Path) -> None:
     assert about["kind"] == "environment"
     assert about["device"] == "cpu"
     assert [(line["rung"], line["epochs"]) for line in lines] == [(0, 1)] * 4 + [(1, 3)] * 2
+    assert load_plan(found).steady == 5
+    for line in lines:  # no more epochs than that
+        run = Run.load(found / "attempts" / f"{line['rung']}-{line['candidate']}")
+        values = [one["val"]["accuracy"] for one in run.record if one["kind"] == "epoch"]
+        assert line["val"] == pytest.approx(np.mean(values))
     first = [line["val"] for line in lines[:4]]
     recipe, last = sorted(lines[4:], key=lambda line: len(line["settings"]))
     assert recipe["settings"] == []
@@ -64,7 +70,8 @@ def test_a_candidate_wins_only_if_it_beats_the_recipe(
     plan = Plan(str(files / "graphs.jsonl"), recipe, same, samples=1)
     kept = plan.to_dict()
     if not against:
-        del kept["against_recipe"]  # as of before there was the option
+        del kept["against_recipe"], kept["steady"]  # as of before there were these options
+    assert Plan.from_dict(kept).steady == (5 if against else 1)
     found = search(Plan.from_dict(kept), tmp_path / "search", tell=partial(_tell, plan))
     assert found.settings == (() if against else (f"train.lr={recipe.train.lr}",))
     said = capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,7 +15,7 @@ from gradformer.errors import ConfigError, InputError
 from gradformer.report.history import open_histories
 from gradformer.report.pairs import comparable
 from gradformer.training import search as searching
-from gradformer.training.attempts import Attempt, Record
+from gradformer.training.attempts import Attempt, Record, validation_scores
 from gradformer.training.data import TrainingData
 from gradformer.training.export import export
 from gradformer.training.files import replace_json
@@ -50,6 +51,7 @@ def test_a_damaged_plan_is_named(damage: Callable[[Any], object], tmp_path: Path
         ({"method": "halfing"}, "method: unknown value 'halfing'; did you mean 'halving'"),
         ({"samples": 0}, "samples: got 0"),
         ({"finalists": 0}, "finalists: got 0"),
+        ({"steady": 0}, "steady: got 0"),
     ],
 )
 def test_a_plan_that_cannot_be_carried_out_is_refused(
@@ -135,6 +137,33 @@ def test_on_a_cpu_as_many_candidates_are_trained_together_as_it_has_cores(
     trainer = _Trainer(plan, tmp_path, Record(tmp_path, {}), "cpu", None)
     list(trainer.rung(0, 1, dict(enumerate(plan.candidates()))))
     assert made == groups
+
+
+def test_a_candidate_is_scored_by_epochs_in_a_row_not_by_its_luckiest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The best of many noisy epochs was the better the noisier they were."""
+    noisy, calm = [[0.5, 0.9, 0.5, 0.5], [0.5, 0.5, 0.7, 0.5]], [[0.6, 0.6, 0.6, 0.6]] * 2
+
+    def run(curves: list[list[float]], diverged: list[int]) -> Any:
+        lines = [
+            {"kind": "epoch", "trial": trial, "epoch": epoch, "val": {"accuracy": value}}
+            for epoch, values in enumerate(zip(*curves), 1)
+            for trial, value in enumerate(values)
+        ]
+        record = [{"kind": "run"}, *lines, {"kind": "result"}]
+        return SimpleNamespace(record=record, results={"metric": "accuracy", "diverged": diverged})
+
+    runs = [run(noisy, []), run(calm, []), run(calm, [1])]
+    monkeypatch.setattr(_Trainer, "_runs", lambda self, recipes: runs)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
+    plan = Plan("own", load_recipe("own"), {"model.decay": [0.4, 0.6, 0.8]}, steady=2)
+    trainer = _Trainer(plan, tmp_path, Record(tmp_path, {}), "cpu", None)
+    by_two, calmer, lost = trainer.rung(0, 4, dict(enumerate(plan.candidates())))
+    assert (by_two.val, by_two.std) == pytest.approx((0.65, 0.05 * 2**0.5))
+    assert (calmer.val, calmer.std) == pytest.approx((0.6, 0))
+    assert (lost.val, lost.std) == (None, None)
+    assert validation_scores(runs[0].record, "accuracy", 1) == {0: 0.9, 1: 0.7}
 
 
 def test_candidates_that_begin_from_other_weights_have_their_data_read_as_those_did(

@@ -1,14 +1,21 @@
-"""What a search writes down: where candidates were trained, and how each of them did."""
+"""What a search writes down: where candidates were trained, and how each of them did.
+
+The best of many epochs by a small validation part is mostly luck, and the luckier the more its
+score jumps from epoch to epoch: compared by it, the noisiest recipe wins. So a candidate's score is
+its best mean over a few epochs in a row.
+"""
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
+from gradformer.grouping import grouped
 from gradformer.training.files import replace_file
 from gradformer.training.metrics import LOWER_IS_BETTER
 from gradformer.training.records import read_record
@@ -32,6 +39,29 @@ class Attempt:
         if self.val is None:
             return math.inf
         return self.val if self.metric in LOWER_IS_BETTER else -self.val
+
+
+def steady(curve: Sequence[float], epochs: int, lower_is_better: bool) -> float:
+    """The best mean of so many ``epochs`` of a curve in a row; of all, where there are fewer.
+
+    >>> steady([0.5, 0.9, 0.5, 0.75, 0.75], 2, lower_is_better=False)
+    0.75
+    >>> steady([0.5, 0.9], 1, lower_is_better=True), steady([0.5, 0.9], 5, lower_is_better=True)
+    (0.5, 0.7)
+    """
+    epochs = min(epochs, len(curve))
+    means = [fmean(curve[end - epochs : end]) for end in range(epochs, len(curve) + 1)]
+    return min(means) if lower_is_better else max(means)
+
+
+def validation_scores(
+    record: Iterable[Mapping[str, Any]], metric: str, epochs: int
+) -> dict[int, float]:
+    """The :func:`steady` validation score of each trial in the record of a run."""
+    lines = [line for line in record if line["kind"] == "epoch"]
+    curves = grouped((line["trial"], line["val"][metric]) for line in lines)
+    falls = metric in LOWER_IS_BETTER
+    return {trial: steady(curve, epochs, falls) for trial, curve in sorted(curves.items())}
 
 
 def load_attempts(folder: str | Path) -> list[Attempt]:

@@ -32,6 +32,7 @@ are those of the rung."""
 class Plan:
     """Everything that decides a search; ``data`` is a name or a path, read with ``reading``.
 
+    ``steady``: a candidate's score is its best mean validation over so many epochs in a row.
     ``against_recipe``: the recipe as it is takes part in the last rung.
     """
 
@@ -43,6 +44,7 @@ class Plan:
     finalists: int = 1
     seed: int = 0
     reading: Mapping[str, Any] | None = None
+    steady: int = 5
     against_recipe: bool = True
 
     def __post_init__(self) -> None:
@@ -62,7 +64,7 @@ class Plan:
                 raise ConfigError(f"{name}: the range holds no value")
             for value in values:  # an impossible value is said before anything is trained
                 self.recipe.change(f"{name}={value}")
-        for name in ("samples", "finalists"):
+        for name in ("samples", "finalists", "steady"):
             at_least(name, getattr(self, name), 1)
 
     def candidates(self) -> list[tuple[str, ...]]:
@@ -108,7 +110,7 @@ class Plan:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Plan:
-        first = {"against_recipe": False}  # as of before there was the option
+        first = {"steady": 1, "against_recipe": False}  # as of before there were these options
         return cls(**{**first, **values, "recipe": Recipe.from_dict(values["recipe"])})
 
 

@@ -24,7 +24,7 @@ import torch
 from gradformer.errors import InputError
 from gradformer.graphs.splits import Split
 from gradformer.training.ambient import undisturbed
-from gradformer.training.attempts import Attempt, Record
+from gradformer.training.attempts import Attempt, Record, validation_scores
 from gradformer.training.beginning import inputs_before
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import find_device
@@ -38,6 +38,7 @@ from gradformer.training.run import Run
 from gradformer.training.stop import StoppedError
 from gradformer.training.threads import ABREAST
 from gradformer.training.trial import Trial
+from gradformer.training.trials import mean_and_std
 
 SIDE_BY_SIDE = 32
 """Most trials that share a GPU."""
@@ -172,10 +173,10 @@ class _Trainer:
         room = SIDE_BY_SIDE if on_gpu else min(torch.get_num_threads(), ABREAST)
         for group in _groups(recipes, places, room):
             for c, run in zip(group, self._runs({places[c]: recipes[c] for c in group})):
-                metric, val = run.results["metric"], run.results["val"]
-                whole = len(val["values"]) == run.recipe.trials
-                score = (val["mean"], val["std"]) if whole else (None, None)
-                yield Attempt(rung, c, chosen[c], epochs, metric, *score)
+                metric, whole = run.results["metric"], not run.results["diverged"]
+                scores = validation_scores(run.record, metric, self.plan.steady) if whole else {}
+                val = mean_and_std([*scores.values()])
+                yield Attempt(rung, c, chosen[c], epochs, metric, val["mean"], val["std"])
 
     def check(self, candidates: Sequence[tuple[str, ...]]) -> None:
         """Raise where data cannot be read or do not go with a candidate, before there is a search:

@@ -265,13 +265,14 @@ def summary(results: list[dict[str, Any]], metric: str) -> dict[str, Any]:
     return {
         "metric": metric,
         "lower_is_better": metric in LOWER_IS_BETTER,
-        **{part: _spread([r[part][metric] for r in good]) for part in ("val", "test")},
+        **{part: mean_and_std([r[part][metric] for r in good]) for part in ("val", "test")},
         "diverged": [r["trial"] for r in results if r["status"] == "diverged"],
         "trials": results,
     }
 
 
-def _spread(values: list[float]) -> dict[str, Any]:
+def mean_and_std(values: list[float]) -> dict[str, Any]:
+    """Mean and standard deviation of the sample, None where there are too few; and the values."""
     return {
         "mean": float(np.mean(values)) if values else None,
         "std": float(np.std(values, ddof=1)) if len(values) > 1 else None,
