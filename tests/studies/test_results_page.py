@@ -53,28 +53,6 @@ def test_of_several_searches_of_one_dataset_that_is_kept_whose_winner_was_traine
     assert third.endswith("| the recipe as it is |")
 
 
-def test_tuned_is_the_best_by_validation_over_common_seeds(script: Any) -> None:
-    """Of what the page sets side by side; of equals ``paper``."""
-
-    def val(run: Path) -> dict[int, float]:
-        outcome = json.loads((run / "results.json").read_text())
-        sign = -1 if outcome["lower_is_better"] else 1
-        return {t["seed"]: sign * t["val"][outcome["metric"]] for t in outcome["trials"]}
-
-    checked = 0
-    for data in {load_plan(place).data for place in script.SEARCHED.iterdir()}:
-        tuned = load_recipe(data, preset="tuned")
-        folders = [*script.STUDIED.glob(f"*/{data}-gradformer-*")]
-        folders += script.SEARCHED.glob(f"{data}*/confirmed")
-        runs = {run: val(run) for run in folders}
-        seeds = set.intersection(*map(set, runs.values()))
-        means = {run: sum(one[seed] for seed in seeds) for run, one in runs.items()}
-        best = max(means, key=lambda run: (round(means[run], 9), run.name.endswith("paper")))
-        assert Recipe.load(best / "recipe.yaml").change("trials=10") == tuned, data
-        checked += len(means) > 2
-    assert checked > 3
-
-
 def test_what_a_search_tried_last_is_told_best_first(
     script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -122,6 +122,20 @@ def test_a_wrong_setting_is_named(settings: list[str], message: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+def test_a_preset_takes_the_place_of_that_of_the_base(tmp_path: Path) -> None:
+    """It was that of the base, changed further: all had what one dataset was tuned to."""
+    path = tmp_path / "mine.yaml"
+    path.write_text("base: imdb-binary\npresets: {tuned: {model: {layers: 3}}, small: {}}\n")
+    plain, tuned = load_recipe(str(path)), load_recipe(str(path), preset="tuned")
+    assert load_recipe("imdb-binary", preset="tuned") != load_recipe("imdb-binary")
+    assert tuned == plain.change("model.layers=3")
+    assert load_recipe(str(path), preset="authors").train.decay_all
+    assert presets(str(path)) == ["authors", "paper", "small", "tuned"]
+    path.write_text("base: imdb-binary\npresets: [tuned]\n")
+    with pytest.raises(ConfigError, match=r"mine\.yaml: presets: got \['tuned'\], expected"):
+        load_recipe(str(path))
+
+
 def test_a_wrong_file_is_named(tmp_path: Path) -> None:
     path = tmp_path / "bad.yaml"
     path.write_text("dataset: zinc\nmodel: [1, 2\n")

@@ -32,10 +32,10 @@ from gradformer.studies.study import Cell, Plan, Study
 from gradformer.training.distributed import find_device
 from gradformer.training.files import replace_json
 from gradformer.training.fit import fit, resume
-from gradformer.training.folder import BusyError
+from gradformer.training.folder import BusyError, held
 from gradformer.training.memory import most_held, settle
 from gradformer.training.recipe import Recipe
-from gradformer.training.records import environment, read_results
+from gradformer.training.records import RECORD, environment, pack, read_results
 from gradformer.training.stop import Stop, StoppedError
 from gradformer.training.trials import summary
 
@@ -150,6 +150,8 @@ def _train(
         raise InputError(f"{place}: holds a run of another recipe; choose another --out")
     peak = torch.cuda.max_memory_allocated(where) if on_gpu else most_held()
     replace_json(place / "memory.json", {"of": "GPU" if on_gpu else "process", "peak_bytes": peak})
+    with held(place):
+        pack(place / RECORD)
 
 
 def _compute(cell: Cell, recipe: Recipe, place: Path, until: float | None) -> None:

@@ -18,7 +18,10 @@ from typing import Any
 from gradformer.grouping import grouped
 from gradformer.training.files import replace_file
 from gradformer.training.metrics import LOWER_IS_BETTER
-from gradformer.training.records import read_record
+from gradformer.training.records import RECORD, read_record
+
+STEADY = 5
+"""Epochs in a row whose mean is a score."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +58,7 @@ def steady(curve: Sequence[float], epochs: int, lower_is_better: bool) -> float:
 
 
 def validation_scores(
-    record: Iterable[Mapping[str, Any]], metric: str, epochs: int
+    record: Iterable[Mapping[str, Any]], metric: str, epochs: int = STEADY
 ) -> dict[int, float]:
     """The :func:`steady` validation score of each trial in the record of a run."""
     lines = [line for line in record if line["kind"] == "epoch"]
@@ -66,7 +69,7 @@ def validation_scores(
 
 def load_attempts(folder: str | Path) -> list[Attempt]:
     """The attempts that a search has recorded, in order."""
-    lines = [x for x in read_record(Path(folder) / "record.jsonl") if x.pop("kind") == "attempt"]
+    lines = [x for x in read_record(Path(folder) / RECORD) if x.pop("kind") == "attempt"]
     return [Attempt(**{**line, "settings": tuple(line["settings"])}) for line in lines]
 
 
@@ -78,7 +81,7 @@ class Record:
     """
 
     def __init__(self, folder: Path, here: Mapping[str, Any]) -> None:
-        self.path = folder / "record.jsonl"
+        self.path = folder / RECORD
         self.attempts: list[Attempt] = []
         self.before = {(one.rung, one.candidate): one for one in load_attempts(folder)}
         self._here = {"kind": "environment", **here}

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from gradformer.errors import ConfigError, InputError, at_least, choice
+from gradformer.training.attempts import STEADY
 from gradformer.training.files import plain, read_json, reading
 from gradformer.training.recipe import Recipe
 
@@ -44,7 +45,7 @@ class Plan:
     finalists: int = 1
     seed: int = 0
     reading: Mapping[str, Any] | None = None
-    steady: int = 5
+    steady: int = STEADY
     against_recipe: bool = True
 
     def __post_init__(self) -> None:

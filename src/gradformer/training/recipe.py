@@ -218,7 +218,9 @@ def _raw(name: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
         under = _raw(str(base), (*above, name))
     if "name" in _section(values, "model"):  # what is said of one model is not said of another
         under = {name: value for name, value in under.items() if name not in _EXTRA}
-    return merge(under, values)
+    with _naming(name):  # a preset takes the place of the base's of this name
+        by_name = {**_section(under, "presets"), **_section(values, "presets")}
+    return merge(under, values) | ({"presets": by_name} if by_name else {})
 
 
 def _is_file(name: str) -> bool:

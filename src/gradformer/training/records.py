@@ -6,11 +6,13 @@ traceback.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import platform
 import subprocess
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from io import BytesIO
@@ -33,6 +35,7 @@ from gradformer.training.files import (
 )
 
 _LIBRARIES = ("gradformer", "torch", "torch_geometric", "triton", "numpy", "numba", "safetensors")
+RECORD = "record.jsonl"
 _DIGITS = 9  # tell any two float32 numbers apart
 _RESULT = {"trial", "seed", "status", "metric", "epochs", "val", "test", "scale"}
 _ATTEMPT = {"rung", "candidate", "settings", "epochs", "metric", "val", "std"}
@@ -128,7 +131,7 @@ def truncate(path: Path, epochs: Mapping[int, int]) -> None:
     """Forget what happened after the checkpoints: ``epochs`` done by each trial.
 
     Result lines are dropped too (whoever continues writes them again), and a line that a killed
-    process left unfinished.
+    process left unfinished. A packed record is unpacked.
     """
     kept = [
         entry
@@ -141,17 +144,38 @@ def truncate(path: Path, epochs: Mapping[int, int]) -> None:
         warn(f"{path}: has lost {counted(lost, 'epoch')} of training, which its curves leave out")
     lines = [json.dumps(entry, ensure_ascii=False) + "\n" for entry in kept]
     replace_file(path, "".join(lines), RESUMABLE)
+    with writing(packed(path)):
+        packed(path).unlink(missing_ok=True)
+
+
+def pack(path: Path) -> None:
+    """Keep the record of a run that has ended in a sixth of the room, as ``record.jsonl.gz``."""
+    with writing(path):
+        if not path.exists():
+            return
+        replace_file(packed(path), gzip.compress(path.read_bytes(), mtime=0))
+        path.unlink()
+
+
+def packed(path: Path) -> Path:
+    """Where a packed record lies."""
+    return path.with_name(f"{path.name}.gz")
+
+
+def _content(path: Path) -> bytes:
+    """The bytes of a record, packed or not; none where there is no record."""
+    if path.exists():
+        return path.read_bytes()
+    return gzip.decompress(packed(path).read_bytes()) if packed(path).exists() else b""
 
 
 def read_record(path: Path) -> list[dict[str, Any]]:
     """The lines of a record, less the last if it was never finished; others that are damaged are
     left out too, and warned of."""
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
-    except FileNotFoundError:
-        return []
-    except OSError as error:
-        what = f"cannot be read ({error.strerror})"
+        text = _content(path).decode(errors="replace")
+    except (OSError, EOFError, zlib.error) as error:
+        what = f"cannot be read ({getattr(error, 'strerror', None) or error})"
         raise InputError(f"{path}: {what}; mend the permissions, or move it away") from None
     found = [(number, _entry(line)) for number, line in enumerate(text.split("\n"), 1) if line]
     damaged = [number for number, entry in found if entry is None and number <= text.count("\n")]

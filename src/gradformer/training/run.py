@@ -30,7 +30,7 @@ from gradformer.training.files import read_json, reading, replace_json
 from gradformer.training.folder import WEIGHTS
 from gradformer.training.metrics import metrics_of
 from gradformer.training.recipe import Recipe
-from gradformer.training.records import read_record, read_result, read_results
+from gradformer.training.records import RECORD, read_record, read_result, read_results
 from gradformer.weights import published
 
 NEW_DATA = ("smiles", "y", "skip_invalid")
@@ -99,7 +99,7 @@ class Run:
     @property
     def record(self) -> list[dict[str, Any]]:
         """The lines of ``record.jsonl``."""
-        return read_record(self.folder / "record.jsonl")
+        return read_record(self.folder / RECORD)
 
     @property
     def reading(self) -> Reading | None:

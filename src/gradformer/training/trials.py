@@ -29,6 +29,7 @@ from gradformer.training.metrics import LOWER_IS_BETTER, scores
 from gradformer.training.progress import Display
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import (
+    RECORD,
     Recorder,
     environment,
     header,
@@ -125,7 +126,7 @@ class Trials:
 
     @property
     def _record_path(self) -> Path:
-        return self.folder / "record.jsonl"
+        return self.folder / RECORD
 
     def _of(self, number: int) -> Path:
         return self.folder / "trials" / str(number)
