@@ -166,8 +166,7 @@ def winners() -> str:
 def _outcome(run: Path) -> dict[str, Any]:
     """The results of a run, their validation part scored as candidates are."""
     opened = Run.load(run)
-    scores = validation_scores(opened.record, opened.results["metric"])
-    return opened.results | {"val": mean_and_std([*scores.values()])}
+    return opened.results | {"val": mean_and_std(validation_scores(opened))}
 
 
 def _ended() -> list[Path]:

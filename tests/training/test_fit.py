@@ -98,7 +98,9 @@ def test_a_file_of_graphs_and_its_resumption(tmp_path: Path) -> None:
     assert resume(tmp_path / "run", **toy.QUIET).results == run.results
     with pytest.raises(ConfigError, match=r"trials: got 0, and .*run has 1: seeds can on"):
         resume(tmp_path / "run", trials=0, **toy.QUIET)
-    grown = resume(tmp_path / "run", trials=2, **toy.QUIET)
+    with pytest.raises(ConfigError, match=r"^trials: got '2', expected a whole number$"):
+        resume(tmp_path / "run", trials="2", **toy.QUIET)  # type: ignore[arg-type]
+    grown = resume(tmp_path / "run", trials=np.int64(2), **toy.QUIET)  # type: ignore[arg-type]
     whole = fit(str(path), settings=settings, trials=2, out=tmp_path / "whole", **toy.QUIET)
     assert grown.results == whole.results
     assert (grown.recipe, Run.load(grown.folder).trials) == (whole.recipe, [0, 1])

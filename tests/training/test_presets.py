@@ -13,7 +13,6 @@ from gradformer.graphs.arrays import Schema
 from gradformer.model.gradformer import Gradformer
 from gradformer.training.attempts import validation_scores
 from gradformer.training.files import read_json
-from gradformer.training.metrics import LOWER_IS_BETTER
 from gradformer.training.recipe import Recipe, load_recipe, presets
 from gradformer.training.run import Run
 from gradformer.training.weights import Weights
@@ -88,11 +87,10 @@ def test_tuned_is_the_winner_of_the_best_validation_in_full(name: str) -> None:
     presets_runs = [paper, *results.glob(f"studies/*/{name}-gradformer-authors")]
     runs = [*presets_runs, *results.glob(f"studies/*/{name}-gradformer-tuned")]
     runs += results.glob(f"search/{name}*/confirmed")
-    metric = read_json(paper / "results.json")["metric"]
-    scores = [validation_scores(Run.load(run).record, metric) for run in runs]
-    seeds = set.intersection(*map(set, scores))
-    sign = -1 if metric in LOWER_IS_BETTER else 1
-    means = [sign * fmean(one[seed] for seed in seeds) for one in scores]
+    scores = [validation_scores(Run.load(run)) for run in runs]
+    seeds = min(map(len, scores))
+    sign = -1 if Run.load(paper).results["lower_is_better"] else 1
+    means = [sign * fmean(one[:seeds]) for one in scores]
     best = runs[means.index(max(means))]  # of equals the first
     assert replace(Recipe.load(best / "recipe.yaml"), trials=tuned.trials) == tuned
     winners = [Recipe.load(path) for path in results.glob(f"search/{name}*/best.yaml")]

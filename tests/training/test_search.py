@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -139,31 +139,55 @@ def test_on_a_cpu_as_many_candidates_are_trained_together_as_it_has_cores(
     assert made == groups
 
 
+def _trained(
+    curves: list[list[float]], selected: Sequence[float] = (), lost: Sequence[int] = ()
+) -> Any:
+    """A run of two trials with these curves; some of its lines may be lost."""
+    lines = [
+        {"kind": "epoch", "trial": trial, "epoch": epoch, "val": {"accuracy": value}}
+        for epoch, values in enumerate(zip(*curves), 1)
+        for trial, value in enumerate(values)
+    ]
+    kept = [line for number, line in enumerate(lines) if number not in lost]
+    ended = [{"trial": trial, "epochs": len(curve)} for trial, curve in enumerate(curves)]
+    val = {"values": list(selected or map(max, curves))}
+    return SimpleNamespace(
+        folder=Path("attempts/0-0"),
+        recipe=SimpleNamespace(trials=2),
+        record=[{"kind": "run"}, *kept, {"kind": "result"}],
+        results={"metric": "accuracy", "val": val, "trials": ended},
+    )
+
+
+NOISY, CALM = [[0.5, 0.9, 0.5, 0.5], [0.5, 0.5, 0.7, 0.5]], [[0.6, 0.6, 0.6, 0.6]] * 2
+
+
 def test_a_candidate_is_scored_by_epochs_in_a_row_not_by_its_luckiest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The best of many noisy epochs was the better the noisier they were."""
-    noisy, calm = [[0.5, 0.9, 0.5, 0.5], [0.5, 0.5, 0.7, 0.5]], [[0.6, 0.6, 0.6, 0.6]] * 2
-
-    def run(curves: list[list[float]], diverged: list[int]) -> Any:
-        lines = [
-            {"kind": "epoch", "trial": trial, "epoch": epoch, "val": {"accuracy": value}}
-            for epoch, values in enumerate(zip(*curves), 1)
-            for trial, value in enumerate(values)
-        ]
-        record = [{"kind": "run"}, *lines, {"kind": "result"}]
-        return SimpleNamespace(record=record, results={"metric": "accuracy", "diverged": diverged})
-
-    runs = [run(noisy, []), run(calm, []), run(calm, [1])]
+    runs = [_trained(NOISY), _trained(CALM), _trained(CALM, selected=[0.6])]
     monkeypatch.setattr(_Trainer, "_runs", lambda self, recipes: runs)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 8)
     plan = Plan("own", load_recipe("own"), {"model.decay": [0.4, 0.6, 0.8]}, steady=2)
     trainer = _Trainer(plan, tmp_path, Record(tmp_path, {}), "cpu", None)
-    by_two, calmer, lost = trainer.rung(0, 4, dict(enumerate(plan.candidates())))
+    by_two, calmer, diverged = trainer.rung(0, 4, dict(enumerate(plan.candidates())))
     assert (by_two.val, by_two.std) == pytest.approx((0.65, 0.05 * 2**0.5))
     assert (calmer.val, calmer.std) == pytest.approx((0.6, 0))
-    assert (lost.val, lost.std) == (None, None)
-    assert validation_scores(runs[0].record, "accuracy", 1) == {0: 0.9, 1: 0.7}
+    assert (diverged.val, diverged.std) == (None, None)
+
+
+def test_one_epoch_is_the_selected_one() -> None:
+    """A search of before goes on by it; it was the best, which another metric may not select."""
+    assert validation_scores(_trained(NOISY, selected=[0.5, 0.7]), 1) == [0.5, 0.7]
+
+
+@pytest.mark.parametrize("lost", [range(8), [1, 3, 5, 7], [2]])
+def test_a_record_that_has_lost_epochs_is_no_score(lost: Sequence[int]) -> None:
+    """The candidate counted as diverged, or by the trials that were left."""
+    assert validation_scores(_trained(NOISY), 2) == pytest.approx([0.7, 0.6])
+    with pytest.raises(InputError, match=r"record.jsonl: has lost epochs of trial [01], by which"):
+        validation_scores(_trained(NOISY, lost=lost), 2)
 
 
 def test_candidates_that_begin_from_other_weights_have_their_data_read_as_those_did(

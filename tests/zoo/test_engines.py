@@ -20,7 +20,18 @@ from gradformer.attention import use_engine
 from gradformer.graphs.collate import Capacity
 from gradformer.model.base import all_models, model_class
 from gradformer.training.recipe import load_recipe
-from tests.zoo.toys import CAPACITIES, IDS, PADDED_IDS, own_collator, real_rows, toy_schema
+from gradformer.zoo.all_pairs import Pairs
+from gradformer.zoo.egt import EGT
+from gradformer.zoo.graphormer import NodeInput
+from tests.zoo.toys import (
+    CAPACITIES,
+    IDS,
+    PADDED_IDS,
+    own_collator,
+    real_rows,
+    toy_batch,
+    toy_schema,
+)
 
 pytest.importorskip("triton")
 
@@ -91,3 +102,25 @@ def test_the_same_in_the_interpreter(name: str, dataset: str, device: str) -> No
     """Two small graphs, for it takes its time there, and padding behind them."""
     ids = torch.tensor([-1, 3, 1])
     _compare(name, dataset, device, ids, Capacity(graphs=3, nodes=7, edges=13, largest=5))
+
+
+@pytest.mark.parametrize("engine", ["reference", "fused"])
+def test_distances_and_degrees_enter_as_exact_as_they_are_learned(engine: str) -> None:
+    """With kernels they were rounded to bfloat16 under autocast, their gradients as well."""
+    batch = toy_batch(toy_schema("graph", False))
+    pairs = Pairs.of(batch.layout)
+    egt, degrees = EGT(toy_schema("graph", False)), NodeInput(toy_schema(), 4, 3, False)
+    degrees.features = None
+    hops = batch.pair_bytes()[pairs.place].long().clamp(max=len(egt.distance.weight) - 1)
+    leaving, entering = (
+        ends.bincount(minlength=batch.num_nodes).clamp(max=2) for ends in batch.edges.edge_index
+    )
+    inwards, outwards = degrees.parameters()
+    with use_engine(engine), torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(egt.node_pairs(batch, pairs), egt.distance.weight[hops])
+        found = degrees(batch)
+        slope = torch.randn_like(found)
+        grads = torch.autograd.grad(found, (inwards, outwards), slope)
+    torch.testing.assert_close(found, inwards[entering] + outwards[leaving])
+    for grad, index in zip(grads, (entering, leaving)):
+        torch.testing.assert_close(grad, torch.zeros_like(grad).index_add(0, index, slope))

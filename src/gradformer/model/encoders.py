@@ -41,15 +41,18 @@ def fits_kernel(tables: Sequence[Tensor]) -> bool:
     return exact and small and tables[0].shape[1] <= MOST_FUSED_WIDTH
 
 
-def embedded(x: Tensor, tables: Sequence[Tensor], mask: Tensor | None = None) -> Tensor:
+def embedded(
+    x: Tensor, tables: Sequence[Tensor], mask: Tensor | None = None, exact: bool = False
+) -> Tensor:
     """Σ_c T_c[x_c]: the rows of ``tables`` [size, width] each that x [rows, columns] int names.
 
-    ``mask`` [rows] bool: rows that are padding take no part and may come out as anything.
+    ``mask`` [rows] bool: rows that are padding take no part and may come out as anything. Kernels
+    give autocast's precision, unless ``exact`` asks for that of the tables.
     """
     if fits_kernel(tables) and runs_kernels(x):
         from gradformer.model.fused_encoding import embed
 
-        return embed(x, tables, mask)
+        return embed(x, tables, mask, exact=exact)
     parts = [rows_of(table, x[:, column].long()) for column, table in enumerate(tables)]
     return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
 

@@ -242,6 +242,7 @@ def embed(
     raw: Tensor | None = None,
     linear: nn.Linear | None = None,
     concat: bool = True,
+    exact: bool = False,
 ) -> Tensor:
     """Sums of embeddings of x [rows, columns], beside (or plus) a linear map of raw [rows, k].
 
@@ -251,7 +252,7 @@ def embed(
     first = tables[0].shape[1] if concat and linear is not None else 0
     weight, bias = (None, None) if linear is None else (linear.weight, linear.bias)
     kind = x.device.type
-    cast = torch.is_autocast_enabled(kind)
+    cast = torch.is_autocast_enabled(kind) and not exact
     dtype = torch.get_autocast_dtype(kind) if cast else tables[0].dtype
     piece = max(LEAST_PIECE, -(-len(x) // (MOST_PIECES * ROWS)) * ROWS)
     room = claim(-(-len(x) // piece), *tables, weight, bias)

@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from gradformer.errors import InputError
 from gradformer.grouping import grouped
 from gradformer.training.files import replace_file
 from gradformer.training.metrics import LOWER_IS_BETTER
 from gradformer.training.records import RECORD, read_record
+from gradformer.training.run import Run
 
 STEADY = 5
 """Epochs in a row whose mean is a score."""
@@ -57,14 +59,28 @@ def steady(curve: Sequence[float], epochs: int, lower_is_better: bool) -> float:
     return min(means) if lower_is_better else max(means)
 
 
-def validation_scores(
-    record: Iterable[Mapping[str, Any]], metric: str, epochs: int = STEADY
-) -> dict[int, float]:
-    """The :func:`steady` validation score of each trial in the record of a run."""
-    lines = [line for line in record if line["kind"] == "epoch"]
-    curves = grouped((line["trial"], line["val"][metric]) for line in lines)
+def validation_scores(run: Run, epochs: int = STEADY) -> list[float]:
+    """The :func:`steady` validation score of each trial of a finished run; none if one diverged.
+
+    Over one epoch it is that of the selected epoch. Raises if the record has lost some.
+    """
+    results, metric = run.results, run.results["metric"]
+    selected = list(results["val"]["values"])
+    if len(selected) < run.recipe.trials:
+        return []
+    if epochs == 1:
+        return selected
+    lines = [(x["trial"], x.get("val")) for x in run.record if x["kind"] == "epoch"]
+    curves = grouped((trial, val[metric]) for trial, val in lines if val is not None)
+    for trial in results["trials"]:
+        if len(curves.get(trial["trial"], ())) < trial["epochs"]:
+            raise InputError(
+                f"{run.folder / RECORD}: has lost epochs of trial {trial['trial']}, by "
+                "which candidates are compared; restore it if there is a copy, or remove "
+                f"{run.folder}: it is trained again unless the search has its score"
+            )
     falls = metric in LOWER_IS_BETTER
-    return {trial: steady(curve, epochs, falls) for trial, curve in sorted(curves.items())}
+    return [steady(curve, epochs, falls) for _, curve in sorted(curves.items())]
 
 
 def load_attempts(folder: str | Path) -> list[Attempt]:

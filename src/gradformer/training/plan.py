@@ -33,7 +33,8 @@ are those of the rung."""
 class Plan:
     """Everything that decides a search; ``data`` is a name or a path, read with ``reading``.
 
-    ``steady``: a candidate's score is its best mean validation over so many epochs in a row.
+    ``steady``: a candidate's score is its best mean validation over so many epochs in a row; of one
+    it is that of the selected epoch.
     ``against_recipe``: the recipe as it is takes part in the last rung.
     """
 

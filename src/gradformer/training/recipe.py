@@ -98,7 +98,7 @@ class Recipe:
             "model": {"name": self.model.name, **_plain(asdict(self.model.config))},
             "data": asdict(self.data),
             "train": asdict(self.train),
-            "trials": self.trials,
+            "trials": int(self.trials),  # of NumPy as well
             "seed": self.seed,
         }
 

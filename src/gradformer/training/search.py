@@ -173,10 +173,9 @@ class _Trainer:
         room = SIDE_BY_SIDE if on_gpu else min(torch.get_num_threads(), ABREAST)
         for group in _groups(recipes, places, room):
             for c, run in zip(group, self._runs({places[c]: recipes[c] for c in group})):
-                metric, whole = run.results["metric"], not run.results["diverged"]
-                scores = validation_scores(run.record, metric, self.plan.steady) if whole else {}
-                val = mean_and_std([*scores.values()])
-                yield Attempt(rung, c, chosen[c], epochs, metric, val["mean"], val["std"])
+                metric, val = run.results["metric"], validation_scores(run, self.plan.steady)
+                score = mean_and_std(val)
+                yield Attempt(rung, c, chosen[c], epochs, metric, score["mean"], score["std"])
 
     def check(self, candidates: Sequence[tuple[str, ...]]) -> None:
         """Raise where data cannot be read or do not go with a candidate, before there is a search:

@@ -36,8 +36,7 @@ class Pairs:
         graph = layout.graph.long()
         degree = size[graph] if loops else (size[graph] - 1).clamp(min=0)
         ptr = pointer_of(degree)  # [capacity + 1]
-        known = loops or layout.padded  # else the device is asked
-        count = layout.pair_capacity if known else int(ptr[-1])
+        count = layout.pair_capacity if loops or layout.padded else int(ptr[-1])
         pair = torch.arange(count, device=layout.device)
         query = torch.searchsorted(ptr[1:], pair, right=True).clamp(max=max(layout.capacity - 1, 0))
         slot = graph[query]

@@ -210,8 +210,7 @@ class EGT(RowReader):
     def node_pairs(self, batch: Batch, pairs: Pairs) -> Tensor:
         """Pairs of nodes as they enter the first layer: distance plus edge features, [Σn², De]."""
         hops = batch.pair_bytes()[pairs.place].long().clamp(max=self.config.hops + 1)
-        table = self.distance.weight
-        e = embedded(hops[:, None], [table], pairs.rows.mask).to(table.dtype)
+        e = embedded(hops[:, None], [self.distance.weight], pairs.rows.mask, exact=True)
         if self.edge is None:
             return e
         edges = batch.edges

@@ -77,7 +77,7 @@ class NodeInput(nn.Module):
         entering = leaving if self.same_degree else in_degree(batch.edges, torch.int64)
         tables = [self.in_degree.weight, self.out_degree.weight]
         degrees = torch.stack([entering, leaving], dim=1).clamp(max=len(tables[0]) - 1)
-        h = embedded(degrees, tables, batch.nodes.mask).to(tables[0].dtype)
+        h = embedded(degrees, tables, batch.nodes.mask, exact=True)
         return h if self.features is None else h + self.features(batch)
 
 
