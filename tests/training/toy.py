@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import resource
@@ -26,6 +27,7 @@ from gradformer.training.data import TrainingData
 from gradformer.training.fit import fit, resume
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import read_record
+from gradformer.training.stop import Stop
 from gradformer.training.trial import Trial
 
 FORK = multiprocessing.get_context("fork")
@@ -107,6 +109,30 @@ def trial(
     """A trial of the problem that has not begun."""
     material = data(recipe, **options)
     return Trial(number, recipe, material, material.collator(device))
+
+
+def trials(*numbers: int, recipe: Recipe = RECIPE, device: str = "cpu") -> list[Trial]:
+    """Trials of the problem that have not begun, on the same data."""
+    material = data(recipe)
+    collator = material.collator(device)
+    return [Trial(number, recipe, material, collator) for number in numbers]
+
+
+def digest(trial: Trial) -> str:
+    """A hash of everything that a trial has learned and done."""
+    parts = [tensor.cpu().numpy().tobytes() for tensor in (*trial.step.state, trial.best)]
+    return hashlib.sha256(b"".join(parts) + str(trial.progress).encode()).hexdigest()
+
+
+class After(Stop):
+    """Asks to stop when a trial has done so many steps."""
+
+    def __init__(self, trial: Trial, steps: int) -> None:
+        super().__init__()
+        self.trial, self.steps = trial, steps
+
+    def agreed(self) -> bool:
+        return int(self.trial.step.count) >= self.steps
 
 
 def some_graphs(count: int = 30) -> list[nx.Graph]:
