@@ -35,6 +35,12 @@ FORK = multiprocessing.get_context("fork")
 TRAINING = multiprocessing.get_context("forkserver") if torch.cuda.is_available() else FORK
 QUIET = {"quiet": True, "tensorboard": False, "device": "cpu"}
 torch.set_num_threads(1)  # sums on the CPU depend on the number of threads
+METRICS = {
+    "multiclass": "accuracy",
+    "binary": "auroc",
+    "regression": "mae",
+    "multilabel": "average_precision",
+}
 RECIPE = Recipe.from_dict(
     {
         "dataset": "toy",
@@ -65,16 +71,22 @@ def arrays(graphs: int = 40, level: str = "graph", task: str = "multiclass") -> 
     dense = np.array(counts) / (sizes * (sizes - 1))
     if level == "node":
         dense = np.repeat(dense, sizes)
-    y = (dense > 0.5).astype(np.int64)
-    target = y if task == "multiclass" else dense[:, None].astype(np.float32) * 3 + 5
+    high = dense > 0.5
+    y = {
+        "multiclass": high.astype(np.int64),
+        "binary": high[:, None].astype(np.float32),
+        "multilabel": np.stack([high, ~high], axis=1).astype(np.float32),
+        "regression": dense[:, None].astype(np.float32) * 3 + 5,
+    }[task]
+    outputs = 2 if task in ("multiclass", "multilabel") else 1
     return GraphArrays(
         node_ptr=np.concatenate([[0], sizes.cumsum()]),
         edge_ptr=np.concatenate([[0], np.cumsum(counts)]),
         edge_index=np.concatenate(edges, axis=1).astype(np.int32),
-        schema=Schema((3,), (2,), level, task, 2 if task == "multiclass" else 1),  # type: ignore[arg-type]
+        schema=Schema((3,), (2,), level, task, outputs),  # type: ignore[arg-type]
         x=rng.integers(0, 3, (nodes, 1)),
         edge_attr=rng.integers(0, 2, (sum(counts), 1)),
-        y=target,
+        y=y,
     )
 
 
@@ -93,13 +105,13 @@ def data(recipe: Recipe = RECIPE, **options: object) -> TrainingData:
     """The problem as a trial takes it."""
     graphs = arrays(**options)  # type: ignore[arg-type]
     store = pack(graphs, recipe.model.config.needs())
-    regression = graphs.schema.task == "regression"
+    task = graphs.schema.task
     return TrainingData(
         store,
         lambda seed: random_split(store.num_graphs, seed, (0.6, 0.2, 0.2)),
-        "mae" if regression else "accuracy",
-        scaled=regression,
-        about={"name": "toy"},
+        METRICS[task],
+        scaled=task == "regression",
+        about={"name": "toy", "protocol": "a toy"},
     )
 
 
