@@ -29,6 +29,7 @@ from gradformer.training.recipe import Recipe
 from gradformer.training.records import read_record
 from gradformer.training.stop import Stop
 from gradformer.training.trial import Trial
+from tests.structure.random_graphs import pack as end_to_end
 
 FORK = multiprocessing.get_context("fork")
 # Beside a GPU torch trains in no fork of a process that has trained; elsewhere a fork is faster.
@@ -61,14 +62,12 @@ RECIPE = Recipe.from_dict(
 def arrays(graphs: int = 40, level: str = "graph", task: str = "multiclass") -> GraphArrays:
     """Random graphs of 3 to 8 nodes; the target follows from how many edges there are."""
     rng = np.random.default_rng(0)
-    sizes, edges, counts = rng.integers(3, 9, graphs), [], []
+    sizes, edges = rng.integers(3, 9, graphs), []
     for size in sizes:
         upper = np.triu(rng.random((size, size)) < rng.choice([0.25, 0.75]), 1)
-        index = np.argwhere(upper | upper.T).T
-        edges.append(index)
-        counts.append(index.shape[1])
-    nodes = int(sizes.sum())
-    dense = np.array(counts) / (sizes * (sizes - 1))
+        edges.append(np.argwhere(upper | upper.T).T)
+    node_ptr, edge_ptr, edge_index = end_to_end(zip(sizes, edges))
+    dense = np.diff(edge_ptr) / (sizes * (sizes - 1))
     if level == "node":
         dense = np.repeat(dense, sizes)
     high = dense > 0.5
@@ -80,12 +79,12 @@ def arrays(graphs: int = 40, level: str = "graph", task: str = "multiclass") -> 
     }[task]
     outputs = 2 if task in ("multiclass", "multilabel") else 1
     return GraphArrays(
-        node_ptr=np.concatenate([[0], sizes.cumsum()]),
-        edge_ptr=np.concatenate([[0], np.cumsum(counts)]),
-        edge_index=np.concatenate(edges, axis=1).astype(np.int32),
+        node_ptr,
+        edge_ptr,
+        edge_index,
         schema=Schema((3,), (2,), level, task, outputs),  # type: ignore[arg-type]
-        x=rng.integers(0, 3, (nodes, 1)),
-        edge_attr=rng.integers(0, 2, (sum(counts), 1)),
+        x=rng.integers(0, 3, (node_ptr[-1], 1)),
+        edge_attr=rng.integers(0, 2, (edge_ptr[-1], 1)),
         y=y,
     )
 
