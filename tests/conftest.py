@@ -1,4 +1,5 @@
-"""What tests share: where reference numbers and raw data lie, docs' scripts, one thread each."""
+"""What tests share: where reference numbers and raw data lie, docs' scripts, one thread each, what
+torch is asked to do."""
 
 from __future__ import annotations
 
@@ -8,9 +9,11 @@ import signal
 import sys
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 if os.environ.get("TRITON_INTERPRET") == "1":  # as by `make test`: what CI tests, on any machine
     os.environ["CUDA_VISIBLE_DEVICES"] = ""
@@ -50,6 +53,20 @@ def docs_script(name: str) -> ModuleType:
     finally:
         sys.path.pop()
     return module
+
+
+class Operations(TorchDispatchMode):
+    """The names of all that torch does inside."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.names = set[str]()
+
+    def __torch_dispatch__(
+        self, func: Any, types: object, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        self.names.add(func.overloadpacket.__name__)
+        return func(*args, **(kwargs or {}))
 
 
 @pytest.fixture

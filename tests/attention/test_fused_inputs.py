@@ -6,12 +6,10 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from gradformer.attention import (
     Decay,
@@ -24,6 +22,7 @@ from gradformer.attention import (
 from gradformer.attention.tiles import precision
 from gradformer.errors import ConfigError
 from tests.attention.problems import LEARNED, decay_of, random_problem, solve
+from tests.conftest import Operations
 
 
 def spread_out(x: Tensor) -> Tensor:
@@ -214,21 +213,6 @@ def test_views_of_one_projection(device: str) -> None:
         assert torch.equal(by_strides[number].transpose(1, 2), value)
 
 
-class Recorded(TorchDispatchMode):
-    """Names of the torch operators that run inside."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.names: set[str] = set()
-
-    def __torch_dispatch__(
-        self, func: Any, types: Any, args: Any = (), kwargs: Any = None
-    ) -> torch.Tensor:
-        self.names.add(func.overloadpacket.__name__)
-        found: torch.Tensor = func(*args, **(kwargs or {}))
-        return found
-
-
 @pytest.mark.parametrize("engine", ["reference", "fused"])
 def test_q_k_v_side_by_side(engine: str, device: str) -> None:
     """The same bits as from three tensors; the fused engine copies nothing apart or together."""
@@ -240,7 +224,7 @@ def test_q_k_v_side_by_side(engine: str, device: str) -> None:
     cotangent = p.cotangent.float()
     with use_engine(engine):
         out = decay_attention(*apart, *where)
-        with Recorded() as run:
+        with Operations() as run:
             same = joint_attention(joint, *where)
             (found,) = torch.autograd.grad(same, joint, cotangent)
     assert torch.equal(out, same)

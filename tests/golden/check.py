@@ -83,15 +83,16 @@ def stated(case: Case, name: str, least: float = 0.0) -> float | None:
 
 
 def adapter_for(case: Case) -> str:
-    """The adapter's name: the folder a file lies in, or else the model its config names."""
+    """The adapter's name: the folder a file lies in (of ``gt`` also ``gt_node``), or else the model
+    its config names."""
     here = Path(__file__).parent / "adapters"
     known = {path.stem for path in here.glob("*.py") if path.stem != "__init__"}
     folder = case.path.parent.name
     model = str(case.config.get("model", "")).lower().replace("-", "_").split(" ")[0]
-    name = folder if folder in known else model
-    if name not in known:
-        raise SystemExit(f"{case.path}: no adapter for folder {folder!r} or model {model!r}")
-    return name
+    for name in (folder, folder.removesuffix("_node"), model):
+        if name in known:
+            return name
+    raise SystemExit(f"{case.path}: no adapter for folder {folder!r} or model {model!r}")
 
 
 def subjects(path: Path) -> list[Subject]:

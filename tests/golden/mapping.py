@@ -6,7 +6,8 @@ float32 rounding of its ReLU's kink would otherwise change gradients by far more
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -77,30 +78,33 @@ def places(edge_index: Tensor, edges: Edges) -> Tensor:
     return order[torch.searchsorted(ours[order], wanted)]
 
 
-def watch(
-    model: nn.Module,
-    keys: dict[str, str],
-    run: Callable[[], Any],
-    inputs: dict[str, str] | None = None,
-) -> dict[str, Any]:
-    """Outputs, and first arguments, of the modules named (module → key) while ``run`` runs."""
-    seen: dict[str, Any] = {}
+def calls(
+    model: nn.Module, batch: Batch, names: Iterable[str]
+) -> dict[str, tuple[tuple[Any, ...], Any]]:
+    """Arguments and output of the modules named, in ``model(batch)``; "" is the model itself."""
+    seen = {}
+
+    def note(module: nn.Module, given: tuple[Any, ...], made: Any, name: str) -> None:
+        seen[name] = given, made
+
     hooks = [
-        model.get_submodule(name).register_forward_hook(
-            lambda module, inputs, output, key=key: seen.__setitem__(key, output)
-        )
-        for name, key in keys.items()
+        model.get_submodule(name).register_forward_hook(partial(note, name=name)) for name in names
     ]
-    hooks += [
-        model.get_submodule(name).register_forward_pre_hook(
-            lambda module, given, key=key: seen.__setitem__(key, given[0])
-        )
-        for name, key in (inputs or {}).items()
-    ]
-    seen["out"] = run()
+    seen[""] = (batch,), model(batch)
     for hook in hooks:
         hook.remove()
     return seen
+
+
+def watch(
+    model: nn.Module, batch: Batch, keys: dict[str, str], inputs: dict[str, str] | None = None
+) -> dict[str, Any]:
+    """The output, and outputs and first arguments of the modules named (module → key)."""
+    inputs = inputs or {}
+    seen = calls(model, batch, {**keys, **inputs})
+    found = {key: seen[name][1] for name, key in keys.items()}
+    found |= {key: seen[name][0][0] for name, key in inputs.items()}
+    return found | {"out": seen[""][1]}
 
 
 def weighted_cross_entropy(out: Tensor, y: Tensor) -> Tensor:
@@ -110,27 +114,17 @@ def weighted_cross_entropy(out: Tensor, y: Tensor) -> Tensor:
     return cross_entropy(out, y, weight=weight.to(out.dtype))
 
 
-def watch_weights(
-    model: nn.Module, names: dict[str, str], run: Callable[[], Any]
-) -> dict[str, Tensor]:
-    """Weights [pairs, heads] of attention (module → key) while ``run`` runs."""
-    seen: dict[str, Tensor] = {}
-
-    def keep(module: Any, inputs: tuple[Any, ...], key: str) -> None:
-        x, tables, batch, bias = (*inputs, None)[:4]
-        where = batch.layout, batch.distance, tables.mul, tables.add
-        seen[key] = decay_attention(*module.project(x), *where, bias=bias, return_weights=True)[1]
-
-    hooks = [
-        model.get_submodule(name).register_forward_hook(
-            lambda module, inputs, output, key=key: keep(module, inputs, key)
-        )
-        for name, key in names.items()
-    ]
-    run()
-    for hook in hooks:
-        hook.remove()
-    return seen
+def watch_weights(model: nn.Module, batch: Batch, names: dict[str, str]) -> dict[str, Tensor]:
+    """Weights [pairs, heads] of attention (module → key) in ``model(batch)``."""
+    found = {}
+    for name, (given, _) in calls(model, batch, names).items():
+        if name in names:
+            x, tables, wide, bias = (*given, None)[:4]
+            where = wide.layout, wide.distance, tables.mul, tables.add
+            qkv = model.get_submodule(name).project(x)
+            weights = decay_attention(*qkv, *where, bias=bias, return_weights=True)[1]
+            found[names[name]] = weights
+    return found
 
 
 def packed_place(layout: Layout, query: Tensor, key: Tensor) -> Tensor:
@@ -173,13 +167,19 @@ def plain_loss(name: str, out: Tensor, y: Tensor) -> Tensor:
 
 
 def training(
-    model: nn.Module, batch: Batch, loss: Callable[[Tensor], Tensor]
+    case: Case, model: nn.Module, batch: Batch, loss: str, inputs: dict[str, Tensor] | None = None
 ) -> Callable[[], dict[str, Tensor]]:
-    """What a subject gives in train mode: the model's output, and the loss of it."""
+    """What a subject gives in train mode: the model's output, and the :func:`plain_loss` of it.
+
+    To ``inputs``, if given, is added what enters the first layer.
+    """
 
     def train() -> dict[str, Tensor]:
-        out = model(batch)
-        return {"out_train": out, "loss": loss(out)}
+        seen = watch(model, batch, {}, {} if inputs is None else {"layers.0": "h0"})
+        if inputs is not None:
+            inputs["grad_h0"] = seen["h0"]
+            seen["h0"].retain_grad()
+        return {"out_train": seen["out"], "loss": plain_loss(loss, seen["out"], case["y"])}
 
     return train
 
@@ -193,18 +193,6 @@ def gradients(case: Case, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
     """The inputs (by stored name) whose gradients are stored, by the names of those."""
     found = {f"grad_{name}": value for name, value in inputs.items()}
     return {name: value for name, value in found.items() if name in case}
-
-
-def run_and_keep(model: nn.Module, layer: str, run: Callable[[], Tensor]) -> tuple[Tensor, Tensor]:
-    """What ``run`` returns, and what entered ``layer`` first, with its gradient kept."""
-    entered: list[Tensor] = []
-    hook = model.get_submodule(layer).register_forward_pre_hook(
-        lambda module, given: entered.append(given[0])
-    )
-    out = run()
-    hook.remove()
-    entered[0].retain_grad()
-    return out, entered[0]
 
 
 def columns(x: Tensor, table: Tensor) -> tuple[int, ...] | int:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from tests.structure.random_graphs import pack as end_to_end
 from tests.zoo import toys
 
 from gradformer import use_engine
@@ -107,12 +108,12 @@ def odd_graphs(level: str, edges: bool, device: str) -> Collator:
     """Graphs of one node, without edges, with loops and with one-way edges; arrays of all kinds."""
     draw = np.random.default_rng(0)
     sizes, links = np.array([1, 7, 3, 1, 60, 2]), np.array([0, 12, 0, 2, 70, 0]) * edges
-    node_ptr, edge_ptr = (np.concatenate([[0], part.cumsum()]) for part in (sizes, links))
     ends = [draw.integers(0, n, (2, m)) for n, m in zip(sizes, links)]
+    node_ptr, edge_ptr, edge_index = end_to_end(zip(sizes, ends))
     schema = Schema(3, (4,), level, "regression", 1)  # type: ignore[arg-type]
     nodes, count = int(node_ptr[-1]), int(edge_ptr[-1])
     arrays = GraphArrays(
-        node_ptr, edge_ptr, np.concatenate(ends, axis=1).astype(np.int32), schema,
+        node_ptr, edge_ptr, edge_index, schema,
         x=draw.normal(size=(nodes, 3)).astype(np.float32),
         edge_attr=draw.integers(0, 4, (count, 1)).astype(np.int16),
         y=draw.normal(size=(nodes if level == "node" else len(sizes), 1)).astype(np.float32),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
 import networkx as nx
 import numpy as np
@@ -10,8 +10,9 @@ import numpy as np
 Packed = tuple[np.ndarray, np.ndarray, np.ndarray]
 
 
-def pack(graphs: Sequence[tuple[int, np.ndarray]]) -> Packed:
+def pack(graphs: Iterable[tuple[int, np.ndarray]]) -> Packed:
     """(nodes, [2, edges]) pairs to node_ptr, edge_ptr, edge_index."""
+    graphs = list(graphs)
     node_ptr = np.cumsum([0] + [n for n, _ in graphs])
     edge_ptr = np.cumsum([0] + [e.shape[1] for _, e in graphs])
     edges = [np.asarray(e, np.int32).reshape(2, -1) for _, e in graphs]

@@ -80,8 +80,3 @@ def make(recipe: Recipe) -> Trial:
     trial = toy.trial(recipe, 1)
     trial.captured = CapturedTrial(trial)
     return trial
-
-
-def same(one: Trial, two: Trial) -> bool:
-    pairs = zip((*one.step.state, one.best), (*two.step.state, two.best))
-    return one.progress == two.progress and all(torch.equal(a, b) for a, b in pairs)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -23,25 +23,13 @@ from gradformer.training.epochs import train_epoch
 from gradformer.training.loop import train
 from gradformer.training.recipe import Recipe
 from gradformer.training.stop import Stop
-from gradformer.training.trial import Trial
 from tests.training import toy
+from tests.training.toy import After, digest
 
 RECIPE = toy.RECIPE.change("train.epochs=5")  # of four steps
 
 
-def make(*numbers: int, recipe: Recipe = RECIPE) -> list[Trial]:
-    data = toy.data(recipe)
-    collator = data.collator("cpu")
-    return [Trial(number, recipe, data, collator) for number in numbers]
-
-
-def digest(trial: Trial) -> str:
-    """A hash of everything that a trial has learned."""
-    step = trial.step
-    assert step.average is not None
-    vectors = (trial.weights.vector, trial.best, step.average, step.optimizer.mean)
-    parts = [vector.numpy().tobytes() for vector in (*vectors, step.optimizer.square)]
-    return hashlib.sha256(b"".join(parts) + str(trial.progress).encode()).hexdigest()
+make = partial(toy.trials, recipe=RECIPE)
 
 
 @pytest.fixture(scope="module")
@@ -71,12 +59,8 @@ def test_whatever_torch_has_drawn_before(alone: str) -> None:
 
 @pytest.mark.parametrize("steps", [0, 6, 8, 19])
 def test_resumed_after_any_step(steps: int, alone: str, tmp_path: Path) -> None:
-    class After(Stop):
-        def agreed(self) -> bool:
-            return int(trial.step.count) == steps
-
     (trial,) = make(1)
-    assert not train([trial], lambda *_: None, After())
+    assert not train([trial], lambda *_: None, After(trial, steps))
     save_checkpoint(tmp_path, trial)
     (again,) = make(1)
     assert load_checkpoint(tmp_path, again)
@@ -116,12 +100,8 @@ def test_a_model_that_draws_from_torch_is_resumed_too(
     assert train([whole], lambda *_: None, Stop())
     assert torch.equal(torch.random.get_rng_state(), before), "the user's generator is as it was"
 
-    class After(Stop):
-        def agreed(self) -> bool:
-            return int(trial.step.count) == 6
-
     other, trial = make(0, 1, recipe=recipe)
-    assert not train([other, trial], lambda *_: None, After())
+    assert not train([other, trial], lambda *_: None, After(trial, 6))
     save_checkpoint(tmp_path, trial)
     (again,) = make(1, recipe=recipe)
     assert load_checkpoint(tmp_path, again)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,15 +17,13 @@ from gradformer.training.loop import train
 from gradformer.training.stop import Stop
 from gradformer.training.trial import Trial
 from tests.training import toy
+from tests.training.toy import digest
 
 RECIPE = toy.RECIPE.change("train.epochs=5")  # of four steps
 pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 
 
-def make(*numbers: int, device: str = "cuda") -> list[Trial]:
-    data = toy.data(RECIPE)
-    collator = data.collator(device)
-    return [Trial(number, RECIPE, data, collator) for number in numbers]
+make = partial(toy.trials, recipe=RECIPE, device="cuda")
 
 
 def trained(*numbers: int) -> list[Trial]:
@@ -33,11 +31,6 @@ def trained(*numbers: int) -> list[Trial]:
     assert capture(trials) is None
     assert train(trials, lambda *_: None, Stop())
     return trials
-
-
-def digest(trial: Trial) -> str:
-    parts = [tensor.cpu().numpy().tobytes() for tensor in (*trial.step.state, trial.best)]
-    return hashlib.sha256(b"".join(parts) + str(trial.progress).encode()).hexdigest()
 
 
 def test_trials_side_by_side_are_the_bits_of_each_alone() -> None:
@@ -77,12 +70,7 @@ def test_resumed_captured(steps: int, tmp_path: Path, monkeypatch: pytest.Monkey
     assert capture([alone]) is None
     train([alone], note("alone"), Stop())
     assert capture([trial]) is None
-
-    class After(Stop):
-        def agreed(self) -> bool:
-            return int(trial.step.count) >= steps
-
-    assert not train([trial], note("resumed"), After())
+    assert not train([trial], note("resumed"), toy.After(trial, steps))
     save_checkpoint(tmp_path, trial)
     (again,) = make(1)
     assert load_checkpoint(tmp_path, again)

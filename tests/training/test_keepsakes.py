@@ -24,12 +24,13 @@ from gradformer.training.keepsakes import (
     take,
 )
 from tests.report import toys
+from tests.training import toy
 
 
 def test_taken_graphs_are_the_same_graphs():
     recipe = toys.recipe(pe="rwse", pe_steps=3, pe_width=2)
     for level in ("graph", "node"):
-        store = toys.data(recipe, level=level).store
+        store = toy.data(recipe, level=level).store
         some = take(store, np.array([7, 3]))
         model = create_model("gradformer", store.schema, **toys.SMALL).eval()
         whole = model(Collator(store)(torch.tensor([7, 3])))
@@ -58,7 +59,7 @@ def test_examples_are_a_smaller_and_a_larger_test_graph(sizes, kept, tmp_path):
 
 
 def test_a_report_goes_without_what_is_damaged(tmp_path):
-    save_examples(tmp_path, toys.data(toys.recipe()), seed=4)
+    save_examples(tmp_path, toy.data(toys.recipe()), seed=4)
     save_answers(tmp_path, Answers(np.ones((3, 2), np.float32), np.array([0, 1, -1])))
     for load, path in ((load_examples, "examples/x.npy"), (load_answers, "test.safetensors")):
         (tmp_path / path).write_bytes((tmp_path / path).read_bytes()[:50])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Barrier, get_ident
@@ -26,18 +26,16 @@ from tests.training import toy
 RECIPE = toy.RECIPE.change("train.epochs=3")
 
 
+pytestmark = pytest.mark.usefixtures("three_threads")
+
+
 @pytest.fixture(autouse=True)
-def three_threads(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(threads, "SHARE", 1 << 40)  # a batch is worth one of them
-    torch.set_num_threads(3)
-    yield
-    torch.set_num_threads(1)
+def a_batch_is_worth_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threads, "SHARE", 1 << 40)
 
 
 def some_trials(count: int = 4) -> list[Trial]:
-    data = toy.data(RECIPE)
-    collator = data.collator("cpu")
-    return [Trial(number, RECIPE, data, collator) for number in range(count)]
+    return toy.trials(*range(count), recipe=RECIPE)
 
 
 def trained(trials: list[Trial], stop: Stop | None = None) -> list[tuple[int, int]]:
@@ -52,21 +50,17 @@ def trained(trials: list[Trial], stop: Stop | None = None) -> list[tuple[int, in
     return told
 
 
-def same(one: Trial, two: Trial) -> bool:
-    tensors = zip([one.best, *one.step.state], [two.best, *two.step.state])
-    return one.progress == two.progress and all(torch.equal(*pair) for pair in tensors)
-
-
 @pytest.fixture
-def alone() -> list[Trial]:
+def alone() -> list[str]:
+    """The digests of trials that are trained one after the other."""
     trials = some_trials()
     for trial in trials:
         assert train([trial], lambda *_: None, Stop())
-    return trials
+    return [*map(toy.digest, trials)]
 
 
 def test_three_at_once_have_the_bits_of_each_alone_and_are_told_of_in_turn(
-    alone: list[Trial], monkeypatch: pytest.MonkeyPatch
+    alone: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     meet, where = Barrier(3, timeout=60), set[int]()
     epoch = lanes.train_epoch
@@ -87,11 +81,11 @@ def test_three_at_once_have_the_bits_of_each_alone_and_are_told_of_in_turn(
     assert get_ident() not in where
     assert torch.get_num_threads() == 3
     assert torch.equal(torch.random.get_rng_state(), before)
-    assert all(same(*pair) for pair in zip(alone, trials))
+    assert [*map(toy.digest, trials)] == alone
 
 
 def test_a_stop_is_heard_in_all_lanes_and_loses_nothing(
-    alone: list[Trial], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    alone: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     count, agreed = itertools.count(), Stop.agreed
 
@@ -111,7 +105,7 @@ def test_a_stop_is_heard_in_all_lanes_and_loses_nothing(
         save_checkpoint(tmp_path / str(before.number), before)
         load_checkpoint(tmp_path / str(before.number), after)
     assert train(again, lambda *_: None, Stop())
-    assert all(same(*pair) for pair in zip(alone, again))
+    assert [*map(toy.digest, again)] == alone
 
 
 def test_an_epoch_that_is_closed_when_another_lane_hears_a_stop_is_told_of(
@@ -210,9 +204,7 @@ def test_those_alone_have_no_lane(monkeypatch: pytest.MonkeyPatch) -> None:
     trials = some_trials(2)
     assert in_lanes(trials) == [trials]
     assert in_lanes(trials[:1]) == []  # one
-    guest = RECIPE.change("model.local=SAGEConv")
-    data = toy.data(guest)
-    guests = [Trial(number, guest, data, data.collator("cpu")) for number in range(2)]
+    guests = toy.trials(0, 1, recipe=RECIPE.change("model.local=SAGEConv"))
     assert in_lanes([*guests, *trials]) == [trials]  # PyG's parts may draw from torch's generator
     with monkeypatch.context() as patch:
         patch.setattr(lanes, "is_shared", lambda: True)
@@ -227,9 +219,7 @@ def test_those_alone_have_no_lane(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("setting", ["model.width=32", "model.layers=3", "train.batch_size=12"])
 def test_the_largest_is_first_and_trials_of_a_recipe_keep_their_order(setting: str) -> None:
     """By its memory that of all is known; a search has candidates of other sizes together."""
-    small, recipe = some_trials(4), RECIPE.change(setting)
-    data = toy.data(recipe)
-    large = [Trial(number, recipe, data, data.collator("cpu")) for number in range(4)]
+    small, large = some_trials(4), toy.trials(*range(4), recipe=RECIPE.change(setting))
     assert in_lanes([*small, *large]) == [[*large, *small]]
 
 
@@ -251,12 +241,10 @@ def test_every_part_has_the_threads_that_it_has_alone(
     """Of a part whose batches are worth two, those of training one, they had one in a lane."""
     monkeypatch.setattr(threads, "SHARE", share)
     torch.set_num_threads(4)
-    data = toy.data(RECIPE)
-    collator = data.collator("cpu")
 
     def had(*numbers: int) -> list[tuple[bool, int]]:
         """In training or not, of the first: its test is asked for after every epoch."""
-        trials, found = [Trial(n, RECIPE, data, collator) for n in numbers], []
+        trials, found = toy.trials(*numbers, recipe=RECIPE), []
         trials[0].model.register_forward_hook(
             lambda model, *_: found.append((model.training, torch.get_num_threads()))
         )
@@ -266,14 +254,12 @@ def test_every_part_has_the_threads_that_it_has_alone(
     alone = had(numbers[0])
     assert {count for training, count in alone if training} == {1}
     assert {count for training, count in alone if not training} == {1, 2}
-    assert len(in_lanes([Trial(n, RECIPE, data, collator) for n in numbers])) == 1
+    assert len(in_lanes(toy.trials(*numbers, recipe=RECIPE))) == 1
     assert had(*numbers) == alone
 
 
 def test_trials_without_a_lane_are_trained_as_well() -> None:
-    recipe = RECIPE.change("model.local=SAGEConv", "train.epochs=1")
-    data = toy.data(recipe)
-    guests = [Trial(number, recipe, data, data.collator("cpu")) for number in (7, 8)]
+    guests = toy.trials(7, 8, recipe=RECIPE.change("model.local=SAGEConv", "train.epochs=1"))
     told = trained([*guests, *some_trials(2)])
     assert sorted(told) == [(0, 1), (0, 2), (0, 3), (1, 1), (1, 2), (1, 3), (7, 1), (8, 1)]
     assert all(guest.progress.status == "finished" for guest in guests)

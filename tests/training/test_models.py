@@ -21,14 +21,10 @@ from tests.training import toy
 
 @pytest.mark.parametrize("name", sorted(all_models()))
 def test_trains_and_continues(name: str, tmp_path: Path) -> None:
-    recipe = toy.recipe_of(name)
-    data = toy.data(recipe)
-    collator = data.collator("cpu")
-    trial = Trial(0, recipe, data, collator)
+    trial, again = toy.trials(0, 0, recipe=toy.recipe_of(name))
     first = train_once(trial)
     assert first["val"]["accuracy"] >= 0
     save_checkpoint(tmp_path, trial)
-    again = Trial(0, recipe, data, collator)
     load_checkpoint(tmp_path, again)
     last = [[train_once(each)["loss"] for _ in range(3)][-1] for each in (trial, again)]
     assert last[0] == last[1] < first["loss"]
@@ -39,12 +35,8 @@ def test_trains_and_continues(name: str, tmp_path: Path) -> None:
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("name", sorted(all_models()))
 def test_captured_side_by_side_as_alone(name: str) -> None:
-    recipe = toy.recipe_of(name)
-    data = toy.data(recipe)
-    collator = data.collator("cuda")
-
     def trained(*numbers: int) -> list[Trial]:
-        trials = [Trial(number, recipe, data, collator) for number in numbers]
+        trials = toy.trials(*numbers, recipe=toy.recipe_of(name), device="cuda")
         assert capture(trials) is None
         assert train(trials, lambda *_: None, Stop())
         return trials

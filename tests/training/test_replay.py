@@ -19,7 +19,8 @@ from gradformer.training.records import Recorder
 from gradformer.training.stop import Stop
 from gradformer.training.trial import Trial
 from gradformer.training.trials import Trials
-from tests.training.replays import LONG, SHORT, make, same, stand_in
+from tests.training import toy
+from tests.training.replays import LONG, SHORT, make, stand_in
 
 without_streams = pytest.fixture(autouse=True)(stand_in)
 
@@ -27,22 +28,17 @@ without_streams = pytest.fixture(autouse=True)(stand_in)
 @pytest.mark.parametrize("steps", [1, 3, 4])
 def test_trials_of_unequal_epochs_are_stopped_and_go_on(steps: int, tmp_path: Path) -> None:
     """After 3 steps the one with large batches has done its epoch, the other has not."""
-
-    class After(Stop):
-        def agreed(self) -> bool:
-            return int(stopped[0].step.count) >= steps
-
     alone, stopped, again = ([make(LONG), make(SHORT)] for _ in range(3))
     assert [trial.steps_per_epoch for trial in alone] == [5, 3]
     for trial in alone:
         assert train([trial], lambda *_: None, Stop())
-    assert not train(stopped, lambda *_: None, After())
+    assert not train(stopped, lambda *_: None, toy.After(stopped[0], steps))
     for number, (before, after) in enumerate(zip(stopped, again)):
         save_checkpoint(tmp_path / str(number), before)
         assert load_checkpoint(tmp_path / str(number), after)
         assert len(after.losses) == min(steps, after.steps_per_epoch)
     assert train(again, lambda *_: None, Stop())
-    assert all(same(*pair) for pair in zip(alone, again))
+    assert [*map(toy.digest, alone)] == [*map(toy.digest, again)]
 
 
 def test_seconds_of_all_trials_are_the_time_they_took(monkeypatch: pytest.MonkeyPatch) -> None:

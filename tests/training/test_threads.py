@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier, get_ident
 from typing import Any
@@ -19,15 +18,9 @@ from gradformer.training.loop import train
 from gradformer.training.stop import Stop
 from tests.training import toy
 
-
-@pytest.fixture
-def three_threads() -> Iterator[None]:
-    torch.set_num_threads(3)
-    yield
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("three_threads")
 
 
-@pytest.mark.usefixtures("three_threads")
 @pytest.mark.parametrize(("share", "worth"), [(1e9, 1), (0.4, 2), (1e-9, 3)])
 def test_steps_and_predictions_have_the_threads_that_a_batch_is_worth(
     share: float, worth: int, monkeypatch: pytest.MonkeyPatch
@@ -49,7 +42,6 @@ def test_steps_and_predictions_have_the_threads_that_a_batch_is_worth(
     assert torch.get_num_threads() == 3
 
 
-@pytest.mark.usefixtures("three_threads")
 def test_batches_side_by_side_give_the_same_bits_each_with_a_model_of_its_own(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -94,7 +86,6 @@ class Drawing(Gradformer):
         return self.kept
 
 
-@pytest.mark.usefixtures("three_threads")
 def test_batches_of_a_users_model_follow_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "SHARE", 1 << 40)
     monkeypatch.setattr(outputs, "FEWEST", 1)
@@ -107,7 +98,6 @@ def test_batches_of_a_users_model_follow_one_another(monkeypatch: pytest.MonkeyP
     assert used == [(trial.model, get_ident())] * 20
 
 
-@pytest.mark.usefixtures("three_threads")
 def test_what_goes_wrong_in_a_batch_ends_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threads, "SHARE", 1 << 40)
     monkeypatch.setattr(outputs, "FEWEST", 1)
@@ -121,7 +111,6 @@ def test_what_goes_wrong_in_a_batch_ends_all(monkeypatch: pytest.MonkeyPatch) ->
         outputs.model_outputs(trial.model, trial.collator, np.arange(40), 2)
 
 
-@pytest.mark.usefixtures("three_threads")
 def test_threads_of_a_pool_have_what_their_starter_has_whatever_others_set() -> None:
     """They had what was set last, by a validation beside them."""
     with threads.no_more_threads(2) as room, threads.pool(1) as pool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import multiprocessing
 import resource
@@ -26,13 +27,21 @@ from gradformer.training.data import TrainingData
 from gradformer.training.fit import fit, resume
 from gradformer.training.recipe import Recipe
 from gradformer.training.records import read_record
+from gradformer.training.stop import Stop
 from gradformer.training.trial import Trial
+from tests.structure.random_graphs import pack as end_to_end
 
 FORK = multiprocessing.get_context("fork")
 # Beside a GPU torch trains in no fork of a process that has trained; elsewhere a fork is faster.
 TRAINING = multiprocessing.get_context("forkserver") if torch.cuda.is_available() else FORK
 QUIET = {"quiet": True, "tensorboard": False, "device": "cpu"}
 torch.set_num_threads(1)  # sums on the CPU depend on the number of threads
+METRICS = {
+    "multiclass": "accuracy",
+    "binary": "auroc",
+    "regression": "mae",
+    "multilabel": "average_precision",
+}
 RECIPE = Recipe.from_dict(
     {
         "dataset": "toy",
@@ -53,26 +62,30 @@ RECIPE = Recipe.from_dict(
 def arrays(graphs: int = 40, level: str = "graph", task: str = "multiclass") -> GraphArrays:
     """Random graphs of 3 to 8 nodes; the target follows from how many edges there are."""
     rng = np.random.default_rng(0)
-    sizes, edges, counts = rng.integers(3, 9, graphs), [], []
+    sizes, edges = rng.integers(3, 9, graphs), []
     for size in sizes:
         upper = np.triu(rng.random((size, size)) < rng.choice([0.25, 0.75]), 1)
-        index = np.argwhere(upper | upper.T).T
-        edges.append(index)
-        counts.append(index.shape[1])
-    nodes = int(sizes.sum())
-    dense = np.array(counts) / (sizes * (sizes - 1))
+        edges.append(np.argwhere(upper | upper.T).T)
+    node_ptr, edge_ptr, edge_index = end_to_end(zip(sizes, edges))
+    dense = np.diff(edge_ptr) / (sizes * (sizes - 1))
     if level == "node":
         dense = np.repeat(dense, sizes)
-    y = (dense > 0.5).astype(np.int64)
-    target = y if task == "multiclass" else dense[:, None].astype(np.float32) * 3 + 5
+    high = dense > 0.5
+    y = {
+        "multiclass": high.astype(np.int64),
+        "binary": high[:, None].astype(np.float32),
+        "multilabel": np.stack([high, ~high], axis=1).astype(np.float32),
+        "regression": dense[:, None].astype(np.float32) * 3 + 5,
+    }[task]
+    outputs = 2 if task in ("multiclass", "multilabel") else 1
     return GraphArrays(
-        node_ptr=np.concatenate([[0], sizes.cumsum()]),
-        edge_ptr=np.concatenate([[0], np.cumsum(counts)]),
-        edge_index=np.concatenate(edges, axis=1).astype(np.int32),
-        schema=Schema((3,), (2,), level, task, 2 if task == "multiclass" else 1),  # type: ignore[arg-type]
-        x=rng.integers(0, 3, (nodes, 1)),
-        edge_attr=rng.integers(0, 2, (sum(counts), 1)),
-        y=target,
+        node_ptr,
+        edge_ptr,
+        edge_index,
+        schema=Schema((3,), (2,), level, task, outputs),  # type: ignore[arg-type]
+        x=rng.integers(0, 3, (node_ptr[-1], 1)),
+        edge_attr=rng.integers(0, 2, (edge_ptr[-1], 1)),
+        y=y,
     )
 
 
@@ -91,13 +104,13 @@ def data(recipe: Recipe = RECIPE, **options: object) -> TrainingData:
     """The problem as a trial takes it."""
     graphs = arrays(**options)  # type: ignore[arg-type]
     store = pack(graphs, recipe.model.config.needs())
-    regression = graphs.schema.task == "regression"
+    task = graphs.schema.task
     return TrainingData(
         store,
         lambda seed: random_split(store.num_graphs, seed, (0.6, 0.2, 0.2)),
-        "mae" if regression else "accuracy",
-        scaled=regression,
-        about={"name": "toy"},
+        METRICS[task],
+        scaled=task == "regression",
+        about={"name": "toy", "protocol": "a toy"},
     )
 
 
@@ -107,6 +120,30 @@ def trial(
     """A trial of the problem that has not begun."""
     material = data(recipe, **options)
     return Trial(number, recipe, material, material.collator(device))
+
+
+def trials(*numbers: int, recipe: Recipe = RECIPE, device: str = "cpu") -> list[Trial]:
+    """Trials of the problem that have not begun, on the same data."""
+    material = data(recipe)
+    collator = material.collator(device)
+    return [Trial(number, recipe, material, collator) for number in numbers]
+
+
+def digest(trial: Trial) -> str:
+    """A hash of everything that a trial has learned and done."""
+    parts = [tensor.cpu().numpy().tobytes() for tensor in (*trial.step.state, trial.best)]
+    return hashlib.sha256(b"".join(parts) + str(trial.progress).encode()).hexdigest()
+
+
+class After(Stop):
+    """Asks to stop when a trial has done so many steps."""
+
+    def __init__(self, trial: Trial, steps: int) -> None:
+        super().__init__()
+        self.trial, self.steps = trial, steps
+
+    def agreed(self) -> bool:
+        return int(self.trial.step.count) >= self.steps
 
 
 def some_graphs(count: int = 30) -> list[nx.Graph]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from gradformer.graphs.collate import Capacity, Collator
 from gradformer.graphs.store import pack
 from gradformer.graphs.structures import Structure
 from gradformer.model.base import GraphModel, create_model
+from tests.structure.random_graphs import pack as end_to_end
 
 STEPS = 5
 DEEP = {"layers": 3, "width": 32}
@@ -66,14 +68,14 @@ def toy_graphs(schema: Schema) -> GraphArrays:
     for n in SIZES:
         upper = np.argwhere(np.triu(rng.random((n, n)) < 0.4, 1))
         kinds = rng.integers(0, 4, len(upper))
-        indices.append(np.concatenate([upper, upper[:, ::-1]]).T.astype(np.int32))
+        indices.append(np.concatenate([upper, upper[:, ::-1]]).T)
         attributes.append(np.concatenate([kinds, kinds]))
-    node_ptr = np.concatenate([[0], np.cumsum(SIZES)])
+    node_ptr, edge_ptr, edge_index = end_to_end(zip(SIZES, indices))
     rows = len(SIZES) if schema.level == "graph" else int(node_ptr[-1])
     return GraphArrays(
         node_ptr,
-        np.concatenate([[0], np.cumsum([i.shape[1] for i in indices])]),
-        np.concatenate(indices, axis=1),
+        edge_ptr,
+        edge_index,
         schema,
         x=rng.integers(0, 7, (int(node_ptr[-1]), 1)),
         edge_attr=np.concatenate(attributes)[:, None] if schema.edge else None,
@@ -91,16 +93,7 @@ def relabelled(arrays: GraphArrays) -> tuple[GraphArrays, Tensor]:
         index[:, part] = np.argsort(order)[arrays.edge_index[:, part]]
     rows = np.concatenate([o + first for o, first in zip(orders, arrays.node_ptr)])
     assert arrays.x is not None
-    moved = GraphArrays(
-        arrays.node_ptr,
-        arrays.edge_ptr,
-        index,
-        arrays.schema,
-        x=arrays.x[rows],
-        edge_attr=arrays.edge_attr,
-        y=arrays.y,
-    )
-    return moved, torch.from_numpy(rows)
+    return replace(arrays, edge_index=index, x=arrays.x[rows]), torch.from_numpy(rows)
 
 
 def collator(arrays: GraphArrays) -> Collator:

@@ -25,7 +25,7 @@ from gradformer.cli.evaluate import evaluate
 from gradformer.cli.explain import explain
 from gradformer.cli.export import export
 from gradformer.cli.models import models
-from gradformer.cli.options import grouped
+from gradformer.cli.options import ungrouped
 from gradformer.cli.predict import predict
 from gradformer.cli.report import report
 from gradformer.cli.reproduce import reproduce
@@ -161,8 +161,8 @@ def program(
 
 
 for verb in (train, evaluate, predict, embed, explain, report, search, models, doctor, export):
-    app.command()(grouped(verb))
-app.command()(grouped(reproduce))
+    app.command()(ungrouped(verb))
+app.command()(ungrouped(reproduce))
 app.add_typer(data_app, name="data", cls=Verbs)
 for command in [*app.registered_commands, *data_app.registered_commands]:
     command.cls = Verb

@@ -202,7 +202,7 @@ class TrainingFile(_Reading):
     skip_invalid: SkipInvalid = False
 
 
-def grouped(verb: Callable[..., None]) -> Callable[..., None]:
+def ungrouped(verb: Callable[..., None]) -> Callable[..., None]:
     """``verb`` as typer takes it: the fields of its groups in the place of these."""
     hints = get_type_hints(verb, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}

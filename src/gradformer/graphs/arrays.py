@@ -96,7 +96,7 @@ class GraphArrays:
 
     @property
     def num_pairs(self) -> int:
-        """Bytes that the pair distances take: Σ n²."""
+        """Pairs of nodes, Σ n²; a distance takes a byte of each."""
         return int((self.sizes**2).sum())
 
     def check(self, where: str) -> GraphArrays:

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from scipy.special import stdtrit  # the quantiles of Student's t, without all of scipy.stats
 
+from gradformer.graphs.cards import find_card, is_card
 from gradformer.report.history import History
-from gradformer.training import data
+from gradformer.training.data import way_of
 from gradformer.training.run import Run
 
 
@@ -45,7 +46,7 @@ def yardstick(history: History) -> tuple[object, ...]:
     run, so it has to be the same too.
     """
     run = history.run
-    way = data.way_of(run.recipe, run.origin)
+    way = way_of(run.recipe, run.origin)
     dealt_by = run.recipe.seed if way == "kfold" else None
     return run.origin.get("content"), run.origin.get("closed"), way, dealt_by, history.metric
 
@@ -57,7 +58,10 @@ def comparable(first: History, other: History) -> bool:
 
 def splits_by_seed(run: Run) -> bool:
     """Whether each seed of a run has its own split."""
-    return data.splits_by_seed(run.recipe, run.origin)
+    way = way_of(run.recipe, run.origin)
+    if "split" not in run.origin and is_card(run.recipe.dataset):
+        return find_card(run.recipe.dataset).splits_by_seed(way)
+    return way != "column"
 
 
 def difference(

@@ -153,14 +153,6 @@ def way_of(recipe: Recipe, about: Mapping[str, Any]) -> str:
     return str(about.get("split", way))
 
 
-def splits_by_seed(recipe: Recipe, about: Mapping[str, Any]) -> bool:
-    """Whether each seed has its own split."""
-    way = way_of(recipe, about)
-    if "split" not in about and is_card(recipe.dataset):
-        return find_card(recipe.dataset).splits_by_seed(way)
-    return way != "column"
-
-
 def _refuse_constants(user: UserData) -> None:
     """Raise if a regression target has one value only."""
     labels, y = user.reading.labels, user.arrays.y

@@ -14,7 +14,7 @@ from gradformer.graphs.batch import Batch
 from gradformer.zoo.deepgraph import DeepGraph
 from tests.golden.adapters.graphormer import OneTable, columns, reaches_over, vocabulary
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import match, rows_of, stored_batch, training, watch
+from tests.golden.mapping import match, rows_of, stored_batch, watch
 from tests.golden.padded import packed_pairs, packed_rows, table_rows
 
 OFFSET = 10  # codes of one feature column
@@ -91,7 +91,7 @@ def subjects(case: Case) -> list[Subject]:
     def observe() -> dict[str, Tensor]:
         keys = {f"layers.{i}": f"hidden/layer{i}" for i in range(len(model.layers))}
         keys["input_dropout"] = "hidden/input"
-        found = watch(model, keys, lambda: model(batch))
+        found = watch(model, batch, keys)
         last = found[f"hidden/layer{len(model.layers) - 1}"]
         hidden = model.norm(gelu(model.hidden(last)))
         found["logits_all"] = model.head(hidden) + model.head_bias
@@ -102,16 +102,16 @@ def subjects(case: Case) -> list[Subject]:
         found["hidden/attn_bias"] = bias[:pairs]
         return {key: value for key, value in found.items() if key in case}
 
-    def loss(out: Tensor) -> Tensor:
+    def train() -> dict[str, Tensor]:
+        out = model(batch)
         if level == "graph":
-            return (out - case["y"].view_as(out)).abs().sum()
-        return cross_entropy(out, case["y"], reduction="sum")
+            return {"out_train": out, "loss": (out - case["y"].view_as(out)).abs().sum()}
+        return {"out_train": out, "loss": cross_entropy(out, case["y"], reduction="sum")}
 
     select: dict[str, Any] = {"hidden/attn_bias": packed_pairs(sizes)}
     names = ["hidden/input", "logits_all"]
     names += [f"hidden/layer{i}" for i in range(given["encoder_layers"])]
     select |= {name: packed_rows(sizes) for name in names}
-    train = training(model, batch, loss)
     return [Subject(case, model, _names(model), observe, train, select)]
 
 

@@ -11,7 +11,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.zoo.egt import EGT, EGTLayer
 from tests.golden.adapters.graphormer import columns, vocabulary
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import match, plain_loss, stored_batch, training
+from tests.golden.mapping import match, stored_batch, training
 from tests.golden.padded import packed_pairs, packed_rows
 
 NODE, EDGE = 128, 8  # codes of one feature column
@@ -77,7 +77,7 @@ def subjects(case: Case) -> list[Subject]:
         return {key: value for key, value in found.items() if key in case}
 
     kind = case.config["loss_name"]
-    train = training(model, batch, lambda out: plain_loss(kind, out, case["y"]))
+    train = training(case, model, batch, kind)
     nodes, channels = packed_rows(sizes), packed_pairs(sizes, channels_last=True)
     select: dict[str, Any] = {"hidden/input": nodes, "hidden_edge/input": channels}
     for i in range(given["model_height"]):

@@ -12,10 +12,9 @@ from tests.golden.mapping import (
     gradients,
     leaf,
     match,
-    plain_loss,
     rows_of,
-    run_and_keep,
     stored_batch,
+    training,
     watch,
 )
 
@@ -51,7 +50,7 @@ def subjects(case: Case) -> list[Subject]:
 
     def observe() -> dict[str, Tensor]:
         keys = {f"layers.{i}": str(i) for i in range(net["L"])}
-        seen = watch(model, keys, lambda: model(batch))
+        seen = watch(model, batch, keys)
         h, e = model.encode(batch)
         found = {"out": seen["out"], "h0": h, "e0": e[place]}
         for i in range(net["L"]):
@@ -60,10 +59,7 @@ def subjects(case: Case) -> list[Subject]:
                 found[f"hidden_edge/{i}"] = seen[str(i)][1][place]
         return found
 
-    def train() -> dict[str, Tensor]:
-        out, inputs["grad_h0"] = run_and_keep(model, "layers.0", lambda: model(batch))
-        return {"out_train": out, "loss": plain_loss(loss, out, case["y"])}
-
+    train = training(case, model, batch, loss, inputs)
     return [Subject(case, model, _names(model), observe, train, inputs=inputs)]
 
 

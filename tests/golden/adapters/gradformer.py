@@ -13,9 +13,8 @@ from tests.golden.mapping import (
     dense_pairs,
     gradients,
     leaf,
-    plain_loss,
-    run_and_keep,
     stored_batch,
+    training,
 )
 
 
@@ -53,13 +52,10 @@ def _model(case: Case) -> Subject:
             seen[f"attn/{number}"] = dense_pairs(layer.weight, sizes)
         return {name: value for name, value in seen.items() if name in case}
 
-    def train() -> dict[str, Tensor]:
-        out, inputs["grad_h0"] = run_and_keep(model, "layers.0", lambda: model(batch))
-        name = config["loss"]
-        kind = "l1" if name in ("mae", "l1") else "bce" if name.startswith("bce") else "ce"
-        return {"out_train": out, "loss": plain_loss(kind, out, case["y"])}
-
+    name = config["loss"]
+    kind = "l1" if name in ("mae", "l1") else "bce" if name.startswith("bce") else "ce"
     inputs = gradients(case, {"x": x, **({"pe": pe["rwse"]} if pe else {})})
+    train = training(case, model, batch, kind, inputs)
     return Subject(case, model, names, observe, train, inputs=inputs)
 
 

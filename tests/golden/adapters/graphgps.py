@@ -18,10 +18,9 @@ from tests.golden.mapping import (
     gradients,
     leaf,
     match,
-    plain_loss,
     rows_of,
-    run_and_keep,
     stored_batch,
+    training,
     watch,
     watch_weights,
 )
@@ -80,7 +79,7 @@ def _full(case: Case, batch: Batch, place: Tensor, inputs: dict[str, Tensor]) ->
     count = config["layers"]
 
     def observe() -> dict[str, Tensor]:
-        seen = watch(model, {f"layers.{i}": str(i) for i in range(count)}, lambda: model(batch))
+        seen = watch(model, batch, {f"layers.{i}": str(i) for i in range(count)})
         h, e = model.encode(batch)
         found = {"out": seen["out"], "h0": h}
         if e is not None:
@@ -90,12 +89,9 @@ def _full(case: Case, batch: Batch, place: Tensor, inputs: dict[str, Tensor]) ->
             if f"hidden_edge/{i}" in case and i < count - 1:  # ours updates no edges in the last
                 found[f"hidden_edge/{i}"] = e[place]
         attention = {f"layers.{i}.attention": f"attn/{i}" for i in range(count)}
-        return found | watch_weights(model, attention, lambda: model(batch))
+        return found | watch_weights(model, batch, attention)
 
-    def train() -> dict[str, Tensor]:
-        out, inputs["grad_h0"] = run_and_keep(model, "layers.0", lambda: model(batch))
-        return {"out_train": out, "loss": plain_loss(config["loss"], out, case["y"])}
-
+    train = training(case, model, batch, config["loss"], inputs)
     pairs = packed_pairs(batch.layout.node_ptr.diff().tolist())
     select = {f"attn/{i}": pairs for i in range(count)}
     names = _names(model, case, tables, links)

@@ -13,7 +13,6 @@ from gradformer.zoo.graphormer import Graphormer
 from tests.golden.case import Case, Ref, Subject
 from tests.golden.mapping import (
     match,
-    plain_loss,
     rows_of,
     stored_batch,
     training,
@@ -57,16 +56,16 @@ def subjects(case: Case) -> list[Subject]:
     def observe() -> dict[str, Tensor]:
         keys = {f"layers.{i}": f"hidden/{i}" for i in range(len(model.layers))}
         keys |= {"input_dropout": "hidden/input", "norm": "hidden/final"}
-        found = watch(model, keys, lambda: model(batch))
+        found = watch(model, batch, keys)
         attention = {f"layers.{i}.attention": f"attn/{i}" for i in range(len(model.layers))}
-        found |= watch_weights(model, attention, lambda: model(batch))
+        found |= watch_weights(model, batch, attention)
         tokens, wide = model.wide(batch)
         table, bias = model.distance().add.value.t(), model.bias(batch, tokens)
         found["attn_bias_full"] = table[wide.distance.long()] + bias
         return {key: value for key, value in found.items() if key in case}
 
     kind = case.config["loss"].split(" ")[0]
-    train = training(model, batch, lambda out: plain_loss(kind, out, case["y"]))
+    train = training(case, model, batch, kind)
     rows, pairs = packed_rows(sizes), packed_pairs(sizes)
     select = {f"hidden/{name}": rows for name in ["input", "final", *range(given["n_layers"])]}
     select |= {f"attn/{i}": pairs for i in range(given["n_layers"])} | {"attn_bias_full": pairs}

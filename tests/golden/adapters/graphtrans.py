@@ -12,7 +12,7 @@ from gradformer.model.local import GINE
 from gradformer.zoo.graphtrans import GraphTrans, last_nodes
 from gradformer.zoo.tokens import add_tokens
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import match, plain_loss, stored_batch, training, watch
+from tests.golden.mapping import match, stored_batch, training, watch
 
 
 def subjects(case: Case) -> list[Subject]:
@@ -49,7 +49,7 @@ def subjects(case: Case) -> list[Subject]:
         for i in range(len(model.gnn.virtual_nodes)):
             keys[f"gnn.virtual_nodes.{i}.norm"] = f"vn_mlp{i}"
         first = "layers.0" if model.norm_input is None else "norm_input"
-        seen = watch(model, keys, lambda: model(batch), {first: "padded_input"})
+        seen = watch(model, batch, keys, {first: "padded_input"})
         out = seen.pop("out")
         for name, value in seen.items():
             if name.startswith("gnn_conv"):
@@ -63,7 +63,7 @@ def subjects(case: Case) -> list[Subject]:
 
     name = case.config["loss"].lower()
     kind = "ce" if name.startswith("cross") else "mse" if name.startswith("mse") else "bce"
-    train = training(model, batch, lambda out: plain_loss(kind, out, case["y"]))
+    train = training(case, model, batch, kind)
     padded = [f"transformer{i}" for i in range(args["num_encoder_layers"])]
     padded += ["transformer_out", "padded_input"]
     select = {f"hidden/{name}": without_padding for name in padded}

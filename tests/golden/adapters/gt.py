@@ -10,7 +10,7 @@ from gradformer.graphs.arrays import Schema
 from gradformer.zoo.complete_graph import complete_edges
 from gradformer.zoo.gt import GT
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import match, places, plain_loss, stored_batch, training, watch
+from tests.golden.mapping import match, places, stored_batch, training, watch
 
 
 def subjects(case: Case) -> list[Subject]:
@@ -53,7 +53,7 @@ def subjects(case: Case) -> list[Subject]:
     def observe() -> dict[str, Tensor]:
         keys = {f"layers.{i}": f"layer{i}" for i in range(net["L"])}
         keys |= {f"layers.{i}.node_block.message_dropout": f"attn{i}" for i in range(net["L"])}
-        seen = watch(model, keys | {"edge": "e"} if model.edge else keys, lambda: model(batch))
+        seen = watch(model, batch, keys | {"edge": "e"} if model.edge else keys)
         found = {"out": seen["out"], "hidden/input": model.encode(batch)[0]}
         for i, layer in enumerate(model.layers):
             found[f"hidden/layer{i}_attn"] = seen[f"attn{i}"]
@@ -67,7 +67,7 @@ def subjects(case: Case) -> list[Subject]:
         return found
 
     kind = "weighted_cross_entropy" if node_task else "l1"
-    train = training(model, batch, lambda out: plain_loss(kind, out, case["y"]))
+    train = training(case, model, batch, kind)
     return [Subject(case, model, _names(model), observe, train)]
 
 

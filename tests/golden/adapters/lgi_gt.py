@@ -44,7 +44,7 @@ def subjects(case: Case) -> list[Subject]:
             inputs[f"blocks.{i}.attend"] = f"hidden/tlayer_in_{i}"
             keys[f"blocks.{i}.conv"] = f"hidden/gconv_out_{i}"
             keys[f"blocks.{i}.attend"] = f"hidden/{i}"
-        seen = watch(model, keys, lambda: model(batch), inputs)
+        seen = watch(model, batch, keys, inputs)
         for i in count:
             seen[f"hidden/gconv_out_{i}"], e = seen[f"hidden/gconv_out_{i}"]
             if tokens is not None:
@@ -56,7 +56,7 @@ def subjects(case: Case) -> list[Subject]:
                 seen[f"local_attn/{i}"] = weight[place]
         seen["hidden/readout"] = model.embedding(model.states(batch), batch)
         names = {f"blocks.{i}.attend.attention": f"attn/{i}" for i in count}
-        weights = watch_weights(model, names, lambda: model(batch))
+        weights = watch_weights(model, batch, names)
         return seen | {name: dense_pairs(value, sizes, extra) for name, value in weights.items()}
 
     def train() -> dict[str, Tensor]:

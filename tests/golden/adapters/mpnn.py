@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from torch import Tensor
-from torch.nn.functional import cross_entropy
 
 from gradformer.graphs.arrays import Schema
 from gradformer.model.base import create_model
@@ -36,13 +35,13 @@ def _subject(case: Case, kind: str) -> Subject:
         keys = {"node": "hidden/input"}
         for i in range(net["L"]):
             keys |= {f"layers.{i}": f"hidden/layer{i}", f"layers.{i}.conv": f"hidden/conv{i}"}
-        seen = watch(model, keys, lambda: model(batch))
+        seen = watch(model, batch, keys)
         for i in range(net["L"]):
             seen[f"hidden/conv{i}"] = seen[f"hidden/conv{i}"][0]
         readout = model.embedding(model.states(batch), batch)
         return {**seen, "hidden/readout": readout}
 
-    train = training(model, batch, lambda out: cross_entropy(out, case["y"]))
+    train = training(case, model, batch, "ce")
     return Subject(case, model, _names(model, kind), observe, train)
 
 

@@ -10,7 +10,7 @@ from gradformer.zoo.eigenpairs import real_slots
 from gradformer.zoo.san import SAN
 from tests.golden.adapters.gt import block_names
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import match, plain_loss, stored_batch, training, watch
+from tests.golden.mapping import match, stored_batch, training, watch
 
 
 def subjects(case: Case) -> list[Subject]:
@@ -64,7 +64,7 @@ def subjects(case: Case) -> list[Subject]:
             keys[f"layers.{i}.block.message_dropout"] = f"hidden/layer{i}_attn"
         for i in range(net["LPE_layers"]):
             keys[f"spectrum.layers.{i}"] = f"hidden/lpe_layer{i}"
-        seen: dict[str, Tensor] = watch(model, keys, lambda: model(batch))
+        seen: dict[str, Tensor] = watch(model, batch, keys)
         for key in select:
             seen[key] = torch.where(real, seen[key], 0.0)
         seen["hidden/input"] = model.encode(batch)
@@ -73,7 +73,7 @@ def subjects(case: Case) -> list[Subject]:
         return seen
 
     kind = "weighted_cross_entropy" if node_task else "l1"
-    train = training(model, batch, lambda out: plain_loss(kind, out, case["y"]))
+    train = training(case, model, batch, kind)
     return [Subject(case, model, _names(model), observe, train, select)]
 
 

@@ -17,7 +17,6 @@ from tests.golden.mapping import (
     dense_pairs,
     match,
     packed_place,
-    plain_loss,
     real_pairs,
     stored_batch,
     training,
@@ -57,21 +56,21 @@ def subjects(case: Case) -> list[Subject]:
         count = range(h["num_layers"])
         keys = {f"layers.{i}": f"hidden/{i}" for i in count}
         keys |= {f"layers.{i}.extractor": f"x_struct/{i}" for i in count}
-        seen = watch(model, keys, lambda: model(batch), inputs={"layers.0": "hidden/input"})
+        seen = watch(model, batch, keys, inputs={"layers.0": "hidden/input"})
         out = seen.pop("out")
         if tokens is not None:
             seen = {name: tokens.unpack(value) for name, value in seen.items()}
         found = {**seen, "out": out}
         found["hidden/readout"] = model.embedding(model.states(batch), batch)
         names = {f"layers.{i}.attention": f"attn/{i}" for i in count}
-        weights = watch_weights(model, names, lambda: model(batch))
+        weights = watch_weights(model, batch, names)
         if listed:
             return found | {name: value[pairs()] for name, value in weights.items()}
         extra = int(tokens is not None)
         return found | {name: dense_pairs(value, sizes, extra) for name, value in weights.items()}
 
     kind = case.config["loss_name"]
-    train = training(model, batch, lambda out: plain_loss(kind, out, case["y"]))
+    train = training(case, model, batch, kind)
     weights = [] if listed else [f"attn/{i}" for i in range(h["num_layers"])]
     extra = int(tokens is not None)
     select = {name: partial(real_pairs, sizes=sizes, tokens=extra) for name in weights}
