@@ -167,8 +167,11 @@ def test_the_trial_to_give_away_is_the_best_by_validation(lower: bool, best: int
         for k, (val, test) in enumerate(scores)
     ]
     results = {"metric": "score", "lower_is_better": lower, "trials": trials}
-    run = SimpleNamespace(folder="runs/mine", results=results)
+    usable = [1, 2, 3]
+    run = SimpleNamespace(folder="runs/mine", results=results, usable=lambda: usable)
     assert best_trial(run) == best  # type: ignore[arg-type]
+    usable.remove(best)  # has lost its weights
+    assert best_trial(run) == 3  # type: ignore[arg-type]
     del trials[1:]
     with pytest.raises(InputError, match="runs/mine: no trial ended well"):
         best_trial(run)  # type: ignore[arg-type]

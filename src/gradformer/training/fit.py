@@ -157,8 +157,8 @@ def resume(
         raise InputError(
             f"{run.folder}: all trials have ended, and only their results are kept: "
             "there are no weights in trials/, and nothing to continue; add seeds with more "
-            f"--trials, or train anew: gradformer train --recipe {quote(str(run.folder / RECIPE))} "
-            "--out NEW"
+            "--trials, or train anew: gradformer train DATA --recipe "
+            f"{quote(str(run.folder / RECIPE))} --out NEW"
         )
     where = find_device(device)
     with joined(where), _precision(run.recipe.train.precision), held(run.folder):
