@@ -59,6 +59,7 @@ def test_a_name_is_a_benchmark_for_every_verb_and_a_path_is_a_folder(
     assert recipe_name(Path("MUTAG")) == "own"
     assert dataset_name(Path("MUTAG"), load_recipe("own")) == "./MUTAG"
     assert dataset_name("mutag", load_recipe("own")) == "mutag"
+    assert dataset_name("cluster-16", load_recipe("mutag")) == "cluster"  # with --recipe
 
 
 @pytest.mark.parametrize(

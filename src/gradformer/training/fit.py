@@ -29,6 +29,7 @@ from gradformer.training.origins import (
     prepare,
     recipe_name,
     refuse_attempt,
+    refuse_dataset,
 )
 from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.records import header
@@ -107,8 +108,10 @@ def _recipe_for(
     recipe: Recipe | str | Path | None,
     model: str | None,
     preset: str | None,
-    settings: Iterable[str],
+    settings: Sequence[str],
 ) -> Recipe:
+    if isinstance(data, str | Path):
+        refuse_dataset(settings)
     if not isinstance(recipe, Recipe):
         source = recipe_name(data) if recipe is None else str(recipe)
         recipe = load_recipe(source, model=model, preset=preset, settings=settings)
