@@ -126,7 +126,22 @@ def test_seeds_that_are_set_count(program: Program, files: Path, tmp_path: Path)
     assert load_plan(tmp_path / "three").recipe.trials == 3  # as train takes them
 
 
-@pytest.mark.parametrize("name", ["train.epochs", "seed", "trials", "data.split"])
+def test_a_search_is_on_the_data_that_are_named(
+    program: Program, files: Path, tmp_path: Path
+) -> None:
+    """A recipe for other data, or --set dataset, took their place without a word."""
+    (tmp_path / "mine.yaml").write_text("base: mutag\ntrain: {epochs: 1}\nmodel: {layers: 1}\n")
+    words = ("--recipe", tmp_path / "mine.yaml", "--range", "train.lr=0.1", "--budget", "0")
+    for data, dataset in (("imdb-binary", "imdb-binary"), (files / "graphs.jsonl", "own")):
+        program("search", data, *words, "--out", tmp_path / dataset)
+        assert load_plan(tmp_path / dataset).recipe.dataset == dataset
+    out = ("--set", "dataset=nci1", "--out", tmp_path / "other")
+    for verb in ("search", "train"):
+        said = program(verb, "mutag", *out, code=1).stderr
+        assert said.startswith("error: --set dataset=nci1: the data are named by themselves")
+
+
+@pytest.mark.parametrize("name", ["train.epochs", "seed", "trials", "data.split", "dataset"])
 def test_what_candidates_share_cannot_be_searched(
     program: Program, files: Path, tmp_path: Path, name: str
 ) -> None:

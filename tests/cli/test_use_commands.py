@@ -18,6 +18,7 @@ from gradformer import Run
 from gradformer.errors import GradformerWarning, InputError
 from gradformer.graphs.batch import Batch
 from gradformer.graphs.collate import Collator
+from gradformer.training.export import best_trial
 from gradformer.training.keepsakes import load_examples
 from gradformer.training.origins import dataset_name, recipe_name
 from gradformer.training.recipe import load_recipe
@@ -58,6 +59,7 @@ def test_a_name_is_a_benchmark_for_every_verb_and_a_path_is_a_folder(
     assert recipe_name(Path("MUTAG")) == "own"
     assert dataset_name(Path("MUTAG"), load_recipe("own")) == "./MUTAG"
     assert dataset_name("mutag", load_recipe("own")) == "mutag"
+    assert dataset_name("cluster-16", load_recipe("mutag")) == "cluster"  # with --recipe
 
 
 @pytest.mark.parametrize(
@@ -237,6 +239,23 @@ def test_lost_weights_are_told_of_and_made_again(
     assert said not in program(*words).stderr
     results = [line for line in Run.load(run).record if line["kind"] == "result"]
     assert [line["trial"] for line in results] == [0, 1]
+    shutil.rmtree(weights.parent)  # with all that told of it
+    assert said in program(*words).stderr
+    assert said in program("evaluate", run).stderr
+
+
+@pytest.mark.filterwarnings("always::gradformer.errors.GradformerWarning")
+def test_a_run_that_has_lost_its_best_weights_gives_away_the_next_best(
+    program: Program, molecule_run: Path, tmp_path: Path
+) -> None:
+    run = shutil.copytree(molecule_run, tmp_path / "run")
+    best = best_trial(Run.load(run))
+    (run / "trials" / str(best) / "model.safetensors").unlink()
+    program("export", run, "-o", tmp_path / "given")
+    card = (tmp_path / "given" / "README.md").read_text()
+    assert f"this model, seed {1 - best} |" in card
+    said = program("export", run, "-o", tmp_path / "other", "--trial", str(best), code=1).stderr
+    assert f"trial {best} is not finished, diverged, or has lost its weights" in said
 
 
 def test_links_and_pipes_stay_what_they_are(

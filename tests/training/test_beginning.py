@@ -47,6 +47,7 @@ def test_a_trial_begins_with_the_weights_of_the_same_trial_or_of_the_others_in_t
     check(source.folder, {0: 0, 1: 1, 2: 0})
     lacks_one = shutil.copytree(source.folder, tmp_path / "lacks one")
     (lacks_one / "trials" / "1").rename(lacks_one / "trials" / "2")
+    (lacks_one / "results.json").unlink()  # which tells of a trial 1
     check(lacks_one, {0: 0, 1: 2, 2: 2, 3: 2})
 
 

@@ -51,7 +51,7 @@ def test_a_diverged_trial_takes_no_part(
     assert run.trials == [0, 2]
     assert run.predict(data.store).trials.shape[0] == 2
     assert len(run.evaluate(data.store)) == 2
-    with pytest.raises(InputError, match=r"trial 1 is not finished, or diverged; .* well: 0, 2"):
+    with pytest.raises(InputError, match=r"trial 1 is not finished, diverged, or .* used: 0, 2"):
         run.embed(data.store, trial=1)
     with pytest.warns(GradformerWarning, match="^trial 1 diverged: it counts nowhere$"):
         print_results(run)

@@ -185,7 +185,7 @@ def test_only_what_a_run_left_counts_as_nothing(
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "mine").touch()
     (tmp_path / "data.json").write_text("mine")
-    with pytest.raises(InputError, match="exists already"):
+    with pytest.raises(InputError, match="exists already and is not a run; choose another folder"):
         fit(toy.data(SMALL), recipe=SMALL, out=tmp_path, **toy.QUIET)
     for left in (".lock", ".unfinished"):  # either may be another program's
         (tmp_path / left).mkdir()
@@ -206,7 +206,7 @@ def test_a_new_folder_may_be_empty_or_deep_but_no_file(tmp_path: Path) -> None:
     with held(tmp_path / "very" / "deep"):
         check_free(tmp_path / "very" / "deep", overwrite=False)
     (tmp_path / "file").touch()
-    with pytest.raises(InputError, match="file: exists already; choose another folder"):
+    with pytest.raises(InputError, match="file: exists already and is not a run; choose"):
         check_free(tmp_path / "file", overwrite=False)
 
 

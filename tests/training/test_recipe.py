@@ -150,6 +150,14 @@ def test_a_wrong_file_is_named(tmp_path: Path) -> None:
         path.write_text(f"base: {base}\n")
         with pytest.raises(ConfigError, match=rf"bad\.yaml: .*{wrong}"):
             load_recipe(str(path))
+    path.write_text("dataset: zinc\ntrain: {epochs: 2}\ntrain: {lr: 0.1}\n")
+    with pytest.raises(ConfigError, match=r"bad\.yaml, line 3: .*'train' stands twice"):
+        load_recipe(str(path))
+    path.write_text("dataset: zinc\nsearch: {train.lr: 0.1}\npresets: {fast: 3}\n")
+    with pytest.raises(ConfigError, match=r"search: train\.lr: got 0\.1, expected a list"):
+        search_space(str(path))
+    with pytest.raises(ConfigError, match="fast: got 3, expected options"):
+        load_recipe(str(path), preset="fast")
     path.write_text("dataset: zinc\n")
     with pytest.raises(ConfigError, match=r"^model\.layer: "):  # which is not in the file
         load_recipe(str(path), settings=["model.layer=2"])

@@ -71,7 +71,7 @@ def test_targets_of_a_benchmark_go_by_number(
 
 def test_what_a_run_cannot_take_is_named(whole: Path) -> None:
     run = Run.load(whole)
-    with pytest.raises(InputError, match=r"trial 2 is not finished, .* ended well: 0, 1"):
+    with pytest.raises(InputError, match=r"trial 2 is not finished, .* can be used: 0, 1"):
         run.model(2)
     with pytest.raises(InputError, match="new: labels of a TU folder cannot be read for a model"):
         run.like("tu", "new")
@@ -167,7 +167,12 @@ def test_the_trial_to_give_away_is_the_best_by_validation(lower: bool, best: int
         for k, (val, test) in enumerate(scores)
     ]
     results = {"metric": "score", "lower_is_better": lower, "trials": trials}
-    run = SimpleNamespace(folder="runs/mine", results=results)
+    kept = [1, 2, 3]
+    run = SimpleNamespace(folder="runs/mine", results=results, trials=kept)
+    assert best_trial(run) == best  # type: ignore[arg-type]
+    kept.remove(best)  # has lost its weights
+    assert best_trial(run) == 3  # type: ignore[arg-type]
+    kept.clear()  # only the record is kept
     assert best_trial(run) == best  # type: ignore[arg-type]
     del trials[1:]
     with pytest.raises(InputError, match="runs/mine: no trial ended well"):

@@ -167,10 +167,11 @@ def _show_levers(attempts: Sequence[Attempt]) -> None:
 def _plan(
     data: str, chosen: Training, changes: list[str], ranges: list[str] | None, **options: Any
 ) -> Plan:
-    from gradformer.training.origins import recipe_name
+    from gradformer.training.origins import recipe_name, refuse_dataset
     from gradformer.training.plan import Plan
     from gradformer.training.recipe import load_recipe, search_space
 
+    refuse_dataset(changes)
     name = str(chosen.recipe) if chosen.recipe is not None else recipe_name(data)
     space: dict[str, Any] = dict([_range(text) for text in ranges or ()])
     if not space:  # what the user has set is not drawn

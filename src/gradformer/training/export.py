@@ -87,10 +87,11 @@ def _write(run: Run, out: Path, trial: int, program: bool, called: str) -> None:
 
 
 def best_trial(run: Run) -> int:
-    """The trial with the best validation score."""
-    results = run.results
+    """The trial with the best validation score; of those that have their weights, if any have."""
+    results, kept = run.results, run.trials
     sign = 1 if results["lower_is_better"] else -1
     good = [trial for trial in results["trials"] if trial["test"] is not None]
+    good = [trial for trial in good if trial["trial"] in kept] or good
     if not good:
         raise InputError(f"{run.folder}: no trial ended well, so there is nothing to export")
     best = min(good, key=lambda trial: sign * trial["val"][results["metric"]])

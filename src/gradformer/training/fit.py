@@ -29,6 +29,7 @@ from gradformer.training.origins import (
     prepare,
     recipe_name,
     refuse_attempt,
+    refuse_dataset,
 )
 from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.records import header
@@ -107,8 +108,10 @@ def _recipe_for(
     recipe: Recipe | str | Path | None,
     model: str | None,
     preset: str | None,
-    settings: Iterable[str],
+    settings: Sequence[str],
 ) -> Recipe:
+    if isinstance(data, str | Path):
+        refuse_dataset(settings)
     if not isinstance(recipe, Recipe):
         source = recipe_name(data) if recipe is None else str(recipe)
         recipe = load_recipe(source, model=model, preset=preset, settings=settings)
@@ -158,8 +161,8 @@ def resume(
         raise InputError(
             f"{run.folder}: all trials have ended, and only their results are kept: "
             "there are no weights in trials/, and nothing to continue; add seeds with more "
-            f"--trials, or train anew: gradformer train --recipe {quote(str(run.folder / RECIPE))} "
-            "--out NEW"
+            "--trials, or train anew: gradformer train DATA --recipe "
+            f"{quote(str(run.folder / RECIPE))} --out NEW"
         )
     where = find_device(device)
     with joined(where), _precision(run.recipe.train.precision), held(run.folder):

@@ -30,13 +30,13 @@ def check_free(folder: Path, overwrite: bool) -> None:
     with writing(folder):
         if not folder.exists() or (folder.is_dir() and is_free(folder)):
             return
+    if not (folder / RECIPE).is_file():
+        raise InputError(f"{folder}: exists already and is not a run; choose another folder")
     if not overwrite:
         raise InputError(
             f"{folder}: exists already; choose another folder, continue it with --resume, "
             "or replace it with --overwrite"
         )
-    if not (folder / RECIPE).is_file():
-        raise InputError(f"{folder}: not a run, so not overwritten; choose another folder")
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
@@ -15,6 +16,7 @@ from gradformer.graphs.tables import column_names
 from gradformer.graphs.user_data import Inputs, UserData, refuse_options
 from gradformer.recipes import recipe_names
 from gradformer.training.data import TrainingData, benchmark, own_data
+from gradformer.training.options import setting
 from gradformer.training.recipe import Recipe, load_recipe
 
 if TYPE_CHECKING:
@@ -37,12 +39,23 @@ def recipe_name(data: Any) -> str:
 
 def dataset_name(data: Any, recipe: Recipe) -> str:
     """What the recipe of a run calls its data: a file by its path, a benchmark by the one name it
-    has; for objects, and for a recipe that was named, as the recipe does."""
+    has, also where the name is that of a recipe (``cluster-16``); for objects as the recipe does.
+    """
     if not isinstance(data, str | Path):
         return recipe.dataset
     if not is_benchmark(data):  # and so that it is not taken for one
         return os.path.join(os.curdir, data) if is_card(str(data)) else str(data)
-    return find_card(str(data)).name if is_card(str(data)) else recipe.dataset
+    return find_card(str(data)).name if is_card(str(data)) else load_recipe(str(data)).dataset
+
+
+def refuse_dataset(settings: Iterable[str]) -> None:
+    """Raise if ``settings`` name the data, which a command does by itself."""
+    for text in settings:
+        if "dataset" in setting(text):
+            raise ConfigError(
+                f"--set {text}: the data are named by themselves, as in gradformer train mutag; "
+                "leave it out"
+            )
 
 
 def prepare(

@@ -11,27 +11,29 @@ import math
 import os
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from gradformer.errors import ConfigError, InputError, at_least, choice
 from gradformer.training.attempts import STEADY
 from gradformer.training.files import plain, read_json, reading
+from gradformer.training.origins import OWN, dataset_name, is_benchmark
 from gradformer.training.recipe import Recipe
 
 PLAN = "plan.json"
 METHODS = ("halving", "random")
 REDUCTION = 3
 """Of the candidates of a rung one in so many goes on, with so many times the epochs."""
-ALIKE = ("dataset", "data.split", "trials", "seed", "train.epochs")
+ALIKE = ("data.split", "trials", "seed", "train.epochs")
 """Settings that all candidates share: scores compare on the same validation parts, and the epochs
 are those of the rung."""
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that decides a search; ``data`` is a name or a path, read with ``reading``.
+    """Everything that decides a search; ``data`` is a name or a path, read with ``reading``, and
+    what the ``recipe`` calls its data, which may be made for others, is changed to it.
 
     ``steady``: a candidate's score is its best mean validation over so many epochs in a row; of one
     it is that of the selected epoch.
@@ -50,6 +52,8 @@ class Plan:
     against_recipe: bool = True
 
     def __post_init__(self) -> None:
+        own = dataset_name(self.data, self.recipe) if is_benchmark(self.data) else OWN
+        object.__setattr__(self, "recipe", replace(self.recipe, dataset=own))
         choice("method", self.method, METHODS)
         if not self.space:
             raise ConfigError(
@@ -57,6 +61,8 @@ class Plan:
                 "--range model.decay=0.4,0.6,0.8"
             )
         for name, values in self.space.items():
+            if name == "dataset":
+                raise ConfigError(f"{name}: cannot be searched, a search is on one; leave it out")
             if name in ALIKE:
                 raise ConfigError(
                     f"{name}: cannot be searched, all candidates share it so that their scores "

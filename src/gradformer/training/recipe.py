@@ -151,6 +151,9 @@ def search_space(name: str, model: str | None = None) -> dict[str, list[Any]]:
     ``model`` as in :func:`load_recipe`: of the ranges for another model, those of options it has.
     """
     raw = _raw(name if model is None else _own_recipe(name, model))
+    for key, values in _section(raw, "search").items():
+        if not isinstance(values, list):
+            raise ConfigError(f"{name}: search: {key}: got {values!r}, expected a list of values")
     space = {str(k): list(v) for k, v in _section(raw, "search").items()}
     if model is None or _section(raw, "model").get("name", DEFAULT_MODEL) == model:
         return space
@@ -167,7 +170,7 @@ def _find(name: str, model: str | None, preset: str | None) -> dict[str, Any]:
         raise ConfigError(f"preset: {name} has none named {preset!r}; {suggest(preset, known)}")
     values = {key: value for key, value in raw.items() if key not in _EXTRA}
     if preset is not None:
-        values = merge(values, known[preset] or {})
+        values = merge(values, _section(known, preset))
     if model is None or _section(values, "model").get("name", DEFAULT_MODEL) == model:
         return values
     shared = {n: v for n, v in _section(raw, "baselines").items() if _has(model, n, v)}

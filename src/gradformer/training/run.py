@@ -174,23 +174,29 @@ class Run:
                 "continues a run that was stopped, and makes lost weights again where checkpoints "
                 "are kept; where all diverged, train anew with a lower train.lr"
             )
-        results = (self.folder / "trials").glob("*/result.json")
-        lost = [path.parent for path in results if not (path.parent / WEIGHTS).is_file()]
-        if lost:
+        if lost := self._without_weights():
             warn(
                 f"{self.folder}: the weights of {len(lost)} of its trials are not there "
-                f"({', '.join(sorted(place.name for place in lost))}), so the others are used; "
+                f"({', '.join(map(str, lost))}), so the others are used; "
                 "gradformer train --resume makes them again where their checkpoints are kept"
             )
         return self.trials
+
+    def _without_weights(self) -> list[int]:
+        """Trials that have ended, also if nothing is left of them but a line of results."""
+        results = (self.folder / "trials").glob("*/result.json")
+        ended = {int(path.parent.name) for path in results}
+        if (self.folder / "results.json").is_file():
+            ended |= {one["trial"] for one in self.results["trials"] if one["test"] is not None}
+        return sorted(k for k in ended if not (self.place(k) / WEIGHTS).is_file())
 
     def model(self, trial: int = 0) -> GraphModel:
         """The model of a trial with its selected weights, in eval mode."""
         path = self.place(trial) / WEIGHTS
         if trial not in (usable := self.usable()):
             raise InputError(
-                f"{self.folder}: trial {trial} is not finished, or diverged; trials that ended "
-                f"well: {', '.join(map(str, usable))}"
+                f"{self.folder}: trial {trial} is not finished, diverged, or has lost its weights; "
+                f"trials that can be used: {', '.join(map(str, usable))}"
             )
         model = self.recipe.model.make(self.schema, self.codebook)
         with reading(path, "mend the permissions"):
