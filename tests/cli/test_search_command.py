@@ -132,7 +132,7 @@ def test_a_search_is_on_the_data_that_are_named(
     """A recipe for other data, or --set dataset, took their place without a word."""
     (tmp_path / "mine.yaml").write_text("base: mutag\ntrain: {epochs: 1}\nmodel: {layers: 1}\n")
     words = ("--recipe", tmp_path / "mine.yaml", "--range", "train.lr=0.1", "--budget", "0")
-    for data, dataset in (("imdb-binary", "imdb-binary"), (files / "graphs.jsonl", "own")):
+    for data, dataset in (("pattern-sample",) * 2, (files / "graphs.jsonl", "own")):
         program("search", data, *words, "--out", tmp_path / dataset)
         assert load_plan(tmp_path / dataset).recipe.dataset == dataset
     out = ("--set", "dataset=nci1", "--out", tmp_path / "other")
