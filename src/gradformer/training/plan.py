@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 import os
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from gradformer.errors import ConfigError, InputError, at_least, choice
 from gradformer.training.files import plain, read_json, reading
@@ -54,7 +56,18 @@ class Plan:
                 "space: the recipe states no ranges to search; give some, as in "
                 "--range model.decay=0.4,0.6,0.8"
             )
-        for name, values in self.space.items():
+        if not isinstance(self.data, str | Path):
+            raise ConfigError(
+                f"data: got {type(self.data).__name__}, expected a name or a path, which a search "
+                "that was stopped finds again; write graphs to a file of JSON lines"
+            )
+        for name in ("samples", "finalists", "steady", "seed"):
+            at_least(name, getattr(self, name), int(name != "seed"))
+            object.__setattr__(self, name, int(getattr(self, name)))  # as JSON keeps it
+        object.__setattr__(self, "data", str(self.data))
+        space = {name: _values(name, values) for name, values in self.space.items()}
+        object.__setattr__(self, "space", space)
+        for name, values in space.items():
             if name in ALIKE:
                 raise ConfigError(
                     f"{name}: cannot be searched, all candidates share it so that their scores "
@@ -64,8 +77,6 @@ class Plan:
                 raise ConfigError(f"{name}: the range holds no value")
             for value in values:  # an impossible value is said before anything is trained
                 self.recipe.change(f"{name}={value}")
-        for name in ("samples", "finalists", "steady"):
-            at_least(name, getattr(self, name), 1)
 
     def candidates(self) -> list[tuple[str, ...]]:
         """Different settings, drawn from ``seed``; all there are if they are no more than asked."""
@@ -112,6 +123,13 @@ class Plan:
     def from_dict(cls, values: Mapping[str, Any]) -> Plan:
         first = {"steady": 1, "against_recipe": False}  # as of before there were these options
         return cls(**{**first, **values, "recipe": Recipe.from_dict(values["recipe"])})
+
+
+def _values(name: str, values: Any) -> list[Any]:
+    """The values of a range, which may be numbers of NumPy."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ConfigError(f"{name}: got {values!r}, expected a list of the values to try")
+    return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
 def load_plan(folder: str | Path) -> Plan:

@@ -65,10 +65,13 @@ class Recipe:
 
     def __post_init__(self) -> None:
         at_least("trials", self.trials, 1)
-        if not 0 <= self.seed <= 2**31 - 1 - self.trials:
+        at_least("seed", self.seed, 0)
+        if self.seed > 2**31 - 1 - self.trials:
             raise ConfigError(
                 f"seed: got {self.seed}, expected a number from 0 to 2³¹ − 1 − trials"
             )
+        for name in ("trials", "seed"):  # a file takes no numbers of NumPy
+            object.__setattr__(self, name, int(getattr(self, name)))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
