@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from gradformer.attention.tiles import precision
-from gradformer.errors import ConfigError, InputError, warn
+from gradformer.errors import ConfigError, InputError, at_least, warn
 from gradformer.training.ambient import undisturbed
 from gradformer.training.beginning import begin_from, inputs_before, refuse_own_weights
 from gradformer.training.data import TrainingData
@@ -145,6 +145,7 @@ def resume(
     refuse_attempt(run)
     _refuse_edits(run)
     if trials is not None:
+        at_least("trials", trials, 0)
         if trials < run.recipe.trials:
             raise ConfigError(
                 f"trials: got {trials}, and {run.folder} has {run.recipe.trials}: seeds can only "

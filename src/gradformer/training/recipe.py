@@ -261,6 +261,8 @@ def _file(name: str) -> dict[str, Any]:
 def _apply(values: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     changed = dict(values)
     for text in [settings] if isinstance(settings, str) else settings:
+        if not isinstance(text, str):
+            raise ConfigError(f"settings: got {text!r}, expected texts such as 'model.layers=6'")
         changed = merge(changed, setting(text))
     return changed
 
