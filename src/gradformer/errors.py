@@ -7,6 +7,7 @@ command line prints it without a traceback.
 from __future__ import annotations
 
 import difflib
+import math
 import sys
 import warnings
 from collections.abc import Iterable
@@ -92,6 +93,16 @@ def at_least(argument: str, value: float, lowest: float) -> None:
         raise ConfigError(f"{argument}: got {value!r}, expected a {'whole ' * whole}number")
     if not value >= lowest:
         raise ConfigError(f"{argument}: got {value}, expected at least {lowest}")
+
+
+def finite(argument: str, value: float) -> None:
+    """Raise a :class:`ConfigError` unless ``value`` is one number, and a finite one."""
+    try:
+        fits = math.isfinite(value)
+    except (TypeError, ValueError, RuntimeError):  # no number, or a tensor of several
+        fits = False
+    if not fits:
+        raise ConfigError(f"{argument}: got {value!r}, expected a finite number")
 
 
 def choice(argument: str, value: str, known: Iterable[str]) -> str:

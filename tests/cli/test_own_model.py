@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import os
 from abc import ABC
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import networkx as nx
+import numpy as np
 import pytest
+from torch import Tensor
 
+from gradformer.attention import Decay
 from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Schema
+from gradformer.graphs.batch import Batch
 from gradformer.model.base import (
     GraphModel,
     ModelConfig,
@@ -19,7 +26,12 @@ from gradformer.model.base import (
     make_config,
     register,
 )
+from gradformer.model.encoders import FeatureEncoder
+from gradformer.model.heads import Head
+from gradformer.model.layer import GradformerLayer
 from gradformer.model.parts import Dropout
+from gradformer.structure.codebook import HOPS
+from gradformer.training.fit import fit
 from gradformer.training.recipe import load_recipe
 from tests.cli.conftest import Program
 from tests.conftest import ROOT
@@ -81,6 +93,43 @@ def test_what_a_model_needs_is_said_by_name() -> None:
     with pytest.raises(TypeError):
         Needs("hops", 16)  # type: ignore[misc]
     assert Needs("hops", rwse=16) == Needs.encoded("rwse", 16, "hops")
+
+
+def test_a_users_model_may_need_another_index_than_hops(tmp_path: Path) -> None:
+    """Its codebook was an unknown option to it."""
+
+    @dataclass(frozen=True)
+    class Curved(ModelConfig):
+        def needs(self) -> Needs:
+            return Needs("curvature")
+
+    @register("bent")
+    class Bent(GraphModel):
+        Config = Curved
+
+        def __init__(self, schema: Schema, config: Curved | None = None, **options: object) -> None:
+            super().__init__(schema, config, options)
+            self.decay = Decay(2, codebook=self.codebook)
+            self.layer = GradformerLayer(self.config.width, 2, None)
+            self.node = FeatureEncoder(schema.node, self.config.width)
+            self.head = Head(self.config.width, schema.outputs, schema.level)
+
+        def states(self, batch: Batch) -> Tensor:
+            (tables,) = self.decay()
+            return self.layer(self.node(batch), None, tables, batch)[0]
+
+    graphs, y = [nx.path_graph(n) for n in range(3, 33)], [0.5 * n for n in range(30)]
+    options: dict[str, Any] = {
+        "settings": ["train.epochs=1"],
+        "quiet": True,
+        "out": tmp_path / "run",
+    }
+    run = fit(graphs, y=y, model="bent", **options)
+    model = run.model()
+    assert model.codebook == run.codebook != HOPS
+    assert isinstance(model, Bent)
+    assert model.decay.psi[254] == np.float32(run.codebook.values[254])
+    assert len(run.predict(graphs).value) == 30
 
 
 def test_every_place_that_draws_has_a_number_of_its_own() -> None:

@@ -31,6 +31,8 @@ from tests.model.convs import EDGES, VECTOR, make
         ("batch", {"batch": torch.tensor(0)}),
         ("edge_index", {"edge_index": EDGES.T}),
         ("edge_index", {"edge_index": EDGES.float()}),
+        ("edge_index", {"edge_index": EDGES.bool()}),
+        ("batch", {"batch": VECTOR.bool()}),
         ("edge_index", {"edge_index": torch.zeros(2, 1), "batch": None}),
         ("edge_index", {"edge_index": EDGES + 1}),
         ("edge_index", {"edge_index": EDGES - 1}),

@@ -16,6 +16,7 @@ from torch_geometric.utils import from_networkx
 
 from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs.arrays import Task
+from gradformer.structure.codebook import HOPS
 from gradformer.training.beginning import begin_from, take_weights, tell_seen
 from gradformer.training.export import export
 from gradformer.training.fit import fit, resume
@@ -235,6 +236,23 @@ def test_a_file_with_fewer_categories_is_read_so_too_and_again(
             skipping = fit(file, out=tmp_path / f"{unseen}", skip_invalid=True, **options)
         assert skipping.origin["content"] == run.origin["content"]
         file.write_text("".join(file.read_text().splitlines(keepends=True)[:30]))
+
+
+def test_bytes_of_pairs_keep_their_meaning_where_training_goes_on(tmp_path: Path) -> None:
+    """A profile is learned byte by byte, and other graphs had bytes of their own scale."""
+    short, long = ([nx.path_graph(k + n) for n in range(30)] for k in (3, 30))
+    y, settings = [0.5 * k for k in range(30)], [*TINY, "model.index=curvature"]
+    before = fit(short, y=y, settings=settings, out=tmp_path / "before", **toy.QUIET)
+    options: dict[str, Any] = {"y": y, **toy.QUIET}
+    run = fit(long, weights=before, settings=TINY[:1], out=tmp_path / "tuned", **options)
+    assert run.codebook == before.codebook
+    expected = run.predict(long).value
+    assert len(run.evaluate(long, y=y)) == 1
+    (run.place(0) / "model.safetensors").unlink()
+    (run.folder / "results.json").unlink()
+    assert (resume(run.folder, long, **options).predict(long).value == expected).all()
+    hops = [*TINY[:1], "model.index=hops"]
+    assert fit(long, weights=before, settings=hops, out=tmp_path / "h", **options).codebook == HOPS
 
 
 def test_a_model_that_has_another_shape_for_nodes_says_so(tmp_path: Path) -> None:

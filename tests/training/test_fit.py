@@ -96,6 +96,8 @@ def test_a_file_of_graphs_and_its_resumption(tmp_path: Path) -> None:
     assert run.reading is not None
     assert run.reading.labels.classes == (("even", "odd"),)
     assert resume(tmp_path / "run", **toy.QUIET).results == run.results
+    with pytest.raises(ConfigError, match=r"^trials: got '2', expected a whole number$"):
+        resume(tmp_path / "run", trials="2", **toy.QUIET)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"trials: got 0, and .*run has 1: seeds can on"):
         resume(tmp_path / "run", trials=0, **toy.QUIET)
     with pytest.raises(ConfigError, match=r"^trials: got '2', expected a whole number$"):
@@ -193,6 +195,8 @@ def test_wrong_names_and_options_are_named(tmp_path: Path) -> None:
         fit(graphs, y=range(30), settings=scaffold, out=tmp_path / "run")
     with pytest.raises(ConfigError, match=r"^trials: got 2\.5, expected a whole number$"):
         fit(graphs, y=range(30), trials=2.5, out=tmp_path / "run")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"^settings: got \('train.epochs', 1\), expected texts"):
+        fit(graphs, y=range(30), settings=[("train.epochs", 1)], out=tmp_path / "run")  # type: ignore[list-item]
     with pytest.raises(ConfigError, match=r"^model: unknown name <class "):
         fit(graphs, y=range(30), model=Data, out=tmp_path / "run")  # type: ignore[arg-type]
     assert not (tmp_path / "run").exists()

@@ -9,8 +9,12 @@ import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
+import torch
+from torch_geometric.data import Data
 
 from gradformer.errors import InputError
+from gradformer.graphs.cards import find_card
+from gradformer.graphs.datasets import load_dataset, split_of
 from gradformer.graphs.objects import from_networkx
 from gradformer.graphs.store import pack
 from gradformer.training.fit import fit
@@ -62,3 +66,26 @@ def test_a_run_without_names_of_targets_takes_those_that_were_read_by_place(
     assert unread.reading is None
     assert unread.labels.targets == ("y0", "y1")
     assert unread.evaluate(read) == expected
+
+
+def test_pairs_of_a_benchmark_mean_what_they_meant_in_training(
+    data_mirror: Path, tmp_path: Path
+) -> None:
+    """They were bytes of the benchmark's own scale."""
+    y, settings = [0, 1] * 15, [*SHORT, "model.index=curvature"]
+    out, task = tmp_path / "run", "multiclass"
+    run = fit(GRAPHS, y=y, task=task, settings=settings, out=out, **toy.QUIET)
+    own = load_dataset("imdb-binary", data_mirror, run.structure).store
+    assert own.codebook != run.codebook
+    node, edge = (own.arrays[name] for name in ("node_ptr", "edge_ptr"))
+    ends = torch.from_numpy(np.stack([own.arrays["source"], own.arrays["target"]]))
+    graphs = [
+        Data(edge_index=ends[:, edge[g] : edge[g + 1]], num_nodes=int(node[g + 1] - node[g]))
+        for g in range(20)
+    ]
+    answers = run.predict("imdb-binary", mirror=data_mirror).value
+    np.testing.assert_allclose(answers[:20], run.predict(graphs).value, atol=1e-6)
+    (by_name,) = run.evaluate("imdb-binary", mirror=data_mirror)
+    test = split_of(find_card("imdb-binary"), own).test
+    right = answers[test].argmax(axis=1) == own.arrays["y"][test]
+    assert by_name["accuracy"] == pytest.approx(right.mean())

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -49,6 +50,10 @@ def test_a_damaged_plan_is_named(damage: Callable[[Any], object], tmp_path: Path
         ({"space": {"model.decay": []}}, "model.decay: the range holds no value"),
         ({"space": {"train.lr": [1e-3, "fast"]}}, "train.lr: .*fast"),
         ({"method": "halfing"}, "method: unknown value 'halfing'; did you mean 'halving'"),
+        ({"space": {"model.decay": 0.5}}, "model.decay: got 0.5, expected a list of the values"),
+        ({"space": {"model.decay": "0.5"}}, "model.decay: got '0.5', expected a list of the val"),
+        ({"data": [1, 2]}, "data: got list, expected a name or a path"),
+        ({"seed": 0.5}, "seed: got 0.5, expected a whole number"),
         ({"samples": 0}, "samples: got 0"),
         ({"finalists": 0}, "finalists: got 0"),
         ({"steady": 0}, "steady: got 0"),
@@ -60,6 +65,16 @@ def test_a_plan_that_cannot_be_carried_out_is_refused(
     plan = {"data": "own", "recipe": load_recipe("own"), "space": {"model.decay": [0.5]}}
     with pytest.raises(ConfigError, match=message):
         Plan(**{**plan, **changed})
+
+
+def test_a_plan_of_numpys_numbers_and_a_path_is_kept(tmp_path: Path) -> None:
+    """They ended in a traceback where the plan was written down."""
+    recipe, rates = replace(load_recipe("own"), trials=np.int64(1)), np.array([0.25, 0.5])  # type: ignore[arg-type]
+    space = {"model.decay": rates, "model.layers": np.arange(1, 3)}
+    plan = Plan(Path("own.csv"), recipe, space, samples=np.int64(3), reading={})  # type: ignore[arg-type]
+    replace_json(tmp_path / "plan.json", plan.to_dict())
+    assert load_plan(tmp_path) == plan
+    assert recipe.to_yaml() == load_recipe("own").to_yaml()
 
 
 def test_halving_ends_with_the_finalists() -> None:

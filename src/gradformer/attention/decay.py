@@ -12,7 +12,7 @@ from torch.nn.functional import leaky_relu, logsigmoid
 
 from gradformer.attention.availability import runs_kernels
 from gradformer.attention.tables import Shares, Table, Tables
-from gradformer.errors import ConfigError, at_least, choice
+from gradformer.errors import ConfigError, at_least, choice, finite
 from gradformer.structure.codebook import HOPS, Codebook
 
 SHAPES = ("exponential", "linear", "free")
@@ -71,10 +71,9 @@ class Decay(nn.Module):
         self.unreachable = choice("decay.unreachable", unreachable, UNREACHABLE)
         at_least("heads", heads, 1)
         at_least("sets", sets, 1)
-        numbers = {"start": start, "spread": spread, "slope": slope, "end": end}
+        numbers = {"decay": decay, "start": start, "spread": spread, "slope": slope, "end": end}
         for name, value in numbers.items():
-            if not math.isfinite(value):
-                raise ConfigError(f"{name}: got {value}, expected a finite number")
+            finite(name, value)
         if shape == "linear" and end <= start + spread:
             raise ConfigError(f"end: must lie beyond the start points, got {end}")
         _check_rate(decay, shape, on, slope, learn_decay)

@@ -129,7 +129,8 @@ class Layout:
     @classmethod
     def from_batch(cls, batch: Tensor, num_graphs: int | None = None) -> Layout:
         """From PyG's ``batch`` vector [nodes], which must be sorted."""
-        if batch.dim() != 1 or batch.is_floating_point() or batch.is_complex():
+        whole = not (batch.is_floating_point() or batch.is_complex() or batch.dtype == torch.bool)
+        if batch.dim() != 1 or not whole:
             raise InputError(
                 f"batch: expected integers [nodes], got {batch.dtype} {list(batch.shape)}"
             )

@@ -198,7 +198,8 @@ def batch_distances(edges: Edges, layout: Layout) -> Tensor:
 def sort_edges(edge_index: Tensor, layout: Layout) -> tuple[Edges, Tensor]:
     """Edges sorted by target, and the order [edges] that sorts them (for edge features)."""
     nodes = layout.capacity
-    if edge_index.dim() != 2 or edge_index.shape[0] != 2 or edge_index.is_floating_point():
+    whole = not (edge_index.is_floating_point() or edge_index.dtype == torch.bool)
+    if edge_index.dim() != 2 or edge_index.shape[0] != 2 or not whole:
         raise InputError(
             f"edge_index: expected integers [2, edges], got {edge_index.dtype} "
             f"{list(edge_index.shape)}"

@@ -18,6 +18,7 @@ from gradformer.graphs.arrays import GraphArrays, Level, Schema, Vocabulary, tup
 from gradformer.graphs.labels import Labels
 from gradformer.graphs.raw_graphs import RawGraph
 from gradformer.progress import bar
+from gradformer.structure.codebook import Codebook
 
 Kind = Literal["smiles", "graphs", "tu"]
 Item = TypeVar("Item")
@@ -43,13 +44,14 @@ class Inputs:
 
     ``seen`` are the categories of each column, of nodes and of edges, that a model has learned;
     none are listed where it knows all. ``run`` names that model, where data are read to train it
-    further.
+    further; ``codebook`` says what bytes of pairs mean to it.
     """
 
     node: Vocabulary
     edge: Vocabulary
     seen: tuple[Seen, Seen] = ((), ())
     run: str | None = None
+    codebook: Codebook | None = None
 
 
 class Skipped(NamedTuple):

@@ -19,6 +19,7 @@ from gradformer.graphs.batch import Batch
 from gradformer.graphs.structures import Structure
 from gradformer.model.encoders import check_categories
 from gradformer.model.own import HINT, VARIABLE, import_own_models
+from gradformer.structure.codebook import HOPS, Codebook
 
 _KINDS: dict[type, type] = {int: Integral, float: Real, str: str, bool: bool}
 """What may be given for an option of each type."""
@@ -76,7 +77,8 @@ class GraphModel(nn.Module):
     A subclass gives ``Config`` (a :class:`ModelConfig`), ``reference`` (what it was proven
     against), a constructor, and :meth:`states`. What it has under ``head``, a
     :class:`gradformer.model.heads.Head` or alike, does the rest, unless it gives
-    :meth:`embedding` and :meth:`readout` too.
+    :meth:`embedding` and :meth:`readout` too. ``codebook`` says what bytes of pairs mean: it comes
+    among the constructor's options where they are no hops.
     """
 
     Config: ClassVar[type[ModelConfig]]
@@ -89,6 +91,7 @@ class GraphModel(nn.Module):
     def __init__(self, schema: Schema, config: ModelConfig | None, options: dict[str, Any]) -> None:
         super().__init__()
         self.schema = schema
+        self.codebook: Codebook = options.pop("codebook", HOPS)
         self.config = make_config(type(self).Config, config, options)
 
     @property

@@ -131,7 +131,7 @@ class Gradformer(GraphModel):
     ) -> None:
         super().__init__(schema, config, options)
         c = self.config
-        choice("index", c.index, FIXED)
+        self.codebook = FIXED[choice("index", c.index, FIXED)] if codebook is None else codebook
         choice("degree", c.degree, DEGREES)
         concat = choice("pe_join", c.pe_join, ("concat", "add")) == "concat"
         pe_width = c.pe_width if concat else c.width
@@ -147,7 +147,7 @@ class Gradformer(GraphModel):
         self.position = make_position(*encoding, norm=c.pe_norm, flip=c.flip_signs)
         if c.position_gate and (self.position is None or c.local != "gatedgcn"):
             raise ConfigError("position_gate: needs local=gatedgcn and a positional encoding")
-        self.decay = c.make_decay(FIXED[c.index] if codebook is None else codebook)
+        self.decay = c.make_decay(self.codebook)
         locals_ = [self._local(number) for number in range(c.layers)]
         uses_edges = any(getattr(module, "uses_edges", False) for module in locals_)
         self.edge = EdgeEncoder(schema.edge, c.width) if uses_edges else None

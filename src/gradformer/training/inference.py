@@ -27,7 +27,7 @@ from gradformer.training.ambient import undisturbed
 from gradformer.training.data import Part, TrainingData, benchmark
 from gradformer.training.distributed import find_device
 from gradformer.training.metrics import metrics_of, scores
-from gradformer.training.origins import again
+from gradformer.training.origins import again, recoded
 from gradformer.training.outputs import by_batch, model_outputs
 from gradformer.training.wording import chances, deviation
 
@@ -79,7 +79,7 @@ def open_data(
         refuse_options(reading, f"the benchmark {data}")
         store = open_card(card, mirror, run.structure)
         run.expect(store.schema, card.name)
-        return store, None
+        return recoded(store, run.codebook), None
     return run.pack(data, **reading)
 
 
@@ -221,7 +221,7 @@ def _labelled(
         data = benchmark(replace(run.recipe, dataset=card.name), mirror)
         run.expect(data.schema, card.name)
         _expect_targets(run, data.schema, card.name)
-        return data
+        return replace(data, store=recoded(data.store, run.codebook))
     if part != "test":
         raise ConfigError(f"part: new data are scored whole, there is no {part}; leave it out")
     store, _ = run.pack(on, labelled=True, **reading)

@@ -9,12 +9,17 @@ from pathlib import Path
 from shlex import quote
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.cards import find_card, is_card, named, tell_path
 from gradformer.graphs.own import read
+from gradformer.graphs.store import Store
 from gradformer.graphs.tables import column_names
 from gradformer.graphs.user_data import Inputs, UserData, refuse_options
 from gradformer.recipes import recipe_names
+from gradformer.structure.codebook import Codebook
+from gradformer.structure.index import pair_index
 from gradformer.training.data import TrainingData, benchmark, own_data
 from gradformer.training.options import setting
 from gradformer.training.recipe import Recipe, load_recipe
@@ -70,6 +75,33 @@ def prepare(
 
     ``inputs`` are what the model has learned from whose training goes on; None for a new one.
     """
+    ready, origin = _read(data, recipe, mirror, reading, begun, inputs)
+    if inputs is not None and inputs.codebook is not None:
+        ready = replace(ready, store=recoded(ready.store, inputs.codebook))
+    return ready, origin
+
+
+def recoded(store: Store, codebook: Codebook) -> Store:
+    """The same graphs with bytes of pairs that mean what they mean to a model; those of another
+    index, and the store in the cache, stay as they are."""
+    index, arrays = store.structure.index, store.arrays
+    if index is None or store.codebook == codebook or codebook.name.split("-")[0] != index:
+        return store
+    edges = np.stack([arrays["source"], arrays["target"]])
+    graphs = arrays["node_ptr"], arrays["edge_ptr"], edges, arrays.get("x")
+    distance, _ = pair_index(index, *graphs, codebook=codebook)
+    return replace(store, arrays={**arrays, "distance": distance}, codebook=codebook)
+
+
+def _read(
+    data: Any,
+    recipe: Recipe,
+    mirror: str | Path | None,
+    reading: dict[str, Any],
+    begun: bool,
+    inputs: Inputs | None,
+) -> tuple[TrainingData, dict[str, Any]]:
+    """See :func:`prepare`."""
     if isinstance(data, TrainingData | UserData):
         refuse_options(reading, "data that are read already")
         ready = data if isinstance(data, TrainingData) else own_data(recipe, data, begun)
@@ -157,7 +189,7 @@ def refuse_attempt(run: Run) -> None:
 def known_inputs(run: Run, name: str | None = None) -> Inputs:
     """What the model of a run, which a user knows by this ``name``, has learned from."""
     seen = ((), ()) if run.reading is None else run.reading.seen
-    return Inputs(run.schema.node, run.schema.edge, seen, name)
+    return Inputs(run.schema.node, run.schema.edge, seen, name, run.codebook)
 
 
 def is_benchmark(data: Any) -> bool:

@@ -10,10 +10,12 @@ from __future__ import annotations
 import math
 import os
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from gradformer.errors import ConfigError, InputError, at_least, choice
 from gradformer.training.attempts import STEADY
@@ -52,14 +54,29 @@ class Plan:
     against_recipe: bool = True
 
     def __post_init__(self) -> None:
-        own = dataset_name(self.data, self.recipe) if is_benchmark(self.data) else OWN
-        object.__setattr__(self, "recipe", replace(self.recipe, dataset=own))
         choice("method", self.method, METHODS)
         if not self.space:
             raise ConfigError(
                 "space: the recipe states no ranges to search; give some, as in "
                 "--range model.decay=0.4,0.6,0.8"
             )
+        if not isinstance(self.data, str | Path):
+            raise ConfigError(
+                f"data: got {type(self.data).__name__}, expected a name or a path, which a search "
+                "that was stopped finds again; write graphs to a file of JSON lines"
+            )
+        counts = {name: getattr(self, name) for name in ("samples", "finalists", "steady", "seed")}
+        for name, count in counts.items():
+            at_least(name, count, int(name != "seed"))
+        own = dataset_name(self.data, self.recipe) if is_benchmark(self.data) else OWN
+        settled = {
+            **{name: int(count) for name, count in counts.items()},
+            "data": str(self.data),
+            "recipe": replace(self.recipe, dataset=own),
+            "space": {name: _values(name, values) for name, values in self.space.items()},
+        }
+        for name, value in settled.items():  # as JSON keeps them
+            object.__setattr__(self, name, value)
         for name, values in self.space.items():
             if name == "dataset":
                 raise ConfigError(f"{name}: cannot be searched, a search is on one; leave it out")
@@ -72,8 +89,6 @@ class Plan:
                 raise ConfigError(f"{name}: the range holds no value")
             for value in values:  # an impossible value is said before anything is trained
                 self.recipe.change(f"{name}={value}")
-        for name in ("samples", "finalists", "steady"):
-            at_least(name, getattr(self, name), 1)
 
     def candidates(self) -> list[tuple[str, ...]]:
         """Different settings, drawn from ``seed``; all there are if they are no more than asked."""
@@ -120,6 +135,13 @@ class Plan:
     def from_dict(cls, values: Mapping[str, Any]) -> Plan:
         first = {"steady": 1, "against_recipe": False}  # as of before there were these options
         return cls(**{**first, **values, "recipe": Recipe.from_dict(values["recipe"])})
+
+
+def _values(name: str, values: Any) -> list[Any]:
+    """The values of a range, which may be numbers of NumPy."""
+    if isinstance(values, str) or not isinstance(values, Iterable):
+        raise ConfigError(f"{name}: got {values!r}, expected a list of the values to try")
+    return [value.item() if isinstance(value, np.generic) else value for value in values]
 
 
 def load_plan(folder: str | Path) -> Plan:

@@ -65,10 +65,13 @@ class Recipe:
 
     def __post_init__(self) -> None:
         at_least("trials", self.trials, 1)
-        if not 0 <= self.seed <= 2**31 - 1 - self.trials:
+        at_least("seed", self.seed, 0)
+        if self.seed > 2**31 - 1 - self.trials:
             raise ConfigError(
                 f"seed: got {self.seed}, expected a number from 0 to 2³¹ − 1 − trials"
             )
+        for name in ("trials", "seed"):  # a file takes no numbers of NumPy
+            object.__setattr__(self, name, int(getattr(self, name)))
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
@@ -98,7 +101,7 @@ class Recipe:
             "model": {"name": self.model.name, **_plain(asdict(self.model.config))},
             "data": asdict(self.data),
             "train": asdict(self.train),
-            "trials": int(self.trials),  # of NumPy as well
+            "trials": self.trials,
             "seed": self.seed,
         }
 
@@ -263,6 +266,8 @@ def _file(name: str) -> dict[str, Any]:
 def _apply(values: Mapping[str, Any], settings: Iterable[str]) -> dict[str, Any]:
     changed = dict(values)
     for text in [settings] if isinstance(settings, str) else settings:
+        if not isinstance(text, str):
+            raise ConfigError(f"settings: got {text!r}, expected texts such as 'model.layers=6'")
         changed = merge(changed, setting(text))
     return changed
 
