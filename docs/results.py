@@ -33,11 +33,11 @@ STUDIED = ROOT / "results" / "studies"
 SEARCHED = ROOT / "results" / "search"
 INTRODUCTION = (
     "# Results\n\nEvery number on this page is made from the records under `results/` "
-    "(`make tables`) or stands in the paper's tables. What is not measured is named."
+    "(`make tables`) or is in the paper's tables. What has not been measured is named."
 )
 READING = f"## How to read the tables\n\n{CAPTION}"
 CONDITIONS = (
-    "## How it was measured\n\nThe test part is evaluated once a trial, with the weights of the "
+    "## How it was measured\n\nThe test part is evaluated once per trial, with the weights of the "
     "selected epoch, the first one with the best validation score. Trial k has seed k. ± is the "
     "sample standard deviation (n − 1) over trials that ended well. Protocol, machine, versions "
     "and commit of every cell are in `results/studies/NAME/README.md`, beside its records."
@@ -46,27 +46,27 @@ CLEAR = 3.0
 SEARCHES = (
     "## The searches behind `tuned`\n\nThe candidates of a search are drawn at random from the "
     "ranges in its `plan.json` (under `results/search/`), mostly those of the recipe; the first "
-    "rung trains all of them. Below are the settings of which one value is clearly best there: the "
-    f"mean rank of its candidates by validation score is more than {CLEAR:.0f} standard errors (σ) "
+    "rung trains all of them. Below are the settings for which one value is clearly best there: "
+    f"its candidates' mean rank by validation score is more than {CLEAR:.0f} standard errors (σ) "
     "from that of the others. Better by: difference of the medians, in points."
 )
 WINNERS = (
-    "Candidates were compared by {} to {} seeds and often for fewer epochs. Below are the "
-    "winners in full beside the recipes `paper` and `authors`, mean ± sample standard deviation "
+    "Candidates were compared over {} to {} seeds, often for fewer epochs. Below are the winners, "
+    "trained in full, beside the recipes `paper` and `authors`: mean ± sample standard deviation "
     "over seeds. A winner is kept as `tuned` if its validation score, over the seeds that all of "
-    "them have, is better than that of `paper`, of `authors` and of other winners; where none is, "
-    "`tuned` is the better of these two. What has no scores was not trained in full.\n\n"
-    "The validation score of a recipe is here its best mean over {} epochs in a row: by the best "
-    "of a hundred epochs on a hundred graphs the noisiest recipe wins. Searches whose `plan.json` "
-    "does not say `steady` compared their candidates by the best epoch. To compare in this "
-    "way was decided when the test scores were known; of the choices it changed that on "
+    "them have, is better than those of `paper`, `authors` and other winners; where none is, "
+    "`tuned` is the better of these two. A recipe without scores was not trained in full.\n\n"
+    "Here the validation score of a recipe is its best mean over {} epochs in a row: by the best "
+    "of a hundred epochs on a hundred graphs, the noisiest recipe would win. Searches whose "
+    "`plan.json` does not say `steady` compared their candidates by the best epoch. We decided to "
+    "compare in this way when test scores were already known; it changed the choice on "
     "imdb-binary alone. In every run the epoch that is tested is the first with the best "
     "validation score."
 )
 FINALISTS = (
     '<details markdown="1"><summary>What was tried: the last rung of each search</summary>\n\n'
-    "What each candidate changes in the recipe, best first. Validation scores of one rung compare, "
-    "those of different searches do not.\n\n{}\n\n</details>"
+    "What each candidate changes in the recipe, best first. Validation scores can be compared "
+    "within a search, not between searches.\n\n{}\n\n</details>"
 )
 
 

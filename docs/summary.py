@@ -15,25 +15,25 @@ from gradformer.training.metrics import metric_label
 
 RECIPES = (
     "Gradformer has three recipes: `authors` does what the authors' code does, `paper` what the "
-    "paper says, `tuned` is the best by validation score of these and of what searches found. A "
-    "difference is *clear* if its 95 % interval does not hold 0."
+    "paper says, and `tuned` is the best by validation score of these two and of what searches "
+    "found. A difference is *clear* if its 95 % interval does not contain 0."
 )
 INTERVALS = (
-    "Where each seed has its own split, the interval is wider here than Student's, which the other "
-    "tables have, because the splits overlap: by Nadeau and Bengio's √(1 + seeds · test/train), "
-    "1.5 for ten seeds of 8:1:1. Where all have one split, it covers other seeds, not other test "
-    "data."
+    "Where each seed has its own split, the splits overlap, so intervals here are wider than "
+    "Student's, which the other tables have: by Nadeau and Bengio's √(1 + seeds · test/train), "
+    "1.5 for ten seeds of 8:1:1. Where all seeds have one split, an interval covers other seeds, "
+    "not other test data."
 )
 CHANCE = (
-    "Of the many pairs that are compared here, about one in twenty of those that do not differ is "
+    "Many pairs are compared here: of those that do not truly differ, about one in twenty is "
     "clear by chance."
 )
 SEARCHED = (
-    "Gradformer has up to three recipes and each other model one: the best of three means is "
+    "Gradformer has up to three recipes and every other model one: the best of three means is "
     "flattered by the choice. Only `tuned` comes from a search, which is an advantage over the "
     "others; where no search beat `paper` and `authors` by validation over their seeds, it is the "
-    "better of these. Where splits are drawn, its validation parts hold test graphs of other seeds "
-    "([more](reproducing.md#presets))."
+    "better of these. Where splits are drawn, its validation parts contain test graphs of other "
+    "seeds ([more](reproducing.md#presets))."
 )
 OURS, SHOWN = "gradformer", ("paper", "tuned")
 RANKED = ("table1", "baselines", "nodes")
@@ -55,9 +55,9 @@ def summary(
         return ""
     alone = ", ".join(name for name, some in columns.items() if len(some) == 1)
     notes = [INTERVALS, CHANCE, SEARCHED]
-    notes += [f"One model alone is measured on {alone}."] if alone else []
+    notes += [f"Only one model has been measured on {alone}."] if alone else []
     again = ", ".join(name for name in every if name not in columns)
-    notes += [f"Every run on {again} is in another row as well, and counts once."] if again else []
+    notes += [f"Every run on {again} is in another row too, and counts once."] if again else []
     lines = [*headlines(several), *_deepened(depths), *_decayed(decays)]
     parts = [
         "## In short",

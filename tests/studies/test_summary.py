@@ -162,7 +162,7 @@ def test_ours_beside_the_others() -> None:
     _, rows = beside({"nci1": nci1, "molhiv": molhiv})
     assert rows == [["gradformer (paper)", "gcn", "nci1", "–", "molhiv"]]
     text = summary([*nci1, *molhiv, measured("zinc", "gcn", EVEN)])
-    assert "One model alone is measured on zinc." in text
+    assert "Only one model has been measured on zinc." in text
     assert "| gradformer (paper) | gcn | nci1 | – | molhiv |" in text
 
 
@@ -178,7 +178,7 @@ def test_data_of_two_rows_count_once() -> None:
     assert (
         "best mean on 1 of 1 rows of the table below where it meets another model: zinc-16." in text
     )
-    assert "Every run on zinc is in another row as well, and counts once." in text
+    assert "Every run on zinc is in another row too, and counts once." in text
     more[1] = sixteen(measured("zinc", "gcn", moved(0.2)))
     assert "best mean on 2 of 2 rows" in summary([*zinc, *more]), "another run of gcn"
 

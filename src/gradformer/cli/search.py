@@ -82,9 +82,9 @@ def search(
     """Search the ranges of a recipe by validation score; the test part stays closed.
 
     Halving trains many candidates for few epochs, and the best third for three times as many, until
-    one is trained in full, and beside it the recipe as it is. Compared is the best mean over five
-    epochs in a row: that of single epochs is mostly luck where the validation part is small. The
-    winner is a recipe: best.yaml in the folder.
+    one is trained in full, and beside it the recipe as it is. They are compared by their best mean
+    over five epochs in a row: on a small validation part the best single epoch is mostly luck. The
+    winner is a recipe, best.yaml in the folder.
 
     Example: [bold]gradformer search mutag --samples 9 --out runs/search-mutag[/bold]
 
