@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from gradformer.errors import counted
 from gradformer.graphs.cards import find_card
 from gradformer.studies.decay import beside_none
 from gradformer.studies.differences import dataset, verdict
@@ -90,19 +91,18 @@ def headlines(columns: dict[str, list[Measured]]) -> list[str]:
         ]
         for names, camp in ((ours, False), (theirs, True))
     )
-    rivals = [f"{name} ({len(_camp(columns[name], False))})" for name in clear]
+    rivals = [f"{name} ({counted(len(_camp(columns[name], False)), 'model')})" for name in clear]
     shared = [f"{name} (shared)" if _is_shared(columns[name]) else name for name in ours]
     found = [
-        f"Gradformer, by one of its recipes, has the best mean on {len(ours)} of {len(meet)} rows "
-        f"of the table below where it meets another model: {_names(shared)}. Every other model "
-        f"measured there (in brackets, how many) is clearly worse on {_counted(rivals)}."
-        + _sizes({name: columns[name] for name in clear})
+        f"One of Gradformer's recipes has the best mean on {len(ours)} of the {len(meet)} rows "
+        f"below on which it meets other models: {_names(shared)}. All other models measured there "
+        f"are clearly worse on {_listed(rivals)}." + _sizes({name: columns[name] for name in clear})
     ]
     if theirs:
         who = [f"{name} ({leaders[name].cell.row})" for name in theirs]
         found.append(
-            f"Another model has the best mean on {_counted(who)}. Every recipe of Gradformer is "
-            f"clearly worse on {_counted(beaten)}."
+            f"Another model has the best mean on {_listed(who)}. All recipes of Gradformer are "
+            f"clearly worse on {_listed(beaten)}."
         )
     return found + _beside_the_paper(columns)
 
@@ -120,12 +120,12 @@ def _sizes(columns: dict[str, list[Measured]]) -> str:
 def _decayed(measured: Sequence[Measured]) -> list[str]:
     """What decay is worth by itself: the cells of Figure 6."""
     rows = beside_none(measured)[1]
-    said = [f"{row[1]} of {sum(map(int, row[1:]))} on {row[0]}" for row in rows]
+    said = [f"{row[1]} of {sum(map(int, row[1:]))} variants on {row[0]}" for row in rows]
     if not said:
         return []
     return [
-        "The decay by itself, other rates and shapes in the recipe `paper` (Figure 6): clearly "
-        f"better than none (λ = 1) are {', '.join(said)}."
+        "The decay by itself (Figure 6: the recipe `paper` with other rates and shapes) is clearly "
+        f"better than none (λ = 1) in {', '.join(said)}."
     ]
 
 
@@ -142,9 +142,9 @@ def _deepened(measured: Sequence[Measured]) -> list[str]:
             " / ".join(name for name, each in signs.items() if each == sign) or "none"
             for sign in (1, -1)
         )
-        text = f"{row} is clearly better on {better} and clearly worse on {worse}"
-        said.append(f"{text}, of {len(signs)} measured")
-    return [f"Beside graphgps of equal depth (Table 2): {'; '.join(said)}."] if said else []
+        text = f"{row} is clearly better on {better}, clearly worse on {worse}"
+        said.append(f"{text} ({len(signs)} measured)")
+    return [f"Beside GraphGPS of equal depth (Table 2), {'; '.join(said)}."] if said else []
 
 
 def _beside_the_paper(columns: dict[str, list[Measured]]) -> list[str]:
@@ -162,9 +162,9 @@ def _beside_the_paper(columns: dict[str, list[Measured]]) -> list[str]:
     if not gaps:
         return []
     return [
-        f"The paper prints a better mean for Gradformer than we measure by its recipe, `paper`, on "
-        f"{len(above)} of {len(gaps)} datasets, and by more than the standard deviation over our "
-        f"seeds on {_counted(far)}."
+        f"The paper prints a better mean for Gradformer than we measure by the recipe `paper` on "
+        f"{len(above)} of {len(gaps)} datasets; it is better by more than the standard deviation "
+        f"over our seeds on {_listed(far)}."
     ]
 
 
@@ -255,5 +255,5 @@ def _names(rows: Sequence[str]) -> str:
     return ", ".join(rows) or "–"
 
 
-def _counted(names: Sequence[str]) -> str:
+def _listed(names: Sequence[str]) -> str:
     return f"{len(names)}: {_names(names)}" if names else "none"

@@ -172,15 +172,13 @@ def test_data_of_two_rows_count_once() -> None:
 
     zinc = [measured("zinc", "gradformer", EVEN, "authors"), measured("zinc", "gcn", moved(0.1))]
     more = [sixteen(one) for one in zinc]
-    assert "best mean on 2 of 2 rows" in summary([*zinc, *more]), "neither has more than the other"
+    assert "best mean on 2 of the 2 rows" in summary([*zinc, *more]), "neither has more"
     more.append(sixteen(measured("zinc", "gradformer", moved(-0.1), "paper")))
     text = summary([*zinc, *more])
-    assert (
-        "best mean on 1 of 1 rows of the table below where it meets another model: zinc-16." in text
-    )
+    assert "best mean on 1 of the 1 rows below on which it meets other models: zinc-16." in text
     assert "Every run on zinc is in another row too, and counts once." in text
     more[1] = sixteen(measured("zinc", "gcn", moved(0.2)))
-    assert "best mean on 2 of 2 rows" in summary([*zinc, *more]), "another run of gcn"
+    assert "best mean on 2 of the 2 rows" in summary([*zinc, *more]), "another run of gcn"
 
 
 def test_nothing_is_said_of_nothing() -> None:
@@ -209,17 +207,17 @@ def test_headlines_count_where_each_side_is_best_and_how_clearly() -> None:
         ],
     }
     ours, theirs, paper = headlines(columns)
-    assert "on 2 of 4 rows of the table below where it meets another model: nci1, zinc." in ours
-    assert ours.endswith("clearly worse on 1: nci1 (1).")
+    assert "on 2 of the 4 rows below on which it meets other models: nci1, zinc." in ours
+    assert ours.endswith("clearly worse on 1: nci1 (1 model).")
     assert "best mean on 2: actor (gcn), molhiv (gcn)." in theirs
     assert theirs.endswith("clearly worse on 1: molhiv.")
-    assert "by its recipe, `paper`, on 3 of 4 datasets" in paper, "86.01 of nci1 is not better"
+    assert "by the recipe `paper` on 3 of 4 datasets" in paper, "86.01 of nci1 is not better"
     assert paper.endswith("over our seeds on 2: molhiv, zinc."), "32.6 ± 1.7 is near actor's 33.63"
     tied = [
         measured("nci1", model, EVEN, preset)
         for model, preset in (("gradformer", "paper"), ("gcn", None))
     ]
-    assert "model: nci1 (shared)." in headlines({"nci1": tied})[0]
+    assert "models: nci1 (shared)." in headlines({"nci1": tied})[0]
     assert len(headlines({"nci1": columns["nci1"]})) == 2
     assert len(headlines({"not in the paper": columns["nci1"]})) == 1
     alone = [measured("molhiv", "gradformer", [0.5], "paper"), measured("molhiv", "gcn", [0.4])]
@@ -251,7 +249,7 @@ def test_what_decay_is_worth_by_itself_is_a_headline() -> None:
         for rate, values in ((1.0, EVEN), (0.9, moved(0.1)), (0.8, moved(-0.1)), (0.7, moved(0.0)))
         for one in [measured("nci1", "gradformer", values)]
     ]
-    assert "better than none (λ = 1) are 1 of 3 on nci1." in summary(beside, decays)
+    assert "better than none (λ = 1) in 1 of 3 variants on nci1." in summary(beside, decays)
     assert "λ = 1" not in summary(beside, decays[1:]), "without a run at λ = 1 nothing is known"
 
 
@@ -265,9 +263,9 @@ def test_depths_are_compared_with_graphgps_in_a_headline() -> None:
     depths = [*at(4, ours[0], gps), *at(12, ours[1], readout, gps), *at(24, ours[1], gps)]
     said = summary([ours[0], gps], depths=[*depths, *at(48, ours[1])])
     assert (
-        "(Table 2): gradformer is clearly better on nci1, 4 layers and clearly worse on "
-        "nci1, 12 layers / nci1, 24 layers, of 3 measured; gradformer, MLP readout is clearly "
-        "better on none and clearly worse on none, of 1 measured."
+        "(Table 2), gradformer is clearly better on nci1, 4 layers, clearly worse on "
+        "nci1, 12 layers / nci1, 24 layers (3 measured); gradformer, MLP readout is clearly "
+        "better on none, clearly worse on none (1 measured)."
     ) in said
 
 
@@ -275,5 +273,5 @@ def test_who_is_not_measured_is_neither_better_nor_worse() -> None:
     others = [measured("zinc", "gcn", EVEN), measured("zinc", "gin", moved(0.2))]
     alone = [measured("nci1", "gradformer", EVEN, preset) for preset in ("authors", "tuned")]
     (said,) = headlines({"zinc": others, "nci1": alone})
-    assert "on 0 of 0 rows" in said
+    assert "on 0 of the 0 rows" in said
     assert said.endswith("worse on none.")
