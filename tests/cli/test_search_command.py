@@ -106,6 +106,15 @@ def test_what_is_set_is_not_drawn(program: Program, files: Path, tmp_path: Path)
     assert set(plan.space) == {"model.decay", "model.dropout", "train.lr"}
 
 
+def test_a_search_begins_at_a_preset(program: Program, files: Path, tmp_path: Path) -> None:
+    """It had no --preset, so that none could be searched around."""
+    mine = tmp_path / "mine.yaml"
+    mine.write_text("dataset: own\npresets: {deep: {model: {layers: 7}}}\n")
+    words = ("--recipe", mine, "--preset", "deep", "--range", "train.lr=0.1", "--budget", "0")
+    program("search", files / "graphs.jsonl", *words, "--out", tmp_path / "search")
+    assert load_plan(tmp_path / "search").recipe.model.config.layers == 7
+
+
 def test_a_search_with_an_endless_option_goes_on(
     program: Program, files: Path, tmp_path: Path
 ) -> None:

@@ -15,7 +15,7 @@ from typing import Annotated, Any, get_type_hints
 
 import typer
 
-from gradformer.cli.complete import choices, data_names, model_names
+from gradformer.cli.complete import choices, data_names, model_names, preset_names
 from gradformer.cli.training import smoke_settings
 
 _own_data: Any = partial(typer.Option, rich_help_panel="Your own data")
@@ -115,6 +115,15 @@ class Training:
     recipe: Annotated[
         Path | None,
         typer.Option("--recipe", help="YAML file to use in place of the package's recipe."),
+    ] = None
+    preset: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="A variant that the recipe names: paper, authors or tuned (default: none, a "
+            "benchmark's recipe follows the paper).",
+            autocompletion=preset_names,
+        ),
     ] = None
     weights: Annotated[
         Path | None,

@@ -178,7 +178,8 @@ def _plan(
         fixed = {text.partition("=")[0].strip() for text in changes}
         stated = search_space(name, chosen.model)
         space = {key: values for key, values in stated.items() if key not in fixed}
-    return Plan(data, load_recipe(name, model=chosen.model, settings=changes), space, **options)
+    recipe = load_recipe(name, model=chosen.model, preset=chosen.preset, settings=changes)
+    return Plan(data, recipe, space, **options)
 
 
 def _range(text: str) -> tuple[str, list[str]]:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from gradformer.cli.complete import preset_names
 from gradformer.cli.options import (
     Machine,
     Quiet,
@@ -47,15 +46,6 @@ def train(
     ] = None,
     seed: Annotated[
         int | None, typer.Option(metavar="N", min=0, help="First seed (default: the recipe's).")
-    ] = None,
-    preset: Annotated[
-        str | None,
-        typer.Option(
-            metavar="NAME",
-            help="A variant that the recipe names: paper, authors or tuned (default: none, a "
-            "benchmark's recipe follows the paper).",
-            autocompletion=preset_names,
-        ),
     ] = None,
     out: Annotated[
         Path | None, out_option(help="Folder to make (default: runs/DATA-MODEL-TIME).")
@@ -120,7 +110,7 @@ def train(
             data or SAMPLE,
             recipe=chosen.recipe,
             model=chosen.model,
-            preset=preset,
+            preset=chosen.preset,
             settings=[*chosen.changes(), *first],
             trials=smoke_trials(trials),
             out=out,
