@@ -200,13 +200,6 @@ def test_a_folder_of_the_same_name_hides_a_model_only_if_it_is_a_run(
     assert "mutag: a model of the package is no run to continue" in said
 
 
-def test_they_are_listed(program: Program) -> None:
-    text = program("models").stdout
-    assert "trained" in text
-    assert "MAE" in text
-    assert "test, one seed" in text
-
-
 def test_a_trained_model_shows_its_card(program: Program, weights: Path) -> None:
     assert program("models", "mutag").stdout == (weights / "mutag" / "README.md").read_text()
 

@@ -9,18 +9,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from tests.graphs.test_tables import write
 
 from gradformer.errors import InputError
 from gradformer.graphs.table_files import open_table
 from gradformer.graphs.tables import read_table
 
 pytest.importorskip("rdkit")
-
-
-def write(folder: Path, text: str, name: str = "data.csv") -> Path:
-    path = folder / name
-    path.write_text(text)
-    return path
 
 
 def test_delimiters_compression_and_parquet_agree(tmp_path: Path) -> None:
