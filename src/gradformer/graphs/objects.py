@@ -104,11 +104,8 @@ def from_networkx(
     choice("level", level, ("graph", "node"))
     if like is not None:
         level = like.level
-    names = None
-    if y is None:
-        targets = [_networkx_target(graph, level) for graph in graphs]
-    else:
-        targets, names = target_rows(y, len(graphs), "graph", like, labelled)
+    apart, names = target_rows(y, len(graphs), "graph", like, labelled)
+    targets = [_networkx_target(graph, level) for graph in graphs] if apart is None else apart
 
     def convert(row: int, graph: nx.Graph) -> RawGraph:
         if not isinstance(graph, nx.Graph):
@@ -154,9 +151,8 @@ def from_smiles_list(
     """Take molecules as SMILES; ``y`` has one value, or a list of them, for each molecule, and
     ``split`` train, val or test, or None."""
     smiles = list(smiles)
-    targets, names = [None] * len(smiles), None
-    if y is not None:
-        targets, names = target_rows(y, len(smiles), "molecule", like, labelled)
+    apart, names = target_rows(y, len(smiles), "molecule", like, labelled)
+    targets = [None] * len(smiles) if apart is None else apart
     to_graph = from_smiles if like is None else smiles_reader(like.node, like.edge) or from_smiles
 
     def convert(row: int, word: str) -> RawGraph:
