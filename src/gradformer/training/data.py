@@ -104,8 +104,8 @@ def benchmark(recipe: Recipe, mirror: str | os.PathLike[str] | None = None) -> T
 def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingData:
     """A user's graphs, packed in memory as the recipe's model needs them.
 
-    What a run has ``begun`` with may hold a target of one value, or train on one: these were not
-    always refused.
+    Data that a run has ``begun`` with may have a target of a single value, in all of them or in the
+    training part: this was not always refused.
     """
     if user.arrays.y is None:
         raise InputError("the data have no targets to learn from; name the target column")

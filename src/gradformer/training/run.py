@@ -167,7 +167,7 @@ class Run:
         return None if saved is None else TargetScale.from_dict(saved)
 
     def usable(self) -> list[int]:
-        """:attr:`trials`, of which there is at least one."""
+        """:attr:`trials`; raises if there are none, and warns of those that have lost weights."""
         if not self.trials:
             raise InputError(
                 f"{self.folder}: no trial has a test score and is kept with its weights; --resume "
@@ -215,9 +215,9 @@ class Run:
     def read(self, data: Any, labelled: bool = False, **reading: Any) -> UserData:
         """New graphs, a path or objects, understood as those that the run was trained on.
 
-        Unless they shall be ``labelled``, which a score asks for, their targets may be anything
-        and are left out. Of the options of ``reading`` only ``smiles``, ``y`` and ``skip_invalid``
-        make a difference: the rest is as the run has it.
+        Targets are read only if ``labelled``, as a score needs them; else they may be anything. Of
+        the options of ``reading`` only ``smiles``, ``y`` and ``skip_invalid`` make a difference:
+        the rest is as the run has it.
         """
         own = {"task": self.schema.task, "level": self.schema.level}
         for name, value in reading.items():
@@ -291,7 +291,7 @@ class Run:
 def ended_trials(run: Run, record: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
     """Trial → result of those that have ended, by the lines of the run's ``record``.
 
-    What these have lost, as a machine does that goes down, is in ``results.json``.
+    Lines that were lost, as when a machine goes down, are made up for by ``results.json``.
     """
     found = {line["trial"]: line for line in record if line["kind"] == "result"}
     if len(found) < run.recipe.trials and (run.folder / "results.json").is_file():

@@ -50,7 +50,7 @@ The last epoch and a signal are always saved."""
 
 class Trials:
     """The trials of a recipe and their folders in that of the run, where nothing is done before
-    :meth:`open`. What is there of a run before counts for nothing if they begin ``anew``."""
+    :meth:`open`. If they begin ``anew``, what an earlier run has left there is ignored."""
 
     def __init__(
         self,
