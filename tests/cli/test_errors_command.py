@@ -163,7 +163,7 @@ def test_a_terminal_that_has_not_all_letters_shows_the_rest(tmp_path: Path) -> N
     """A result was on the disk, and a bug was what it said."""
     environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
     for words, shown in (
-        (["models"], b"\\u03b5"),
+        (["models", "gin"], b"\\u03b5"),
         (["report", "ümlaut"], b"\\xfcmlaut: not a run"),
     ):
         ended = subprocess.run(
@@ -173,7 +173,7 @@ def test_a_terminal_that_has_not_all_letters_shows_the_rest(tmp_path: Path) -> N
         assert shown in ended.stdout + ended.stderr
 
 
-@pytest.mark.parametrize("words", [("--version",), ("--help",), ("models",)])
+@pytest.mark.parametrize("words", [("--version",), ("--help",), ("models", "gin")])
 def test_a_full_standard_output_is_one_line(words: tuple[str, ...]) -> None:
     with open("/dev/full", "w") as full:
         ended = subprocess.run(
