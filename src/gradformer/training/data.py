@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -71,6 +71,18 @@ class TrainingData:
     def scale(self, train: NDArray[np.int64]) -> TargetScale | None:
         """The scale on which a regression is learned."""
         return TargetScale.fit(self.labels(train)) if self.scaled else None
+
+    def described(self, origin: Mapping[str, Any]) -> dict[str, Any]:
+        """What ``data.json`` of a run says: all that a model must know of its data, and where they
+        came from."""
+        store = self.store
+        about = {**self.about, "content": store.content, "metric": self.metric}
+        return {
+            "origin": {**origin, **about},
+            "schema": asdict(store.schema),
+            "structure": store.structure.to_dict(),
+            "codebook": store.codebook.to_dict(),
+        }
 
     def collator(self, device: torch.device | str) -> Collator:
         """The store's arrays on a device."""
