@@ -12,12 +12,7 @@ from torch.utils.data import Dataset, Subset
 from torch_geometric.data import HeteroData
 
 from gradformer.errors import ConfigError, InputError
-from gradformer.graphs.objects import (
-    from_networkx,
-    from_objects,
-    from_pyg,
-    from_smiles_list,
-)
+from gradformer.graphs.objects import from_networkx, from_objects, from_pyg, from_smiles_list
 from gradformer.graphs.user_splits import user_split, user_way
 
 

@@ -14,12 +14,7 @@ import pandas as pd
 
 from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import Level
-from gradformer.graphs.molecules import (
-    ATOM_VOCABULARY,
-    BOND_VOCABULARY,
-    from_smiles,
-    smiles_reader,
-)
+from gradformer.graphs.molecules import ATOM_VOCABULARY, BOND_VOCABULARY, from_smiles, smiles_reader
 from gradformer.graphs.object_targets import Targets, collect, target_rows, target_texts
 from gradformer.graphs.processes import each, sound
 from gradformer.graphs.pyg_data import from_pyg

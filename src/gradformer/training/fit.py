@@ -91,12 +91,7 @@ def fit(
         before = inputs_before(recipe, data)
         material, origin = prepare(data, recipe, mirror, reading, False, before)
         whole = Trials(  # options that do not fit are refused before a folder is touched
-            folder,
-            recipe,
-            material,
-            where,
-            anew=True,
-            tensorboard=tensorboard,
+            folder, recipe, material, where, anew=True, tensorboard=tensorboard
         )
         with held(folder):
             by_first(_begin, folder, recipe, material, origin, overwrite)

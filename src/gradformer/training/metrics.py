@@ -148,11 +148,7 @@ def is_defined(metric: str, y: Array, outputs: int) -> bool:
 
 
 def scores(
-    prediction: Array,
-    y: Array,
-    task: Task,
-    scale: TargetScale | None = None,
-    missing: bool = False,
+    prediction: Array, y: Array, task: Task, scale: TargetScale | None = None, missing: bool = False
 ) -> dict[str, float]:
     """Every metric of the task by name; NaN for one that the labels do not allow.
 

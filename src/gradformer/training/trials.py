@@ -200,10 +200,7 @@ def train_all(runs: Sequence[Trials], until: float | None = None, quiet: bool = 
         for run in runs:
             run.open()
         owner = {trial: run for run in runs for trial in run.waiting}
-        with (
-            Stop(until).listening() as stop,
-            Display(list(owner), quiet or not is_first()) as show,
-        ):
+        with Stop(until).listening() as stop, Display(list(owner), quiet or not is_first()) as show:
 
             def on_epoch(trial: Trial, record: Mapping[str, Any]) -> None:
                 try:
