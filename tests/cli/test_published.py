@@ -20,11 +20,10 @@ from gradformer.training.fit import fit
 from gradformer.training.trials import summary
 from gradformer.weights import published
 from tests.cli.conftest import Program
-from tests.conftest import shared_path
+from tests.conftest import ROOT, shared_path
+from tests.training.toy import QUIET
 
 SMALL = ("train.epochs=1", "data.fraction=0.01", "model.layers=1", "train.warmup_epochs=0")
-ROOT = Path(__file__).parents[2]
-QUIET = {"device": "cpu", "quiet": True, "tensorboard": False}
 
 
 @pytest.fixture(scope="module")
