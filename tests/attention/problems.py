@@ -100,11 +100,7 @@ def padded(problem: Problem, largest: int, rows: int) -> Problem:
 
 
 def solve(
-    problem: Problem,
-    decay: Decay | None,
-    engine: str,
-    dtype: torch.dtype,
-    dropout: float = 0.0,
+    problem: Problem, decay: Decay | None, engine: str, dtype: torch.dtype, dropout: float = 0.0
 ) -> dict[str, Tensor]:
     """Output, and gradients of q, k, v and the decay's parameters, of one engine in one type.
 

@@ -11,14 +11,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from gradformer.attention import (
-    Decay,
-    Layout,
-    Table,
-    decay_attention,
-    joint_attention,
-    use_engine,
-)
+from gradformer.attention import Decay, Layout, Table, decay_attention, joint_attention, use_engine
 from gradformer.attention.tiles import precision
 from gradformer.errors import ConfigError
 from tests.attention.problems import LEARNED, decay_of, random_problem, solve

@@ -8,13 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from gradformer.attention import (
-    Layout,
-    Table,
-    decay_attention,
-    joint_attention,
-    use_engine,
-)
+from gradformer.attention import Layout, Table, decay_attention, joint_attention, use_engine
 from gradformer.attention.availability import (
     _device_error,
     _triton_error,

@@ -27,14 +27,15 @@ def test_help_shows_an_example_and_what_to_give(
     assert max(len(line) for line in result.output.splitlines()) <= 80
     assert "bool" not in result.output, "a flag takes no value"
     assert "range" not in result.output.replace("--range", "").replace("ranges", "")
-    unsaid = [each.opts[0] for each in _parameters(verb) if not each.help]
+    unsaid = [each.opts[0] for each in _command(verb).params if not each.help]
     assert not unsaid
+    assert all("\n" not in part for part in _command(verb).help.split("\n\n"))
 
 
 @pytest.mark.parametrize("verb", VERBS, ids=" ".join)
 def test_a_number_has_a_least_value(verb: tuple[str, ...]) -> None:
     """Seeds, trials and minutes begin with 0; of all else there is at least one."""
-    for each in _parameters(verb):
+    for each in _command(verb).params:
         if each.metavar in ("N", "MINUTES"):
             least = int(each.name not in ("seed", "trial", "budget"))
             result = CliRunner().invoke(app, [*verb, each.opts[0], str(least - 1)])
@@ -42,11 +43,11 @@ def test_a_number_has_a_least_value(verb: tuple[str, ...]) -> None:
             assert f"'{each.opts[0]}'" in result.stderr
 
 
-def _parameters(verb: tuple[str, ...]) -> list[Any]:
+def _command(verb: tuple[str, ...]) -> Any:
     command = ROOT
     for word in verb:
         command = command.commands[word]
-    return command.params
+    return command
 
 
 @pytest.mark.parametrize("words", [(), ("data",)], ids=str)

@@ -20,11 +20,10 @@ from gradformer.training.fit import fit
 from gradformer.training.trials import summary
 from gradformer.weights import published
 from tests.cli.conftest import Program
-from tests.conftest import shared_path
+from tests.conftest import ROOT, shared_path
+from tests.training.toy import QUIET
 
 SMALL = ("train.epochs=1", "data.fraction=0.01", "model.layers=1", "train.warmup_epochs=0")
-ROOT = Path(__file__).parents[2]
-QUIET = {"device": "cpu", "quiet": True, "tensorboard": False}
 
 
 @pytest.fixture(scope="module")
@@ -198,13 +197,6 @@ def test_a_folder_of_the_same_name_hides_a_model_only_if_it_is_a_run(
     assert Run.load("mutag").folder == weights / "mutag"
     said = program("train", "--resume", "mutag", "--trials", "2", code=1).stderr
     assert "mutag: a model of the package is no run to continue" in said
-
-
-def test_they_are_listed(program: Program) -> None:
-    text = program("models").stdout
-    assert "trained" in text
-    assert "MAE" in text
-    assert "test, one seed" in text
 
 
 def test_a_trained_model_shows_its_card(program: Program, weights: Path) -> None:

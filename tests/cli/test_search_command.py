@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import shutil
@@ -13,11 +12,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import yaml
-from rich.console import Console
 
-from gradformer.cli.search import _show_levers, _tell
+from gradformer.cli.search import _tell
 from gradformer.report.levers import levers
-from gradformer.training.attempts import Attempt, load_attempts
+from gradformer.training.attempts import load_attempts
 from gradformer.training.plan import Plan, load_plan
 from gradformer.training.recipe import load_recipe
 from gradformer.training.run import Run
@@ -295,36 +293,3 @@ def test_every_place_of_a_search_is_recorded(
     first, second, third, *attempts = record.read_text().splitlines()
     assert [first, *attempts] == before
     assert [json.loads(line)["commit"] for line in (second, third)] == ["another", "third"]
-
-
-def test_scores_that_tie_on_either_side_are_said_in_words(
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    """They were inf σ apart."""
-    scores = {"1": (0.7, 0.7), "2": (0.6, 0.6)}
-    _show_levers(
-        [
-            Attempt(0, 0, (f"model.layers={value}",), 1, "accuracy", val, None)
-            for value, some in scores.items()
-            for val in some
-        ]
-    )
-    assert "wholly: each side has one score" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize("terminal", [True, False])
-def test_an_attempt_is_one_line_of_a_terminal(
-    terminal: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Into a file it is written whole."""
-    out = io.StringIO()
-    console = Console(file=out, force_terminal=terminal, width=80)
-    monkeypatch.setattr("gradformer.cli.search.as_it_is", lambda **_: console)
-    names = [f"model.{name}" for name in ("layers", "width", "heads", "pe_steps", "pe_width")]
-    plan = Plan("mutag", load_recipe("mutag"), {name: [4, 8] for name in names})
-    settings = tuple(f"{name}=4" for name in names)
-    _tell(plan, Attempt(0, 3, settings, 2, "accuracy", 0.5, None))
-    (line,) = out.getvalue().splitlines()
-    assert line.startswith("rung 0  2 epochs  validation accuracy ↑ 0.5000  model.layers=4 ")
-    assert (len(line) == 80) == terminal
-    assert line.endswith("…" if terminal else "model.pe_width=4")

@@ -182,15 +182,7 @@ def test_card_checks_classes_and_splits(data_mirror: Path) -> None:
 def test_summary_stands_beside_card_and_paper(data_mirror: Path) -> None:
     card = find_card("actor")
     row = comparison_row(card, open_card(card, data_mirror))
-    assert row == (
-        "Actor",
-        "1",
-        "7,600",
-        "30,019",
-        "5",
-        "same",
-        "1: 7,600, 30,019",
-    )
+    assert row == ("Actor", "1", "7,600", "30,019", "5", "same", "1: 7,600, 30,019")
     other = comparison_row(replace(card, mean_nodes=2.5), open_card(card, data_mirror))
     assert other[-2] == "1: 2.50, 30,019"
 

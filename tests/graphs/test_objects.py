@@ -2,30 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import networkx as nx
 import numpy as np
 import pandas as pd
 import pytest
 import torch
+from tests.graphs.test_pyg_data import path
 from torch.utils.data import Dataset, Subset
-from torch_geometric.data import Data, HeteroData
+from torch_geometric.data import HeteroData
 
 from gradformer.errors import ConfigError, InputError
-from gradformer.graphs.objects import (
-    from_networkx,
-    from_objects,
-    from_pyg,
-    from_smiles_list,
-)
+from gradformer.graphs.objects import from_networkx, from_objects, from_pyg, from_smiles_list
 from gradformer.graphs.user_splits import user_split, user_way
-
-EDGES = torch.tensor([[0, 1, 1, 2], [1, 0, 2, 1]])
-
-
-def path(**values: Any) -> Data:
-    return Data(edge_index=EDGES, num_nodes=3, **values)
 
 
 def test_a_part_of_a_dataset_is_taken_as_a_list_is() -> None:

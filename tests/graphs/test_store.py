@@ -102,7 +102,7 @@ def test_structure_is_computed_on_the_sorted_graphs() -> None:
 def test_a_store_comes_back_as_it_was_packed(tmp_path: Path) -> None:
     arrays, structure = unsorted_graphs(), Structure(symmetric=True, rwse=2)
     packed = pack(arrays, structure, about={"card": "none"})
-    opened = build_store(arrays, structure, tmp_path / "s", about={"card": "none"})
+    opened = build_store(lambda: arrays, structure, tmp_path / "s", about={"card": "none"})
     assert opened.arrays.keys() == packed.arrays.keys()
     for name, value in packed.arrays.items():
         np.testing.assert_array_equal(opened.arrays[name], value)
@@ -117,7 +117,7 @@ def test_a_store_comes_back_as_it_was_packed(tmp_path: Path) -> None:
 
 def test_codebook_of_training_is_kept_for_new_graphs(tmp_path: Path) -> None:
     arrays = unsorted_graphs()
-    trained = build_store(arrays, Structure(index="curvature"), tmp_path / "s")
+    trained = build_store(lambda: arrays, Structure(index="curvature"), tmp_path / "s")
     other = sbm.cluster(splits=(2, 0, 0))
     packed = pack(other, trained.structure, codebook=trained.codebook)
     assert packed.codebook == trained.codebook
@@ -195,7 +195,7 @@ def test_registered_structures_are_stored_with_their_kind(tmp_path: Path) -> Non
 
     register_structure("test-degrees", degrees, "node")
     wanted = Structure(extras=("test-degrees:scale=3",))
-    store = build_store(unsorted_graphs(), wanted, tmp_path / "s")
+    store = build_store(unsorted_graphs, wanted, tmp_path / "s")
     assert store.arrays["degree"].tolist() == [6, 6, 6, 0, 0, 3, 0, 3]
     assert store.kinds["degree"] == "node"
     assert store.structure == wanted
@@ -227,7 +227,7 @@ def test_broken_structures_are_named() -> None:
 
 
 def test_damage_is_reported_with_a_remedy(tmp_path: Path) -> None:
-    build_store(unsorted_graphs(), Structure(), tmp_path / "s")
+    build_store(unsorted_graphs, Structure(), tmp_path / "s")
     with pytest.raises(InputError, match="not a store or is damaged"):
         Store.open(tmp_path)
     path = tmp_path / "s" / "source.npy"
@@ -258,7 +258,7 @@ def test_damage_is_reported_with_a_remedy(tmp_path: Path) -> None:
 
 
 def test_a_pickled_array_is_not_opened(tmp_path: Path) -> None:
-    build_store(unsorted_graphs(), Structure(), tmp_path / "s")
+    build_store(unsorted_graphs, Structure(), tmp_path / "s")
     np.save(tmp_path / "s" / "x.npy", np.array([object()]), allow_pickle=True)
     with pytest.raises(InputError, match=r"x\.npy"):
         Store.open(tmp_path / "s")

@@ -61,7 +61,7 @@ def test_a_killed_builder_leaves_nothing_broken(tmp_path: Path) -> None:
     assert not folder.exists()
     assert (tmp_path / ".s.unfinished" / "target.npy").exists()
     arrays = sbm.cluster(splits=(3, 0, 0))
-    store = build_store(arrays, Structure(), folder)
+    store = build_store(lambda: arrays, Structure(), folder)
     np.testing.assert_array_equal(store.arrays["source"], arrays.edge_index[0])
     assert not (tmp_path / ".s.unfinished").exists()
 
@@ -80,7 +80,7 @@ def test_a_folder_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(
         InputError, match=r"stores/s cannot be written \(Not a directory\); make room"
     ):
-        build_store(small_graphs(), Structure(), place)
+        build_store(small_graphs, Structure(), place)
 
 
 def test_a_disk_without_room_is_found_before_anything_is_written(
@@ -91,10 +91,10 @@ def test_a_disk_without_room_is_found_before_anything_is_written(
     disk = SimpleNamespace(free=size - 1)
     monkeypatch.setattr("shutil.disk_usage", lambda _: disk)
     with pytest.raises(InputError, match=rf"takes {size} bytes but only {size - 1} bytes are free"):
-        build_store(graphs, Structure(), place)
+        build_store(lambda: graphs, Structure(), place)
     assert not place.exists()
     disk.free = size
-    assert build_store(graphs, Structure(), place).nbytes == size
+    assert build_store(lambda: graphs, Structure(), place).nbytes == size
 
 
 def test_a_failed_build_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -112,6 +112,6 @@ def test_a_failed_build_leaves_no_folder(tmp_path: Path, monkeypatch: pytest.Mon
     with monkeypatch.context() as patch:
         patch.setattr(Store, "save", full)
         with pytest.raises(InputError, match=r"cannot be written \(No space left"):
-            build_store(small_graphs(), Structure(), tmp_path / "s")
+            build_store(small_graphs, Structure(), tmp_path / "s")
     assert [path.name for path in tmp_path.iterdir()] == [".s.lock"]
-    assert build_store(small_graphs(), Structure(), tmp_path / "s").num_graphs == 3
+    assert build_store(small_graphs, Structure(), tmp_path / "s").num_graphs == 3

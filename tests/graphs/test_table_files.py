@@ -9,18 +9,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from tests.graphs.test_tables import write
 
 from gradformer.errors import InputError
 from gradformer.graphs.table_files import open_table
 from gradformer.graphs.tables import read_table
 
 pytest.importorskip("rdkit")
-
-
-def write(folder: Path, text: str, name: str = "data.csv") -> Path:
-    path = folder / name
-    path.write_text(text)
-    return path
 
 
 def test_delimiters_compression_and_parquet_agree(tmp_path: Path) -> None:
@@ -88,12 +83,7 @@ def test_the_separator_is_seen_whatever_names_and_the_file_s_own_name_hold(tmp_p
     named = tmp_path / "a.tsv.gz"  # where commas are more than tabs
     named.write_bytes(gzip.compress(b"smiles\t1, 2, 3, 4\ty\nCCO\t,,,\t1.5\nCC\t,,,\t2.5\n"))
     by_name = read_table(named, target="y")
-    for data, rows in (
-        (semicolons, [3, 5]),
-        (tabs, [2, 3]),
-        (over_two, [5, 6]),
-        (by_name, [2, 3]),
-    ):
+    for data, rows in ((semicolons, [3, 5]), (tabs, [2, 3]), (over_two, [5, 6]), (by_name, [2, 3])):
         assert data.rows.tolist() == rows
         assert data.arrays.y is not None
         assert data.arrays.y.tolist() == [[1.5], [2.5]]

@@ -52,7 +52,6 @@ def test_curve_is_the_mean_over_trials_that_reach_an_epoch():
         {"kind": "epoch", "trial": 2, "epoch": 1, "loss": 8.0},
     ]
     curve = learning_curve(0, history(lines), ["loss"])
-    assert curve is not None
     assert curve.y == [4.0, 0.5]
     spread = ((9 + 1 + 16) / 2) ** 0.5
     assert curve.low == pytest.approx([4 - spread, 0.5])
@@ -90,8 +89,6 @@ def test_long_curves_are_thinned_and_keep_their_ends():
     epochs = range(1, 2001)
     lines = [{"kind": "epoch", "trial": 0, "epoch": k, "loss": k, "starts": [[k]]} for k in epochs]
     curve, starts = learning_curve(0, history(lines), ["loss"]), history(lines).starts(0)
-    assert curve is not None
-    assert starts is not None
     for x, y in ((curve.x, curve.y), (starts[0].tolist(), starts[1].ravel().tolist())):
         assert (len(x), x[0], x[-1], y) == (240, 1, 2000, x)
 
@@ -105,8 +102,6 @@ def test_paired_difference_is_student_s():
     one, two = rng.normal(size=6), rng.normal(size=6)
     found = paired_difference(history(results(one)).outcome, history(results(two)).outcome)
     interval = stats.ttest_rel(two, one).confidence_interval()
-    assert found is not None
-    assert found.pairs is not None
     assert bounds(found) == pytest.approx((interval.low, interval.high))
     assert found.pairs.better == int((two < one).sum()), "a smaller error is better"
     assert found.pairs.better + found.pairs.worse == 6
@@ -115,8 +110,6 @@ def test_paired_difference_is_student_s():
 def test_a_tie_is_neither_better_nor_worse_and_two_seeds_have_an_interval():
     one, two = history(results([0.3, 0.4])), history(results([0.3, 0.2]))
     found = paired_difference(one.outcome, two.outcome)
-    assert found is not None
-    assert found.pairs is not None
     assert (found.pairs.better, found.pairs.worse) == (1, 0)
     interval = stats.ttest_rel([0.3, 0.2], [0.3, 0.4]).confidence_interval()
     assert bounds(found) == pytest.approx((interval.low, interval.high))
@@ -128,8 +121,6 @@ def test_differences_that_are_all_the_same_have_no_interval():
     """Of small test sets, whose accuracies are few numbers: one of width 0 would be clear."""
     one, two = (history(results(np.array(right) / 411)) for right in ([200, 264], [203, 267]))
     found = paired_difference(one.outcome, two.outcome)
-    assert found is not None
-    assert found.pairs is not None
     assert found.mean == pytest.approx(3 / 411)
     assert (found.pairs.std, found.reach) == (0.0, None)
     head, (row,), _ = differences([one, two])
@@ -138,15 +129,12 @@ def test_differences_that_are_all_the_same_have_no_interval():
         "better / worse": "0 / 2",
     }  # fmt: skip
     same = paired_difference(one.outcome, one.outcome)
-    assert same is not None
     assert same.reach == 0.0
 
 
 def test_only_equal_seeds_are_paired():
     early, later = history(results([1, 2, 3])), history(results([5, 7], first_seed=2))
     found = paired_difference(early.outcome, later.outcome)
-    assert found is not None
-    assert found.pairs is not None
     assert (found.pairs.count, found.mean, found.reach) == (1, 2.0, None)
     head, rows, others = differences([early, later, history(results([2, 4, 4]))])
     assert (len(head), rows[0][2:4], len(others)) == (6, ["–", "–"], 1), "others have a spread"
@@ -160,8 +148,6 @@ def test_a_seed_without_a_score_is_not_paired():
     two[1]["test"], one[3]["test"] = {"mae": None}, None  # the latter diverged
     first, other = history(one), history(two)
     found = paired_difference(first.outcome, other.outcome)
-    assert found is not None
-    assert found.pairs is not None
     assert (found.pairs.count, found.mean) == (2, 2.0)
     assert unequal([first, other])
 

@@ -27,4 +27,4 @@ def recipe(trials: int = 2, epochs: int = 3, name: str = "gradformer", **model: 
 def train(folder: Path, task: str = "multiclass", level: str = "graph", **options: object) -> Run:
     own = recipe(**options)  # type: ignore[arg-type]
     material = toy.data(own, task=task, level=level)
-    return fit(material, recipe=own, out=folder, device="cpu", tensorboard=False, quiet=True)
+    return fit(material, recipe=own, out=folder, **toy.QUIET)  # type: ignore[arg-type]

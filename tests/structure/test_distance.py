@@ -7,14 +7,7 @@ import numpy as np
 import pytest
 
 from gradformer.errors import InputError
-from gradformer.structure import (
-    HOPS,
-    SATURATED,
-    UNREACHABLE,
-    distance,
-    hop_distances,
-    pair_pointer,
-)
+from gradformer.structure import HOPS, SATURATED, UNREACHABLE, distance, hop_distances, pair_pointer
 from gradformer.structure.adjacency import neighbours
 
 from .random_graphs import directed, pack, path, permute, separate, to_networkx, undirected

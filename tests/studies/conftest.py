@@ -15,9 +15,14 @@ Reproduce = Callable[..., Result]
 
 
 @pytest.fixture
-def reproduce(monkeypatch: pytest.MonkeyPatch) -> Reproduce:
-    """Run ``gradformer reproduce`` with some words; it must end with ``code``."""
+def raw_data(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Benchmarks are read from the shared folder."""
     monkeypatch.setenv("GRADFORMER_DATA", str(shared_path("data")))
+
+
+@pytest.fixture
+def reproduce(raw_data: None, monkeypatch: pytest.MonkeyPatch) -> Reproduce:
+    """Run ``gradformer reproduce`` with some words; it must end with ``code``."""
     monkeypatch.setenv("GRADFORMER_SMOKE", "1")
 
     def run(*words: str | Path, code: int = 0) -> Result:

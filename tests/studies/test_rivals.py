@@ -19,12 +19,8 @@ from gradformer.training.data import benchmark
 from gradformer.training.files import read_json
 from gradformer.training.recipe import load_recipe
 from gradformer.training.stop import Stop, StoppedError
-from tests.conftest import shared_path
 
-
-@pytest.fixture(autouse=True)
-def _data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GRADFORMER_DATA", str(shared_path("data")))
+pytestmark = pytest.mark.usefixtures("raw_data")
 
 
 def test_the_majority_is_that_of_the_training_part() -> None:

@@ -24,17 +24,12 @@ from gradformer.training.card import model_card
 from gradformer.training.files import read_json
 from gradformer.training.run import Run
 from gradformer.training.stop import Stop, StoppedError
-from tests.conftest import shared_path
 
+pytestmark = pytest.mark.usefixtures("raw_data")
 TABLE1 = STUDIES["table1"]
 SHORT = ("train.epochs=3", "data.fraction=0.3", "train.batch_size=8", "model.layers=1")
 PLAN = Plan(("mutag",), ("gcn", "gin"), 2, SHORT)
 CELLS = TABLE1.cells(PLAN.datasets, PLAN.models)
-
-
-@pytest.fixture(autouse=True)
-def _data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("GRADFORMER_DATA", str(shared_path("data")))
 
 
 def train(root: Path, plan: Plan = PLAN, cells: list[Cell] = CELLS) -> dict[Cell, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
@@ -64,16 +64,19 @@ class Stream:
         self.waited.append("all")
 
 
-def stand_in(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From now on, in a test."""
+def stand_in(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """In a test, as a fixture."""
     monkeypatch.setattr(capture, "recorded", CalledAgain)
     monkeypatch.setattr(capture, "_on", lambda stream: nullcontext())
     monkeypatch.setattr(torch.cuda, "stream", lambda stream: nullcontext())
     monkeypatch.setattr(CapturedTrial, "stream", Stream())
     monkeypatch.setattr(epochs, "PATIENCE", 1)
-    gc.collect()
     for name in ("room", "most", "size", "full"):  # to be as they were after the test
         monkeypatch.setattr(CalledAgain, name, getattr(CalledAgain, name))
+    monkeypatch.setattr(CalledAgain, "there", weakref.WeakSet())
+    gc.freeze()  # no ring is looked for among all that was imported, which takes most of a second
+    yield
+    gc.unfreeze()
 
 
 def make(recipe: Recipe) -> Trial:

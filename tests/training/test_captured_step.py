@@ -37,17 +37,11 @@ def test_the_capacity_holds_every_batch_and_hardly_more() -> None:
     ("settings", "options"),
     [
         (("model.dropout=0",), {"task": "regression"}),
-        (
-            ("model.local=gatedgcn", "model.pe=lap", "train.class_weights=batch"),
-            {"level": "node"},
-        ),
+        (("model.local=gatedgcn", "model.pe=lap", "train.class_weights=batch"), {"level": "node"}),
     ],
 )
 def test_padded_kernels_follow_the_plain_step(
-    settings: tuple[str, ...],
-    options: dict[str, str],
-    device: str,
-    monkeypatch: pytest.MonkeyPatch,
+    settings: tuple[str, ...], options: dict[str, str], device: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("triton")
     monkeypatch.setattr("gradformer.training.capture.NODES", 4)  # the interpreter is slow

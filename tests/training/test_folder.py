@@ -185,8 +185,9 @@ def test_only_what_a_run_left_counts_as_nothing(
     elsewhere = tmp_path_factory.mktemp("elsewhere")
     (elsewhere / "mine").touch()
     (tmp_path / "data.json").write_text("mine")
-    with pytest.raises(InputError, match="exists already and is not a run; choose another folder"):
-        fit(toy.data(SMALL), recipe=SMALL, out=tmp_path, **toy.QUIET)
+    for overwrite in (False, True):
+        with pytest.raises(InputError, match="exists already and is not a run; choose another fol"):
+            fit(toy.data(SMALL), recipe=SMALL, out=tmp_path, overwrite=overwrite, **toy.QUIET)
     for left in (".lock", ".unfinished"):  # either may be another program's
         (tmp_path / left).mkdir()
         with pytest.raises(InputError, match="exists already"):

@@ -56,9 +56,7 @@ def test_a_store_has_the_pairs_of_the_run(tmp_path: Path) -> None:
         run.predict(pack(arrays))
 
 
-def test_a_run_without_names_of_targets_takes_those_that_were_read_by_place(
-    tmp_path: Path,
-) -> None:
+def test_a_run_without_names_of_targets_takes_those_that_were_read_by_place(tmp_path: Path) -> None:
     y = pd.DataFrame({"a": np.arange(30) + 0.5, "b": np.arange(30) / 7})
     run = fit(GRAPHS, y=y, settings=SHORT, out=tmp_path / "run", **toy.QUIET)
     expected, read = run.evaluate(GRAPHS, y=y), from_networkx(GRAPHS, y=y)

@@ -72,6 +72,5 @@ def test_answers_come_back(tmp_path):
     given = Answers(np.ones((3, 2), np.float32), np.array([0, 1, -1]))
     save_answers(tmp_path, given)
     found = load_answers(tmp_path)
-    assert found is not None
     assert np.array_equal(found.prediction, given.prediction)
     assert np.array_equal(found.target, given.target)

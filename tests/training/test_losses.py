@@ -10,12 +10,7 @@ from torch.nn import functional as F
 
 from gradformer.errors import ConfigError
 from gradformer.graphs.arrays import Task
-from gradformer.training.losses import (
-    Objective,
-    balanced_weights,
-    check_class_weights,
-    loss_kind,
-)
+from gradformer.training.losses import Objective, balanced_weights, check_class_weights, loss_kind
 
 
 def rows(*shape: int) -> torch.Tensor:

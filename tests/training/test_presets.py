@@ -11,6 +11,7 @@ import torch
 
 from gradformer.graphs.arrays import Schema
 from gradformer.model.gradformer import Gradformer
+from gradformer.training import options
 from gradformer.training.attempts import validation_scores
 from gradformer.training.files import read_json
 from gradformer.training.recipe import Recipe, load_recipe, presets
@@ -39,11 +40,7 @@ AUTHORS: dict[str, dict[str, Any]] = {
 
 
 def flat(name: str, preset: str | None) -> dict[str, Any]:
-    sections = load_recipe(name, preset=preset).to_dict()
-    found = {k: v for k, v in sections.items() if not isinstance(v, dict)}
-    for section in ("model", "data", "train"):
-        found |= {f"{section}.{option}": value for option, value in sections[section].items()}
-    return found
+    return options.flat(load_recipe(name, preset=preset).to_dict())
 
 
 @pytest.mark.parametrize("name", AUTHORS)

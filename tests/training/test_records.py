@@ -17,14 +17,7 @@ from gradformer.graphs.atomic import appearing
 from gradformer.training import records, trials
 from gradformer.training.files import replace_file
 from gradformer.training.fit import fit, resume
-from gradformer.training.records import (
-    RECORD,
-    Recorder,
-    environment,
-    pack,
-    packed,
-    read_record,
-)
+from gradformer.training.records import RECORD, Recorder, environment, pack, packed, read_record
 from gradformer.training.run import Run
 from tests.training import toy
 

@@ -1,4 +1,4 @@
-"""Runs: folders, records, results, prediction; nothing is overwritten or half written."""
+"""Runs: folders, records, results, prediction."""
 
 from __future__ import annotations
 
@@ -88,18 +88,6 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     for folder in (Path("/proc/run"), tmp_path / "file" / "run"):
         with pytest.raises(InputError, match=f"{folder}: cannot be written"):
             fit(toy.data(), recipe=toy.RECIPE, out=folder, **QUIET)
-
-
-def test_nothing_is_overwritten_unasked(whole: Path, copied: Path, tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="exists already"):
-        fit(toy.data(), recipe=toy.RECIPE, out=whole, **QUIET)
-    (tmp_path / "mine.txt").write_text("x")
-    with pytest.raises(InputError, match="not a run"):
-        fit(toy.data(), recipe=toy.RECIPE, out=tmp_path, overwrite=True, **QUIET)
-    assert (tmp_path / "mine.txt").exists()
-    short = toy.RECIPE.change("train.epochs=1")
-    assert fit(toy.data(), recipe=short, out=copied, overwrite=True, **QUIET).recipe == short
-    assert len(Run.load(copied).trials) == 1
 
 
 def test_regression_targets_are_learned_on_their_scale(tmp_path: Path) -> None:

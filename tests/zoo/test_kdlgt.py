@@ -12,12 +12,7 @@ from gradformer.attention import Layout, decay_attention
 from gradformer.structure.distance import hop_distances
 from gradformer.zoo.anchors import anchor_distances
 from gradformer.zoo.kdlgt import Where
-from gradformer.zoo.linear_attention import (
-    Places,
-    key_features,
-    linear_attention,
-    query_features,
-)
+from gradformer.zoo.linear_attention import Places, key_features, linear_attention, query_features
 from tests.zoo import toys
 
 CASES = [

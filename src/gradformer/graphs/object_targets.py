@@ -72,11 +72,13 @@ def _words(split: Sequence[str | None], count: int) -> list[str | None]:
 
 
 def target_rows(
-    y: Targets, count: int, what: str, like: Reading | None, labelled: bool
-) -> tuple[list[Any], list[str] | None]:
-    """The target of each object, from a list, an array, or what pandas has for them; and what a
-    DataFrame calls its columns, which come in the order in which ``like`` has learned them. If
-    they are not to be ``labelled``, these may be any."""
+    y: Targets | None, count: int, what: str, like: Reading | None, labelled: bool
+) -> tuple[list[Any] | None, list[str] | None]:
+    """The target of each object, from a list, an array, or what pandas has for them, None if they
+    are not given so; and what a DataFrame calls its columns, which come in the order in which
+    ``like`` has learned them. If they are not to be ``labelled``, these may be any."""
+    if y is None:
+        return None, None
     names = None
     if isinstance(y, pd.DataFrame) and labelled:
         y, names = _by_name(y, like)

@@ -14,12 +14,7 @@ import pandas as pd
 
 from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import Level
-from gradformer.graphs.molecules import (
-    ATOM_VOCABULARY,
-    BOND_VOCABULARY,
-    from_smiles,
-    smiles_reader,
-)
+from gradformer.graphs.molecules import ATOM_VOCABULARY, BOND_VOCABULARY, from_smiles, smiles_reader
 from gradformer.graphs.object_targets import Targets, collect, target_rows, target_texts
 from gradformer.graphs.processes import each, sound
 from gradformer.graphs.pyg_data import from_pyg
@@ -104,11 +99,8 @@ def from_networkx(
     choice("level", level, ("graph", "node"))
     if like is not None:
         level = like.level
-    names = None
-    if y is None:
-        targets = [_networkx_target(graph, level) for graph in graphs]
-    else:
-        targets, names = target_rows(y, len(graphs), "graph", like, labelled)
+    apart, names = target_rows(y, len(graphs), "graph", like, labelled)
+    targets = [_networkx_target(graph, level) for graph in graphs] if apart is None else apart
 
     def convert(row: int, graph: nx.Graph) -> RawGraph:
         if not isinstance(graph, nx.Graph):
@@ -154,9 +146,8 @@ def from_smiles_list(
     """Take molecules as SMILES; ``y`` has one value, or a list of them, for each molecule, and
     ``split`` train, val or test, or None."""
     smiles = list(smiles)
-    targets, names = [None] * len(smiles), None
-    if y is not None:
-        targets, names = target_rows(y, len(smiles), "molecule", like, labelled)
+    apart, names = target_rows(y, len(smiles), "molecule", like, labelled)
+    targets = [None] * len(smiles) if apart is None else apart
     to_graph = from_smiles if like is None else smiles_reader(like.node, like.edge) or from_smiles
 
     def convert(row: int, word: str) -> RawGraph:

@@ -1,4 +1,4 @@
-"""A user's own data, whatever the file: the one function that the command line needs."""
+"""A user's own data from a file of any kind: one function for all readers."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ def read(
     """Read a table of SMILES, a JSON-lines file of graphs, or a folder in TU format.
 
     ``options`` are those of :func:`read_table`, :func:`read_jsonl` or :func:`read_tu_folder`. Give
-    ``like``, the reading of the training data, for new data that a trained model shall predict:
-    then columns, features and classes are checked against it and targets may be absent. Unless they
-    shall be ``labelled``, targets may be anything. ``inputs`` are what a model has learned from
-    that is to be trained further on these data: features are checked against them, and targets may
-    be others. Of molecules they are always the same.
+    ``like``, the reading of the training data, for new data that a trained model is to predict:
+    then columns, features and classes are checked against it and targets may be absent; unless
+    ``labelled``, they may be anything. ``inputs`` are what a model was trained on that is to be
+    trained further on these data: features are checked against them, targets may be others. For
+    molecules they are always the same.
     """
     path = Path(path)
     kind = kind_of(path)

@@ -49,9 +49,7 @@ def from_pyg(
     except (AttributeError, RuntimeError):  # it is not from Batch.from_data_list
         raise InputError("a Batch does not know the graphs it was made of; give these") from None
     graphs = list(chain.from_iterable(lists))
-    apart, names = (
-        (None, None) if y is None else target_rows(y, len(graphs), "graph", like, labelled)
-    )
+    apart, names = target_rows(y, len(graphs), "graph", like, labelled)
     if level is None:
         seen: Level = "graph" if apart is not None else _level_of_pyg(graphs)
         level = like.level if like is not None else seen

@@ -194,14 +194,14 @@ def pack(
 
 
 def build_store(
-    arrays: GraphArrays | Callable[[], GraphArrays],
+    read: Callable[[], GraphArrays],
     structure: Structure,
     folder: Path,
     *,
     content: str | None = None,
     about: dict[str, Any] | None = None,
 ) -> Store:
-    """Open the store in ``folder``, or build it there from ``arrays`` (a function is called late).
+    """Open the store in ``folder``, or build it there from what ``read`` gives.
 
     Processes that want the same folder wait for each other. The folder appears with its last byte
     written: a builder that is killed leaves a hidden folder behind, which the next one clears.
@@ -211,8 +211,7 @@ def build_store(
     try:
         with locked(folder):
             if not folder.exists():
-                graphs = arrays() if callable(arrays) else arrays
-                store = pack(graphs, structure, content=content, about=about)
+                store = pack(read(), structure, content=content, about=about)
                 _save_new(store, folder)
     except OSError as error:
         raise InputError(

@@ -12,12 +12,7 @@ from typing import Any
 from gradformer.errors import InputError, counted, warn
 from gradformer.graphs.assemble import assemble
 from gradformer.graphs.labels import present
-from gradformer.graphs.molecules import (
-    ATOM_VOCABULARY,
-    BOND_VOCABULARY,
-    from_smiles,
-    smiles_reader,
-)
+from gradformer.graphs.molecules import ATOM_VOCABULARY, BOND_VOCABULARY, from_smiles, smiles_reader
 from gradformer.graphs.processes import each
 from gradformer.graphs.raw_graphs import RawGraph
 from gradformer.graphs.table_files import Table, open_table

@@ -66,8 +66,8 @@ class Reading:
     """How data were understood. A run keeps it as a plain dict, to read new data the same way.
 
     ``node`` and ``edge`` are as in :class:`Schema`; ``smiles`` is the column with the molecules.
-    ``seen`` are the categories that occur in each column, of nodes and of edges, where the data
-    alone tell which there are.
+    ``seen`` are the categories that occur in each column, of nodes and of edges, where only the
+    data tell which there are.
     """
 
     kind: Kind

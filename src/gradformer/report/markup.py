@@ -38,11 +38,7 @@ def join(children: Iterable[Content]) -> Markup:
 
 
 def table(
-    caption: str,
-    head: Sequence[Content],
-    rows: Iterable[Sequence[Content]],
-    *,
-    names: int = 1,
+    caption: str, head: Sequence[Content], rows: Iterable[Sequence[Content]], *, names: int = 1
 ) -> Markup:
     """A table that scrolls sideways where it is too wide.
 

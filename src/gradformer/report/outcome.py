@@ -7,17 +7,7 @@ from itertools import combinations, compress
 
 from gradformer.grouping import grouped
 from gradformer.report.history import History
-from gradformer.report.markup import (
-    Content,
-    Markup,
-    figure,
-    fold,
-    grid,
-    join,
-    note,
-    table,
-    tag,
-)
+from gradformer.report.markup import Content, Markup, figure, fold, grid, join, note, table, tag
 from gradformer.report.pairs import (
     Difference,
     comparable,
@@ -187,9 +177,7 @@ _WHICH = {
 }
 
 
-def differences(
-    histories: Sequence[History],
-) -> tuple[list[str], list[list[str]], list[list[str]]]:
+def differences(histories: Sequence[History]) -> tuple[list[str], list[list[str]], list[list[str]]]:
     """Head, then differences of the test value to the first run on the same data, then others.
 
     A column that no pair has is left out: seeds that are not paired have no spread.

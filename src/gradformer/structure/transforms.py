@@ -34,11 +34,7 @@ class AddDistance(BaseTransform):
     """
 
     def __init__(
-        self,
-        index: Index = "hops",
-        *,
-        symmetric: bool = False,
-        codebook: Codebook | None = None,
+        self, index: Index = "hops", *, symmetric: bool = False, codebook: Codebook | None = None
     ) -> None:
         choice("index", index, FIXED)
         if index == "hops" and codebook is not None:

@@ -88,7 +88,7 @@ def find(
     """The folder with the run of ``recipe``, finished if there is one, and whether it is.
 
     Looked for in its own place, in other cells of its study, then, if finished, in other studies:
-    of a run there that gets more seeds, those that it had finished with count.
+    a run there that is being given more seeds counts with those that it had.
     A run of one seed, as a cell of cost is, does not stand for another cell that wants more.
     """
     if cell.model in RIVALS:

@@ -1,8 +1,8 @@
 """What a search writes down: where candidates were trained, and how each of them did.
 
-The best of many epochs by a small validation part is mostly luck, and the luckier the more its
-score jumps from epoch to epoch: compared by it, the noisiest recipe wins. So a candidate's score is
-its best mean over a few epochs in a row.
+The best of many epochs by a small validation part is mostly luck, the more so the more the score
+jumps from epoch to epoch: compared by it, the noisiest recipe wins. So a candidate's score is its
+best mean over a few epochs in a row.
 """
 
 from __future__ import annotations

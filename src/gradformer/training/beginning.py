@@ -37,8 +37,8 @@ def begin_from(source: str | os.PathLike[str] | None, model: str | None = None) 
 
 
 def inputs_before(recipe: Recipe, data: Any) -> Inputs | None:
-    """What the run has learned from that a recipe begins from, for new ``data`` to be read as its
-    own were; None if it begins from none."""
+    """What the run was trained on that a recipe begins from, so that new ``data`` are read as its
+    own were; None if the recipe begins from no run."""
     source = recipe.train.weights
     if source == "none":
         return None
@@ -92,8 +92,8 @@ def take_weights(model: GraphModel, source: str, number: int) -> None:
 
 
 def tell_seen(recipe: Recipe, data: TrainingData, numbers: Sequence[int]) -> None:
-    """Warn of trials, by their ``numbers``, that begin from one with another split of their data:
-    what they are tested on it has learned from."""
+    """Warn of trials, by their ``numbers``, that begin from a trial whose split of the same data is
+    another: it has learned from what they are tested on."""
     run = _open(recipe.train.weights)
     if run.origin.get("content") != data.store.content:
         return

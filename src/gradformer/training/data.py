@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -72,6 +72,18 @@ class TrainingData:
         """The scale on which a regression is learned."""
         return TargetScale.fit(self.labels(train)) if self.scaled else None
 
+    def described(self, origin: Mapping[str, Any]) -> dict[str, Any]:
+        """What ``data.json`` of a run says: all that a model must know of its data, and where they
+        came from."""
+        store = self.store
+        about = {**self.about, "content": store.content, "metric": self.metric}
+        return {
+            "origin": {**origin, **about},
+            "schema": asdict(store.schema),
+            "structure": store.structure.to_dict(),
+            "codebook": store.codebook.to_dict(),
+        }
+
     def collator(self, device: torch.device | str) -> Collator:
         """The store's arrays on a device."""
         return Collator(self.store, device)
@@ -104,8 +116,8 @@ def benchmark(recipe: Recipe, mirror: str | os.PathLike[str] | None = None) -> T
 def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingData:
     """A user's graphs, packed in memory as the recipe's model needs them.
 
-    What a run has ``begun`` with may hold a target of one value, or train on one: these were not
-    always refused.
+    Data that a run has ``begun`` with may have a target of a single value, in all of them or in the
+    training part: this was not always refused.
     """
     if user.arrays.y is None:
         raise InputError("the data have no targets to learn from; name the target column")

@@ -115,7 +115,7 @@ def _names(path: Path, file: IO[bytes]) -> bool:
 
 
 def replace_json(path: Path, value: Any, then: str = ELSEWHERE) -> None:
-    """:func:`replace_file` with JSON; NaN, which JSON has not, is written as null."""
+    """:func:`replace_file` with JSON; NaN, which JSON lacks, is written as null."""
     replace_file(path, json.dumps(plain(value), indent=1, ensure_ascii=False) + "\n", then)
 
 

@@ -33,7 +33,7 @@ from gradformer.training.origins import (
 )
 from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.records import header
-from gradformer.training.run import Run, describe_data, ended_trials
+from gradformer.training.run import Run, ended_trials
 from gradformer.training.trials import Trials, summary, train_all
 
 
@@ -91,12 +91,7 @@ def fit(
         before = inputs_before(recipe, data)
         material, origin = prepare(data, recipe, mirror, reading, False, before)
         whole = Trials(  # options that do not fit are refused before a folder is touched
-            folder,
-            recipe,
-            material,
-            where,
-            anew=True,
-            tensorboard=tensorboard,
+            folder, recipe, material, where, anew=True, tensorboard=tensorboard
         )
         with held(folder):
             by_first(_begin, folder, recipe, material, origin, overwrite)
@@ -215,7 +210,7 @@ def _begin(
     """Write what a run is, before anything is trained."""
     check_free(folder, overwrite)  # now that no other process can begin there
     with filling(folder) as new:
-        describe_data(new / "data.json", data, origin)
+        replace_json(new / "data.json", data.described(origin))
         save_examples(new, data, recipe.seed)
         replace_file(new / RECIPE, recipe.to_yaml())
 

@@ -255,8 +255,8 @@ def _expect_targets(run: Run, given: Schema, where: str) -> None:
 
 
 def _expect_words(run: Run, given: Labels) -> None:
-    """Raise unless labels that were read by themselves have the run's words and names in its
-    order; what has no names, as the targets of a benchmark, goes by place."""
+    """Raise unless labels that were read without the run have its words and names in its order.
+    Targets without names, as those of a benchmark, are taken by their place."""
     own = run.labels
     unnamed = tuple(place_names(len(own.targets)))
     named = run.reading is not None and unnamed not in (own.targets, given.targets)

@@ -88,8 +88,8 @@ def _tell_damaged(path: Path) -> None:
 
 
 def take(store: Store, graphs: NDArray[np.int64]) -> Store:
-    """A store with some of the graphs, in the order given; ``about["graphs"]`` are their numbers,
-    also where they are taken from what was taken before."""
+    """A store with some of the graphs, in the order given; ``about["graphs"]`` are their numbers in
+    the store that graphs were first taken from."""
     pointers = {"node": "node_ptr", "edge": "edge_ptr", "pair": "pair_ptr"}
     arrays: dict[str, NDArray[Any]] = {}
     for kind, name in pointers.items():

@@ -48,9 +48,9 @@ def _may_have_company(trial: Trial) -> bool:
 def train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
     """As many epochs at once as cores and memory have room for; they are told of as if in turn.
 
-    The first, which is the largest, is alone, and tells how much memory one takes. What it has
-    freed then, or others before it, the threads of the lanes would not get: it goes back to the
-    system.
+    The first, which is the largest, is alone, and tells how much memory one takes. What it or
+    others before it have freed would not reach the threads of the lanes, so it is given back to
+    the system.
     """
 
     @contextmanager

@@ -122,8 +122,8 @@ def score_text(value: float) -> str:
 
 
 def metrics_of(task: Task, targets: int = 1) -> tuple[str, ...]:
-    """The metrics of a task, that of a user's own data first; ``targets`` are learned on a scale if
-    they are numbers."""
+    """The metrics of a task; the first is that of a user's own data. ``targets``: how many numbers
+    a regression learns, each on a scale of its own."""
     several = task == "regression" and targets > 1
     return (SCALED, *_OF_TASK[task]) if several else _OF_TASK[task]
 
@@ -148,11 +148,7 @@ def is_defined(metric: str, y: Array, outputs: int) -> bool:
 
 
 def scores(
-    prediction: Array,
-    y: Array,
-    task: Task,
-    scale: TargetScale | None = None,
-    missing: bool = False,
+    prediction: Array, y: Array, task: Task, scale: TargetScale | None = None, missing: bool = False
 ) -> dict[str, float]:
     """Every metric of the task by name; NaN for one that the labels do not allow.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
+from functools import cache
 from types import NoneType, UnionType
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
@@ -13,13 +14,14 @@ from gradformer.errors import ConfigError, choice, suggest
 from gradformer.yaml_text import parse_yaml
 
 Options = TypeVar("Options")
+_types: Any = cache(get_type_hints)  # a range of a search asks once for each of its values
 _BOOLEANS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
 
 
 def build(kind: type[Options], values: Mapping[str, Any], where: str) -> Options:
     """A ``kind`` from its fields by name; ``where`` is what stands before a field in messages."""
     known = {field.name for field in fields(kind)}  # type: ignore[arg-type]
-    types = get_type_hints(kind)
+    types = _types(kind)
     for name in values:
         if name not in known:
             raise ConfigError(f"{where}{name}: unknown option; {suggest(str(name), known)}")

@@ -73,7 +73,7 @@ def prepare(
 ) -> tuple[TrainingData, dict[str, Any]]:
     """The data to train on, or that a run has begun with, and how to find them again.
 
-    ``inputs`` are what the model has learned from whose training goes on; None for a new one.
+    ``inputs`` are what the model was trained on that is trained further; None for a new model.
     """
     ready, origin = _read(data, recipe, mirror, reading, begun, inputs)
     if inputs is not None and inputs.codebook is not None:
@@ -82,8 +82,8 @@ def prepare(
 
 
 def recoded(store: Store, codebook: Codebook) -> Store:
-    """The same graphs with bytes of pairs that mean what they mean to a model; those of another
-    index, and the store in the cache, stay as they are."""
+    """The same graphs, with the bytes of their pairs in the ``codebook`` of a model; where that is
+    of another index they stay as they are, as does the store in the cache."""
     index, arrays = store.structure.index, store.arrays
     if index is None or store.codebook == codebook or codebook.name.split("-")[0] != index:
         return store

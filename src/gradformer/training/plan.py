@@ -2,7 +2,7 @@
 
 Halving begins with many candidates and few epochs; the best third by validation goes on with three
 times as many, until one (or ``finalists``) has been trained in full. There the recipe as it is
-joins them: what it is not worse than does not win.
+joins them: a candidate wins only if it is better.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ are those of the rung."""
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that decides a search; ``data`` is a name or a path, read with ``reading``, and
-    what the ``recipe`` calls its data, which may be made for others, is changed to it.
+    """Everything that decides a search; ``data`` is a name or a path, read with ``reading``; the
+    ``recipe``, which may have been made for other data, is changed to name these.
 
-    ``steady``: a candidate's score is its best mean validation over so many epochs in a row; of one
+    ``steady``: a candidate's score is its best mean validation over so many epochs in a row; with 1
     it is that of the selected epoch.
     ``against_recipe``: the recipe as it is takes part in the last rung.
     """

@@ -213,7 +213,7 @@ def _own_recipe(name: str, model: str) -> str:
 
 
 def _raw(name: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
-    """A file's values with those of its ``base`` under them; ``above`` are files it is base of."""
+    """A file's values over those of its ``base``; ``above`` are the files that it is a base of."""
     if name in above:
         raise ConfigError(f"base: {name} is made from this file; name another")
     values = _file(name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from shlex import quote
 from typing import Any
@@ -25,8 +25,7 @@ from gradformer.graphs.user_data import Kind, Reading, UserData, refuse_options
 from gradformer.model.base import GraphModel
 from gradformer.structure.codebook import Codebook
 from gradformer.training import inference
-from gradformer.training.data import TrainingData
-from gradformer.training.files import read_json, reading, replace_json
+from gradformer.training.files import read_json, reading
 from gradformer.training.folder import WEIGHTS
 from gradformer.training.metrics import metrics_of
 from gradformer.training.recipe import Recipe
@@ -149,9 +148,9 @@ class Run:
     @property
     def trials(self) -> list[int]:
         """Trials that ended with a test score: those whose weights can predict."""
-        folder = self.folder / "trials"
-        found = (path.parent for path in folder.glob(f"*/{WEIGHTS}"))
-        return sorted(int(place.name) for place in found if _ended_well(place / "result.json"))
+        kept = (int(path.parent.name) for path in self.folder.glob(f"trials/*/{WEIGHTS}"))
+        ended = (trial for trial in kept if (self.place(trial) / "result.json").is_file())
+        return sorted(trial for trial in ended if self.result(trial)["test"] is not None)
 
     def place(self, trial: int) -> Path:
         """The folder of a trial."""
@@ -167,7 +166,7 @@ class Run:
         return None if saved is None else TargetScale.from_dict(saved)
 
     def usable(self) -> list[int]:
-        """:attr:`trials`, of which there is at least one."""
+        """:attr:`trials`; raises if there are none, and warns of those that have lost weights."""
         if not self.trials:
             raise InputError(
                 f"{self.folder}: no trial has a test score and is kept with its weights; --resume "
@@ -215,9 +214,9 @@ class Run:
     def read(self, data: Any, labelled: bool = False, **reading: Any) -> UserData:
         """New graphs, a path or objects, understood as those that the run was trained on.
 
-        Unless they shall be ``labelled``, which a score asks for, their targets may be anything
-        and are left out. Of the options of ``reading`` only ``smiles``, ``y`` and ``skip_invalid``
-        make a difference: the rest is as the run has it.
+        Targets are read only if ``labelled``, as a score needs them; else they may be anything. Of
+        the options of ``reading`` only ``smiles``, ``y`` and ``skip_invalid`` make a difference:
+        the rest is as the run has it.
         """
         own = {"task": self.schema.task, "level": self.schema.level}
         for name, value in reading.items():
@@ -291,32 +290,9 @@ class Run:
 def ended_trials(run: Run, record: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
     """Trial → result of those that have ended, by the lines of the run's ``record``.
 
-    What these have lost, as a machine does that goes down, is in ``results.json``.
+    Lines that were lost, as when a machine goes down, are made up for by ``results.json``.
     """
     found = {line["trial"]: line for line in record if line["kind"] == "result"}
     if len(found) < run.recipe.trials and (run.folder / "results.json").is_file():
         found = {line["trial"]: line for line in run.results["trials"]} | found
     return dict(sorted(found.items()))
-
-
-def _ended_well(result: Path) -> bool:
-    return result.is_file() and read_result(result)["test"] is not None
-
-
-def describe_data(path: Path, data: TrainingData, origin: dict[str, Any]) -> None:
-    """Write ``data.json``: all that a model must know of its data, and where they came from."""
-    store = data.store
-    replace_json(
-        path,
-        {
-            "origin": {
-                **origin,
-                **data.about,
-                "content": store.content,
-                "metric": data.metric,
-            },
-            "schema": asdict(store.schema),
-            "structure": store.structure.to_dict(),
-            "codebook": store.codebook.to_dict(),
-        },
-    )

@@ -223,8 +223,8 @@ class _Trainer:
 
 
 def closed(data: TrainingData) -> TrainingData:
-    """The same data with the validation part in the place of the test part, as a record of them
-    says; of their rows, whose parts have other names then, nothing is written."""
+    """The same data with the validation part in the place of the test part, which their record
+    says; no table of their rows is written, since the names of its parts would be wrong."""
 
     def split(seed: int) -> Split:
         parts = data.split(seed)

@@ -52,7 +52,7 @@ def no_more_threads(most: int) -> Iterator[int]:
 def pool(lanes: int) -> ThreadPoolExecutor:
     """Threads each of which has as many of torch's threads as the caller.
 
-    By itself a thread has, from its first question on, as many as any thread has set last.
+    Otherwise a thread has, from when it first asks, as many as were last set in any thread.
     """
 
     def begin(threads: int) -> None:

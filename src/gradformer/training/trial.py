@@ -21,12 +21,7 @@ from gradformer.training.beginning import take_weights
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import place_in_batch
-from gradformer.training.losses import (
-    Objective,
-    balanced_weights,
-    check_class_weights,
-    loss_kind,
-)
+from gradformer.training.losses import Objective, balanced_weights, check_class_weights, loss_kind
 from gradformer.training.metrics import better, check_metric, is_defined, metric_name, scores
 from gradformer.training.optimizer import Schedule
 from gradformer.training.outputs import model_outputs

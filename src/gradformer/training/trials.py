@@ -50,7 +50,7 @@ The last epoch and a signal are always saved."""
 
 class Trials:
     """The trials of a recipe and their folders in that of the run, where nothing is done before
-    :meth:`open`. What is there of a run before counts for nothing if they begin ``anew``."""
+    :meth:`open`. If they begin ``anew``, what an earlier run has left there is ignored."""
 
     def __init__(
         self,
@@ -200,10 +200,7 @@ def train_all(runs: Sequence[Trials], until: float | None = None, quiet: bool = 
         for run in runs:
             run.open()
         owner = {trial: run for run in runs for trial in run.waiting}
-        with (
-            Stop(until).listening() as stop,
-            Display(list(owner), quiet or not is_first()) as show,
-        ):
+        with Stop(until).listening() as stop, Display(list(owner), quiet or not is_first()) as show:
 
             def on_epoch(trial: Trial, record: Mapping[str, Any]) -> None:
                 try:

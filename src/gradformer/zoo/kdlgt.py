@@ -42,12 +42,7 @@ from gradformer.model.maps import linear, linear_and_input
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.structure.codebook import UNREACHABLE
 from gradformer.zoo.anchors import ANCHORS
-from gradformer.zoo.linear_attention import (
-    Places,
-    key_features,
-    linear_attention,
-    query_features,
-)
+from gradformer.zoo.linear_attention import Places, key_features, linear_attention, query_features
 from gradformer.zoo.sat import Extractor, SATConfig
 
 POSITIONS = ("product", "anchors", "none")

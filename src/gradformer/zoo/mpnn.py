@@ -79,11 +79,7 @@ class ConvolutionStack(GraphModel):
         self.node = FeatureEncoder(schema.node, c.width, dropout=c.input_dropout)
         self.layers = nn.ModuleList(
             StackLayer(
-                self.convolution(a, b, last=number == c.layers - 1),
-                self.activation(),
-                a,
-                b,
-                c,
+                self.convolution(a, b, last=number == c.layers - 1), self.activation(), a, b, c
             )
             for number, (a, b) in enumerate(pairwise(widths))
         )

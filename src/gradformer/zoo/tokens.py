@@ -140,9 +140,7 @@ def add_tokens(
     in_nodes, in_tokens = place - before[graph], place - ahead[graph]
     is_token = (in_tokens >= 0) & (in_tokens < taken[graph])
     source = torch.where(
-        is_token,
-        layout.capacity + graph * slots + in_tokens,
-        layout.node_ptr[graph] + in_nodes,
+        is_token, layout.capacity + graph * slots + in_tokens, layout.node_ptr[graph] + in_nodes
     )
     if padded:
         source = torch.where(larger.graph < layout.num_graphs, source, 0)

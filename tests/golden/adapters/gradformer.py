@@ -9,13 +9,7 @@ from gradformer.attention import Decay, Layout, decay_attention
 from gradformer.model.official import official_model, official_names
 from gradformer.structure.codebook import HOPS
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import (
-    dense_pairs,
-    gradients,
-    leaf,
-    stored_batch,
-    training,
-)
+from tests.golden.mapping import dense_pairs, gradients, leaf, stored_batch, training
 
 
 def subjects(case: Case) -> list[Subject]:

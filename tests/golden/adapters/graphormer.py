@@ -11,14 +11,7 @@ from torch import Tensor, nn
 from gradformer.graphs.arrays import Schema
 from gradformer.zoo.graphormer import Graphormer
 from tests.golden.case import Case, Ref, Subject
-from tests.golden.mapping import (
-    match,
-    rows_of,
-    stored_batch,
-    training,
-    watch,
-    watch_weights,
-)
+from tests.golden.mapping import match, rows_of, stored_batch, training, watch, watch_weights
 from tests.golden.padded import packed_pairs, packed_rows, table_rows
 
 OFFSET = 512  # codes of one feature column
@@ -99,8 +92,7 @@ def _names(model: Graphormer, case: Case) -> dict[str, Ref]:
         hops = model.config.hops
         names["paths.no_edge"] = Ref("edge_encoder.weight", lambda x: x[1:2])
         names["paths.mix"] = Ref(
-            "edge_dis_encoder.weight",
-            lambda x: table_rows(0, hops)(x.view(-1, heads, heads)),
+            "edge_dis_encoder.weight", lambda x: table_rows(0, hops)(x.view(-1, heads, heads))
         )
     head = "downstream_out_proj" if "downstream_out_proj.weight" in case.params else "out_proj"
     same = {"norm": "final_ln", "head": head}
