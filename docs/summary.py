@@ -38,6 +38,8 @@ SEARCHED = (
 )
 OURS, SHOWN = "gradformer", ("paper", "tuned")
 RANKED = ("table1", "baselines", "nodes")
+DRAWN = ("pattern", "cluster", "collab")
+"""Data of which we have other graphs than the paper, so that its numbers do not compare."""
 
 
 def summary(
@@ -153,7 +155,7 @@ def _beside_the_paper(columns: dict[str, list[Measured]]) -> list[str]:
     for name, some in columns.items():
         number = next((found for s in RANKED if (found := printed(s, OURS, name))), None)
         for one in some:
-            if number is not None and one.cell.preset == "paper":
+            if number is not None and name not in DRAWN and one.cell.preset == "paper":
                 factor, test = shown(one.known)[0], one.known["test"]
                 gap = float(number.split()[0]) - factor * test["mean"]
                 gaps[name] = _sign(one) * gap / (factor * (test["std"] or 1.0))
@@ -163,8 +165,9 @@ def _beside_the_paper(columns: dict[str, list[Measured]]) -> list[str]:
         return []
     return [
         f"The paper prints a better mean for Gradformer than we measure by the recipe `paper` on "
-        f"{len(above)} of {len(gaps)} datasets; it is better by more than the standard deviation "
-        f"over our seeds on {_listed(far)}."
+        f"{len(above)} of the {len(gaps)} datasets whose graphs are the paper's (those of "
+        f"{_names(DRAWN)} are not); it is better by more than the standard deviation over our "
+        f"seeds on {_listed(far)}."
     ]
 
 
