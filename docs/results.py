@@ -52,10 +52,11 @@ SEARCHES = (
 )
 WINNERS = (
     "Candidates were compared over {} to {} seeds, often for fewer epochs. Below are the winners, "
-    "trained in full, beside the recipes `paper` and `authors`: mean ± sample standard deviation "
-    "over seeds. A winner is kept as `tuned` if its validation score, over the seeds that all of "
-    "them have, is better than those of `paper`, `authors` and other winners; where none is, "
-    "`tuned` is the better of these two. A recipe without scores was not trained in full.\n\n"
+    "trained in full, beside the recipes `paper` and `authors`: mean ± sample standard deviation, "
+    "of validation over the seeds that all of them have, of test over all. A winner is kept as "
+    "`tuned` if its validation score is better than those of `paper`, `authors` and other "
+    "winners; where none is, `tuned` is the better of these two. A recipe without scores was not "
+    "trained in full.\n\n"
     "Here the validation score of a recipe is its best mean over {} epochs in a row: by the best "
     "of a hundred epochs on a hundred graphs, the noisiest recipe would win. Searches whose "
     "`plan.json` does not say `steady` compared their candidates by the best epoch. We decided to "
@@ -143,7 +144,7 @@ def searches() -> str:
 
 
 def winners() -> str:
-    """What searches found beside ``paper`` and ``authors``, each over its seeds of the studies."""
+    """What searches found beside ``paper`` and ``authors``, of which the studies have the runs."""
     head = ["search", "metric", "winner, val", "paper, val", "authors, val", "winner, test"]
     head += ["paper, test", "seeds", "is"]
     rows = []
@@ -154,7 +155,9 @@ def winners() -> str:
         named = {run.name.removeprefix(f"{plan.data}-gradformer-"): run for run in runs}
         paper, authors = named["paper"], named.get("authors")
         winner = next((run for run in runs if _alike(best, Recipe.load(run / "recipe.yaml"))), None)
-        known = [_outcome(run) if run else None for run in (winner, paper, authors)]
+        trained = [Run.load(run) if run else None for run in (winner, paper, authors)]
+        shared = min(len(run.results["trials"]) for run in trained if run)
+        known = [_outcome(run, shared) if run else None for run in trained]
         scores = [value(one, "val") if one else "–" for one in known]
         scores += [value(one) if one else "–" for one in known[:2]]
         seeds = " / ".join(str(len(one["test"]["values"])) if one else "–" for one in known)
@@ -163,10 +166,9 @@ def winners() -> str:
     return markdown_table((head, rows))
 
 
-def _outcome(run: Path) -> dict[str, Any]:
-    """The results of a run, their validation part scored as candidates are."""
-    opened = Run.load(run)
-    return opened.results | {"val": mean_and_std(validation_scores(opened))}
+def _outcome(run: Run, seeds: int) -> dict[str, Any]:
+    """The results of a run, the validation part of its first seeds scored as candidates are."""
+    return run.results | {"val": mean_and_std(validation_scores(run)[:seeds])}
 
 
 def _ended() -> list[Path]:
