@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gradformer.errors import counted
 from gradformer.graphs.cards import find_card
+from gradformer.grouping import grouped
 from gradformer.studies.decay import beside_none
 from gradformer.studies.differences import dataset, verdict
 from gradformer.studies.paper import printed
@@ -37,9 +38,9 @@ SEARCHED = (
     "seeds ([more](reproducing.md#presets))."
 )
 OURS, SHOWN = "gradformer", ("paper", "tuned")
-RANKED = ("table1", "baselines", "nodes")
 DRAWN = ("pattern", "cluster", "collab")
 """Data of which we have other graphs than the paper, so that its numbers do not compare."""
+RANKED = ("table1", "baselines", "nodes")
 
 
 def summary(
@@ -201,7 +202,8 @@ def best(columns: dict[str, list[Measured]]) -> Rows:
 
 
 def beside(columns: dict[str, list[Measured]]) -> Rows:
-    """A row for each variant of ours and each other model: where it is better, where worse."""
+    """Where each variant of ours is better than another model and where worse, a row for models of
+    which the same is true."""
     head = ["model", "beside", "clearly better on", "no clear difference on", "clearly worse on"]
     found: dict[tuple[str, str], dict[int, list[str]]] = {}
     for name, some in columns.items():
@@ -213,7 +215,11 @@ def beside(columns: dict[str, list[Measured]]) -> Rows:
                     signs.setdefault(-verdict(ours, other), []).append(name)
     order = {row: place for place, row in enumerate(dict.fromkeys(other for _, other in found))}
     ranked = sorted(found.items(), key=lambda item: order[item[0][1]])
-    return head, [[*key, *(_names(signs.get(s, [])) for s in (1, 0, -1))] for key, signs in ranked]
+    told = grouped(
+        ((ours, *(_names(signs.get(s, [])) for s in (1, 0, -1))), other)
+        for (ours, other), signs in ranked
+    )
+    return head, [[ours, _names(others), *data] for (ours, *data), others in told.items()]
 
 
 def _without_parts(columns: dict[str, list[Measured]]) -> dict[str, list[Measured]]:

@@ -167,6 +167,16 @@ def test_ours_beside_the_others() -> None:
     assert "| gradformer (paper) | gcn | nci1 | – | molhiv |" in text
 
 
+def test_models_of_which_the_same_is_true_share_a_row() -> None:
+    ours = measured("nci1", "gradformer", moved(0.1), "paper")
+    near = [measured("nci1", model, moved(0.101)) for model in ("gat", "sat")]
+    _, rows = beside({"nci1": [ours, near[0], measured("nci1", "gcn", EVEN), near[1]]})
+    assert rows == [
+        ["gradformer (paper)", "gat, sat", "–", "nci1", "–"],
+        ["gradformer (paper)", "gcn", "nci1", "–", "–"],
+    ]
+
+
 def test_data_of_two_rows_count_once() -> None:
     def sixteen(one: Measured) -> Measured:
         return replace(one, cell=replace(one.cell, column="zinc-16"))
@@ -225,6 +235,8 @@ def test_headlines_count_where_each_side_is_best_and_how_clearly() -> None:
     *_, paper = headlines({"molhiv": alone})
     assert "1 of the 1 datasets" in paper
     assert paper.endswith("over our seeds on none."), "one seed has no deviation"
+    drawn = [measured("collab", "gradformer", EVEN, "paper"), measured("collab", "gcn", EVEN)]
+    assert len(headlines({"collab": drawn})) == 1, "our graphs of collab are not the paper's"
 
 
 def test_where_ours_is_clearly_best_it_is_said_how_large_the_models_are() -> None:
@@ -235,8 +247,6 @@ def test_where_ours_is_clearly_best_it_is_said_how_large_the_models_are() -> Non
     best, worst = measured("nci1", "gradformer", moved(0.3), "tuned"), measured("nci1", "gcn", EVEN)
     middle = measured("nci1", "majority", [value + 0.1 for value in EVEN])
     some = [sized(best, 442_094), sized(middle, None), sized(worst, 22_162)]
-    drawn = [measured("collab", "gradformer", EVEN, "paper"), measured("collab", "gcn", EVEN)]
-    assert len(headlines({"collab": drawn})) == 1, "our graphs of collab are not the paper's"
     ours, *_ = headlines({"nci1": some})
     assert ours.endswith(" Gradformer's parameters: 442,094 on nci1 (the others at most 22,162).")
     head, rows = results(STUDIES["table1"], some)
