@@ -26,6 +26,7 @@ from gradformer.training.recipe import Recipe, load_recipe, presets
 from gradformer.training.run import Run
 from gradformer.training.trials import mean_and_std
 from summary import RANKED, summary
+from tables import results_table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results.md"
@@ -73,12 +74,17 @@ FINALISTS = (
 
 def made() -> tuple[str, dict[str, Markup]]:
     """The page, and its figures by their paths beside it."""
-    text, figures = results_page(list(STUDIES.values()), STUDIED)
+    text, figures = results_page(list(STUDIES.values()), STUDIED, results_table())
     return f"{text}\n{searches()}", figures
 
 
-def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, Markup]]:
-    """All studies, from the records under ``root``; figures by the path by which they are shown."""
+def results_page(
+    studies: Sequence[Study], root: Path, scores: str = ""
+) -> tuple[str, dict[str, Markup]]:
+    """All studies, from the records under ``root``; figures by the path by which they are shown.
+
+    ``scores`` is the table that comes first.
+    """
     parts, figures = list[str](), dict[str, Markup]()
     known = dict[str, list[Measured]]()
     for study in studies:
@@ -90,7 +96,7 @@ def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, M
             path = f"assets/results/{study.name}.svg"
             figures[path] = drawn
         known[study.name] = measured
-        text = markdown(study, measured, lists_of(plan, measured, {})[:2], path, caption="")
+        text = markdown(study, measured, lists_of(plan, measured, {})[:2], path, brief=True)
         parts.append(f"## {study.title}\n\n{text}")
     ranked = {
         (one.cell.column, one.cell.row): one
@@ -99,7 +105,8 @@ def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, M
         if one.outcome is not None
     }
     everything = [one for measured in known.values() for one in measured]
-    short = summary(list(ranked.values()), known.get("decay", ()), known.get("deep", ()))
+    decays, depths = known.get("decay", ()), known.get("deep", ())
+    short = summary(list(ranked.values()), decays, depths, scores)
     head = [f"{INTRODUCTION}\n", short, f"{READING}\n"]
     if (rows := conditions(everything))[1]:
         parts.append(f"{CONDITIONS}\n\n{markdown_table(rows)}\n")

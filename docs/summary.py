@@ -20,6 +20,13 @@ RECIPES = (
     "paper says, and `tuned` is the best by validation score of these two and of what searches "
     "found. A difference is *clear* if its 95 % interval does not contain 0."
 )
+SCORES = (
+    "The scores: test at the epoch with the best validation score, mean ± standard deviation over "
+    'ten seeds unless a cell says otherwise; bold is the best of our means. "No network" is the '
+    "most frequent class or, on molhiv, a random forest. On pattern, cluster and collab the "
+    "paper's numbers are those of other graphs. The other ten baselines are "
+    "[below](#table-1-all-fourteen-baselines)."
+)
 INTERVALS = (
     "Where each seed has its own split, the splits overlap, so intervals here are wider than "
     "Student's, which the other tables have: by Nadeau and Bengio's √(1 + seeds · test/train), "
@@ -47,8 +54,10 @@ def summary(
     measured: Sequence[Measured],
     decays: Sequence[Measured] = (),
     depths: Sequence[Measured] = (),
+    scores: str = "",
 ) -> str:
-    """Two tables in markdown and how far to believe them; empty where nothing was measured.
+    """Headlines, ``scores`` (the table of README), two tables of what is clear, and how far to
+    believe them; empty where nothing was measured.
 
     ``decays`` and ``depths`` are the cells of the studies ``decay`` and ``deep``.
     """
@@ -67,6 +76,7 @@ def summary(
         "## In short",
         RECIPES,
         "\n".join(f"- {line}" for line in lines),
+        *([SCORES, scores] if scores else []),
         "Which model is best on which data, from Table 1 and the appendix:",
         markdown_table(best(several)),
         "Gradformer, by the paper's recipe and by the tuned one, beside each other model:",

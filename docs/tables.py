@@ -255,7 +255,7 @@ def options_table() -> str:
 
 def fill(text: str) -> str:
     """``text`` with its marked blocks made anew."""
-    makers = {
+    makers: dict[str, Callable[[Path], str]] = {
         "results": results_table,
         "speed": speed_table,
         "steps": steps_table,

@@ -38,6 +38,9 @@ def test_the_page_is_made_from_the_records(script: Any) -> None:
         assert (ROOT / "docs" / path).read_text(encoding="utf-8") == made, "run: make tables"
     for path in figures:
         assert f"]({path})" in text
+    first, *tables = text.split("## Table ")
+    assert "<sub>the paper prints</sub>" in first, "the scores are the first table"
+    assert "<summary>The numbers</summary>" in tables[0], "which Table 1 has row by row"
 
 
 def test_of_several_searches_of_one_dataset_that_is_kept_whose_winner_was_trained(
