@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import combinations
 
 from gradformer.errors import counted
 from gradformer.graphs.cards import find_card
@@ -71,6 +72,9 @@ def summary(
     notes += [f"Only one model has been measured on {alone}."] if alone else []
     again = ", ".join(name for name in every if name not in columns)
     notes += [f"Every run on {again} is in another row too, and counts once."] if again else []
+    for (one, runs), (other, others) in combinations(_runs(several).items(), 2):
+        if both := len(runs & others):
+            notes.append(f"{one} and {other} share {counted(both, 'run')}, counted twice.")
     lines = [*headlines(several), *_deepened(depths), *_decayed(decays)]
     parts = [
         "## In short",
@@ -234,14 +238,19 @@ def beside(columns: dict[str, list[Measured]]) -> Rows:
 
 def _without_parts(columns: dict[str, list[Measured]]) -> dict[str, list[Measured]]:
     """Columns but those all of whose runs another one has, and more: they would count twice."""
-    runs = {
-        name: {(dataset(one), one.cell.row, *_values(one)) for one in some}
-        for name, some in columns.items()
-    }
+    runs = _runs(columns)
     return {
         name: some
         for name, some in columns.items()
         if not any(runs[name] < others for others in runs.values())
+    }
+
+
+def _runs(columns: dict[str, list[Measured]]) -> dict[str, set[tuple[object, ...]]]:
+    """What tells the runs of each column from others."""
+    return {
+        name: {(dataset(one), one.cell.row, *_values(one)) for one in some}
+        for name, some in columns.items()
     }
 
 

@@ -189,7 +189,9 @@ def test_data_of_two_rows_count_once() -> None:
     assert "best mean on 1 of the 1 rows below on which it meets other models: zinc-16." in text
     assert "Every run on zinc is in another row too, and counts once." in text
     more[1] = sixteen(measured("zinc", "gcn", moved(0.2)))
-    assert "best mean on 2 of the 2 rows" in summary([*zinc, *more]), "another run of gcn"
+    text = summary([*zinc, *more])
+    assert "best mean on 2 of the 2 rows" in text, "another run of gcn"
+    assert "- zinc and zinc-16 share 1 run, counted twice." in text
 
 
 def test_nothing_is_said_of_nothing() -> None:
