@@ -49,7 +49,8 @@ SEARCHES = (
     "ranges in its `plan.json` (under `results/search/`), mostly those of the recipe; the first "
     "rung trains all of them. Below are the settings for which one value is clearly best there: "
     f"its candidates' mean rank by validation score is more than {CLEAR:.0f} standard errors (σ) "
-    "from that of the others. Better by: difference of the medians, in points."
+    "from that of the others. As {} settings are compared, a few of these are there by chance. "
+    "Better by: difference of the medians, in points."
 )
 WINNERS = (
     "Candidates were compared over {} to {} seeds, often for fewer epochs. Below are the winners, "
@@ -129,14 +130,16 @@ def conditions(measured: Sequence[Measured]) -> Rows:
 def searches() -> str:
     """What the candidates of the recorded searches say about each setting."""
     head = ["search", "candidates", "epochs", "setting", "best value", "better by", "σ"]
-    rows, unclear, seeds = [], set[str](), []
+    rows, unclear, seeds, compared = [], set[str](), [], 0
     for place in _ended():
         seeds.append(load_plan(place).recipe.trials)
         attempts = load_attempts(place)
         first = [one for one in attempts if one.rung == 0 and one.settings]  # those that are drawn
         factor, places = shown({"lower_is_better": first[0].metric in LOWER_IS_BETTER})
         about = [place.name, str(len(first)), str(first[0].epochs)]
-        for one in levers(attempts):
+        found = levers(attempts)
+        compared += len(found)
+        for one in found:
             if one.strength > CLEAR:
                 gain = f"{factor * one.gain:.{places}f}".replace("-", "−")
                 rows.append([*about, one.name, str(one.value), gain, f"{one.strength:.1f}"])
@@ -146,7 +149,8 @@ def searches() -> str:
     nothing = f"Of these no value is clearly best on any data: {never}."
     full = WINNERS.format(min(seeds), max(seeds), STEADY)
     tried = FINALISTS.format(finalists())
-    parts = [SEARCHES, markdown_table((head, rows)), nothing, full, winners(), tried]
+    intro = SEARCHES.format(compared)
+    parts = [intro, markdown_table((head, rows)), nothing, full, winners(), tried]
     return "\n\n".join(parts) + "\n"
 
 
