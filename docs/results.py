@@ -26,6 +26,7 @@ from gradformer.training.recipe import Recipe, load_recipe, presets
 from gradformer.training.run import Run
 from gradformer.training.trials import mean_and_std
 from summary import RANKED, summary
+from tables import results_table
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "results.md"
@@ -48,14 +49,16 @@ SEARCHES = (
     "ranges in its `plan.json` (under `results/search/`), mostly those of the recipe; the first "
     "rung trains all of them. Below are the settings for which one value is clearly best there: "
     f"its candidates' mean rank by validation score is more than {CLEAR:.0f} standard errors (σ) "
-    "from that of the others. Better by: difference of the medians, in points."
+    "from that of the others. As {} settings are compared, a few of these are there by chance. "
+    "Better by: difference of the medians, in points."
 )
 WINNERS = (
     "Candidates were compared over {} to {} seeds, often for fewer epochs. Below are the winners, "
-    "trained in full, beside the recipes `paper` and `authors`: mean ± sample standard deviation "
-    "over seeds. A winner is kept as `tuned` if its validation score, over the seeds that all of "
-    "them have, is better than those of `paper`, `authors` and other winners; where none is, "
-    "`tuned` is the better of these two. A recipe without scores was not trained in full.\n\n"
+    "trained in full, beside the recipes `paper` and `authors`: mean ± sample standard deviation, "
+    "of validation over the seeds that all of them have, of test over all. A winner is kept as "
+    "`tuned` if its validation score is better than those of `paper`, `authors` and other "
+    "winners; where none is, `tuned` is the better of these two. A recipe without scores was not "
+    "trained in full.\n\n"
     "Here the validation score of a recipe is its best mean over {} epochs in a row: by the best "
     "of a hundred epochs on a hundred graphs, the noisiest recipe would win. Searches whose "
     "`plan.json` does not say `steady` compared their candidates by the best epoch. We decided to "
@@ -72,12 +75,17 @@ FINALISTS = (
 
 def made() -> tuple[str, dict[str, Markup]]:
     """The page, and its figures by their paths beside it."""
-    text, figures = results_page(list(STUDIES.values()), STUDIED)
+    text, figures = results_page(list(STUDIES.values()), STUDIED, results_table())
     return f"{text}\n{searches()}", figures
 
 
-def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, Markup]]:
-    """All studies, from the records under ``root``; figures by the path by which they are shown."""
+def results_page(
+    studies: Sequence[Study], root: Path, scores: str = ""
+) -> tuple[str, dict[str, Markup]]:
+    """All studies, from the records under ``root``; figures by the path by which they are shown.
+
+    ``scores`` is the table that comes first.
+    """
     parts, figures = list[str](), dict[str, Markup]()
     known = dict[str, list[Measured]]()
     for study in studies:
@@ -89,7 +97,7 @@ def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, M
             path = f"assets/results/{study.name}.svg"
             figures[path] = drawn
         known[study.name] = measured
-        text = markdown(study, measured, lists_of(plan, measured, {})[:2], path, caption="")
+        text = markdown(study, measured, lists_of(plan, measured, {})[:2], path, brief=True)
         parts.append(f"## {study.title}\n\n{text}")
     ranked = {
         (one.cell.column, one.cell.row): one
@@ -98,7 +106,8 @@ def results_page(studies: Sequence[Study], root: Path) -> tuple[str, dict[str, M
         if one.outcome is not None
     }
     everything = [one for measured in known.values() for one in measured]
-    short = summary(list(ranked.values()), known.get("decay", ()), known.get("deep", ()))
+    decays, depths = known.get("decay", ()), known.get("deep", ())
+    short = summary(list(ranked.values()), decays, depths, scores)
     head = [f"{INTRODUCTION}\n", short, f"{READING}\n"]
     if (rows := conditions(everything))[1]:
         parts.append(f"{CONDITIONS}\n\n{markdown_table(rows)}\n")
@@ -121,14 +130,16 @@ def conditions(measured: Sequence[Measured]) -> Rows:
 def searches() -> str:
     """What the candidates of the recorded searches say about each setting."""
     head = ["search", "candidates", "epochs", "setting", "best value", "better by", "σ"]
-    rows, unclear, seeds = [], set[str](), []
+    rows, unclear, seeds, compared = [], set[str](), [], 0
     for place in _ended():
         seeds.append(load_plan(place).recipe.trials)
         attempts = load_attempts(place)
         first = [one for one in attempts if one.rung == 0 and one.settings]  # those that are drawn
         factor, places = shown({"lower_is_better": first[0].metric in LOWER_IS_BETTER})
         about = [place.name, str(len(first)), str(first[0].epochs)]
-        for one in levers(attempts):
+        found = levers(attempts)
+        compared += len(found)
+        for one in found:
             if one.strength > CLEAR:
                 gain = f"{factor * one.gain:.{places}f}".replace("-", "−")
                 rows.append([*about, one.name, str(one.value), gain, f"{one.strength:.1f}"])
@@ -138,12 +149,13 @@ def searches() -> str:
     nothing = f"Of these no value is clearly best on any data: {never}."
     full = WINNERS.format(min(seeds), max(seeds), STEADY)
     tried = FINALISTS.format(finalists())
-    parts = [SEARCHES, markdown_table((head, rows)), nothing, full, winners(), tried]
+    intro = SEARCHES.format(compared)
+    parts = [intro, markdown_table((head, rows)), nothing, full, winners(), tried]
     return "\n\n".join(parts) + "\n"
 
 
 def winners() -> str:
-    """What searches found beside ``paper`` and ``authors``, each over its seeds of the studies."""
+    """What searches found beside ``paper`` and ``authors``, of which the studies have the runs."""
     head = ["search", "metric", "winner, val", "paper, val", "authors, val", "winner, test"]
     head += ["paper, test", "seeds", "is"]
     rows = []
@@ -154,7 +166,9 @@ def winners() -> str:
         named = {run.name.removeprefix(f"{plan.data}-gradformer-"): run for run in runs}
         paper, authors = named["paper"], named.get("authors")
         winner = next((run for run in runs if _alike(best, Recipe.load(run / "recipe.yaml"))), None)
-        known = [_outcome(run) if run else None for run in (winner, paper, authors)]
+        trained = [Run.load(run) if run else None for run in (winner, paper, authors)]
+        shared = min(len(run.results["trials"]) for run in trained if run)
+        known = [_outcome(run, shared) if run else None for run in trained]
         scores = [value(one, "val") if one else "–" for one in known]
         scores += [value(one) if one else "–" for one in known[:2]]
         seeds = " / ".join(str(len(one["test"]["values"])) if one else "–" for one in known)
@@ -163,10 +177,9 @@ def winners() -> str:
     return markdown_table((head, rows))
 
 
-def _outcome(run: Path) -> dict[str, Any]:
-    """The results of a run, their validation part scored as candidates are."""
-    opened = Run.load(run)
-    return opened.results | {"val": mean_and_std(validation_scores(opened))}
+def _outcome(run: Run, seeds: int) -> dict[str, Any]:
+    """The results of a run, the validation part of its first seeds scored as candidates are."""
+    return run.results | {"val": mean_and_std(validation_scores(run)[:seeds])}
 
 
 def _ended() -> list[Path]:

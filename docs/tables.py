@@ -39,6 +39,14 @@ COLUMNS = (
     "FlexAttention, d 16",
 )
 """Of the attention benchmark; its record has more."""
+VARIANTS = (
+    "ours",
+    "ours + dropout",
+    "ours + λ, sp + dropout",
+    "ours + table, 12 distances",
+    "ours + table, 64 distances",
+)
+"""Of the same, what else training may ask of the operation."""
 LONGEST = 6
 """Kernels of a step that are named; its record has 25."""
 STEP = ("layers", "parameters", "ms")
@@ -140,6 +148,16 @@ def _of_record(name: str) -> Callable[[Callable[[Record], str]], Callable[[Path]
         return table
 
     return mark
+
+
+@_of_record("attention")
+def variants_table(record: Record) -> str:
+    """The operation alone, with dropout and with gradients of whole tables."""
+    rows = [
+        [case, *(_time(rows.get(who)) for who in VARIANTS)]
+        for case, rows in record["cases"].items()
+    ]
+    return _table(["case", *(f"{who}:" for who in VARIANTS)], rows)
 
 
 @_of_record("training")
@@ -255,9 +273,10 @@ def options_table() -> str:
 
 def fill(text: str) -> str:
     """``text`` with its marked blocks made anew."""
-    makers = {
+    makers: dict[str, Callable[[Path], str]] = {
         "results": results_table,
         "speed": speed_table,
+        "variants": variants_table,
         "steps": steps_table,
         "models": models_table,
         "start": start_table,

@@ -18,7 +18,7 @@ from tests.conftest import ROOT, docs_script
     ("page", "blocks"),
     [
         ("README.md", ["results", "speed"]),
-        ("docs/speed.md", ["speed", "steps", "cpu", "models"]),
+        ("docs/speed.md", ["speed", "variants", "steps", "cpu", "models"]),
         ("docs/recipes.md", ["options"]),
     ],
 )
@@ -76,6 +76,7 @@ def test_records_become_rows(tmp_path: Path) -> None:
     assert "| one | 3.00 (eager) | – |" in text
     assert "`benchmarks/attention.py`, commit a1 and commit b2)" in text
     assert "| two | 2.00 | fails |" in text
+    assert "| one | 3.00 (eager) | – | – | – | – |" in tables.variants_table(results)
 
 
 def test_models_become_rows(tmp_path: Path) -> None:

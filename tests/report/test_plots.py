@@ -164,7 +164,7 @@ def test_legend_takes_the_lines_it_needs():
     assert len(heights(8)[1]) == 3
     lines = [Line(name, [0, 1], [0.5, 0.5]) for name in ("n" * 80, "b")]
     (name, x, y, _), (_, below, lower, _) = words(line_plot("t", lines, AXES))[-2:]
-    assert name.endswith("n…")
+    assert "n…n" in name
     assert WIDTH - 30 < x + LETTER * len(name) < WIDTH
     assert (below, lower) == (x, y + LEGEND_LINE)
     assert HEIGHT < y < HEIGHT + LEGEND_LINE, "the first line is not left empty"
@@ -229,7 +229,7 @@ def test_strip_shows_every_trial_and_the_mean():
 
 
 def test_a_strip_is_as_long_as_the_spread_and_names_stand_beside_it():
-    rows = [("a", [1.0, 2.0, 3.0]), ("n" * 21, [2.0]), ("c", [0.0, 4.0])]
+    rows = [("a", [1.0, 2.0, 3.0]), ("cluster-16-gradformer-paper", [2.0]), ("c", [0.0, 4.0])]
     picture = strip_plot("t", "score", rows)
     dots = [points(path) for path in paths(picture, "trial")]
     reach = [re.match(r"M(\S+) (\S+)H(\S+)", path).groups() for path in paths(picture, "range")]
@@ -239,7 +239,7 @@ def test_a_strip_is_as_long_as_the_spread_and_names_stand_beside_it():
     assert one == other == dots[1][0][0]
     assert left < dots[2][0][0] < dots[2][1][0] < right < WIDTH
     heights = {text: height for text, _, height, anchor in words(picture) if anchor == "end"}
-    assert heights == {"a": y + 4, "n" * 19 + "…": y + 38, "c": y + 72}
+    assert heights == {"a": y + 4, "cluster-16…mer-paper": y + 38, "c": y + 72}, "both ends"
     ticks = [x for text, x, _, anchor in words(picture) if anchor == "middle"]
     assert ticks == [points(path)[0][0] for path in paths(picture, "gridline")]
 

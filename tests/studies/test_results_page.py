@@ -7,6 +7,7 @@ import re
 import shutil
 from itertools import product
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from gradformer.report.settings import protocol
 from gradformer.studies import STUDIES
 from gradformer.studies.study import Cell, Measured
 from gradformer.studies.tables import missing, results, unbroken
+from gradformer.training.attempts import validation_scores
 from gradformer.training.plan import load_plan
 from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.run import Run
@@ -36,6 +38,9 @@ def test_the_page_is_made_from_the_records(script: Any) -> None:
         assert (ROOT / "docs" / path).read_text(encoding="utf-8") == made, "run: make tables"
     for path in figures:
         assert f"]({path})" in text
+    first, *tables = text.split("## Table ")
+    assert "<sub>the paper prints</sub>" in first, "the scores are the first table"
+    assert "<summary>The numbers</summary>" in tables[0], "which Table 1 has row by row"
 
 
 def test_of_several_searches_of_one_dataset_that_is_kept_whose_winner_was_trained(
@@ -51,6 +56,17 @@ def test_of_several_searches_of_one_dataset_that_is_kept_whose_winner_was_traine
     assert first.endswith("| – / 10 / 10 | not kept |")
     assert second.endswith("| 10 / 10 / 10 | `tuned` |")
     assert third.endswith("| the recipe as it is |")
+
+
+def test_validation_scores_of_a_winner_are_of_the_seeds_that_the_others_have(
+    script: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On ZINC the winner has ten seeds and `paper` four."""
+    shutil.copytree(ROOT / "results/search/zinc-decay", tmp_path / "zinc-decay")
+    monkeypatch.setattr(script, "SEARCHED", tmp_path)
+    winner = Run.load(ROOT / "results/studies/table1/zinc-gradformer-tuned")
+    score = fmean(validation_scores(winner)[:4])
+    assert f"| {score:.4f}" in script.winners().splitlines()[2]
 
 
 def test_what_a_search_tried_last_is_told_best_first(

@@ -20,7 +20,8 @@ script = docs_script("summary")
 beside, best = script.beside, script.best
 headlines, summary = script.headlines, script.summary
 
-METRICS = {"nci1": "accuracy", "molhiv": "auroc", "zinc": "mae", "actor": "accuracy"}
+SHARES = ("nci1", "actor", "collab")
+METRICS = dict.fromkeys(SHARES, "accuracy") | {"molhiv": "auroc", "zinc": "mae"}
 EVEN = [0.50, 0.52, 0.48, 0.51, 0.49, 0.50, 0.53, 0.47, 0.50, 0.50]
 
 
@@ -166,6 +167,16 @@ def test_ours_beside_the_others() -> None:
     assert "| gradformer (paper) | gcn | nci1 | – | molhiv |" in text
 
 
+def test_models_of_which_the_same_is_true_share_a_row() -> None:
+    ours = measured("nci1", "gradformer", moved(0.1), "paper")
+    near = [measured("nci1", model, moved(0.101)) for model in ("gat", "sat")]
+    _, rows = beside({"nci1": [ours, near[0], measured("nci1", "gcn", EVEN), near[1]]})
+    assert rows == [
+        ["gradformer (paper)", "gat, sat", "–", "nci1", "–"],
+        ["gradformer (paper)", "gcn", "nci1", "–", "–"],
+    ]
+
+
 def test_data_of_two_rows_count_once() -> None:
     def sixteen(one: Measured) -> Measured:
         return replace(one, cell=replace(one.cell, column="zinc-16"))
@@ -178,7 +189,9 @@ def test_data_of_two_rows_count_once() -> None:
     assert "best mean on 1 of the 1 rows below on which it meets other models: zinc-16." in text
     assert "Every run on zinc is in another row too, and counts once." in text
     more[1] = sixteen(measured("zinc", "gcn", moved(0.2)))
-    assert "best mean on 2 of the 2 rows" in summary([*zinc, *more]), "another run of gcn"
+    text = summary([*zinc, *more])
+    assert "best mean on 2 of the 2 rows" in text, "another run of gcn"
+    assert "- zinc and zinc-16 share 1 run, counted twice." in text
 
 
 def test_nothing_is_said_of_nothing() -> None:
@@ -211,7 +224,7 @@ def test_headlines_count_where_each_side_is_best_and_how_clearly() -> None:
     assert ours.endswith("clearly worse on 1: nci1 (1 model).")
     assert "best mean on 2: actor (gcn), molhiv (gcn)." in theirs
     assert theirs.endswith("clearly worse on 1: molhiv.")
-    assert "by the recipe `paper` on 3 of 4 datasets" in paper, "86.01 of nci1 is not better"
+    assert "by the recipe `paper` on 3 of the 4 datasets" in paper, "86.01 of nci1 is not better"
     assert paper.endswith("over our seeds on 2: molhiv, zinc."), "32.6 ± 1.7 is near actor's 33.63"
     tied = [
         measured("nci1", model, EVEN, preset)
@@ -222,8 +235,10 @@ def test_headlines_count_where_each_side_is_best_and_how_clearly() -> None:
     assert len(headlines({"not in the paper": columns["nci1"]})) == 1
     alone = [measured("molhiv", "gradformer", [0.5], "paper"), measured("molhiv", "gcn", [0.4])]
     *_, paper = headlines({"molhiv": alone})
-    assert "1 of 1 datasets" in paper
+    assert "1 of the 1 datasets" in paper
     assert paper.endswith("over our seeds on none."), "one seed has no deviation"
+    drawn = [measured("collab", "gradformer", EVEN, "paper"), measured("collab", "gcn", EVEN)]
+    assert len(headlines({"collab": drawn})) == 1, "our graphs of collab are not the paper's"
 
 
 def test_where_ours_is_clearly_best_it_is_said_how_large_the_models_are() -> None:

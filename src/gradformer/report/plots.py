@@ -296,7 +296,9 @@ def _dots(points: Sequence[tuple[float, float]], x: Scale, y: Scale) -> str:
 
 
 def _shorten(text: str, most: int) -> str:
-    return text if len(text) <= most else text[: most - 1] + "…"
+    """The names of runs on the same data begin alike and differ at the end: both ends stay."""
+    end = len(text) - (most - 1) // 2
+    return text if len(text) <= most else f"{text[: most // 2]}…{text[end:]}"
 
 
 def place(value: float) -> str:

@@ -79,17 +79,22 @@ def markdown(
     measured: Sequence[Measured],
     lists: Lists,
     picture: str | None = None,
-    caption: str = CAPTION,
+    brief: bool = False,
 ) -> str:
     """The page without its title; ``picture`` is where its figure lies. Lists are folded, and a
-    long table that a figure shows."""
+    long table that a figure shows.
+
+    Where it is ``brief`` it stands among others, which have one caption, and every long table is
+    folded.
+    """
     rows = tables.results(study, measured)
     result = tables.markdown_table(rows) if rows[1] else NOTHING
     parts = [study.text]
     if picture is not None:
         parts.append(f"[![{study.title}]({picture})]({picture})")  # large where it is followed
-        result = _fold("The numbers", result) if len(rows[1]) > LONG else result
-    parts += [caption if rows[1] else "", result]
+    if len(rows[1]) > LONG and (brief or picture is not None):
+        result = _fold("The numbers", result)
+    parts += [CAPTION if rows[1] and not brief else "", result]
     for title, more in _more(study, measured):
         parts += [f"{title}:", tables.markdown_table(more)]
     for title, lines in lists:

@@ -30,7 +30,8 @@ STUDY = Study(
     name="starts",
     title="Figure 4: start points",
     text="The paper draws this as a figure and prints no numbers. The run is that of Table 1, the "
-    "decay that of the selected epoch.",
+    "decay that of the selected epoch. A start point below 0 weakens all scores, also that of a "
+    "node with itself.",
     datasets=("zinc",),
     models=("gradformer",),
     cells=cells,
