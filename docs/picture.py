@@ -1,6 +1,7 @@
 """Draw the picture of the README with the package itself: ``python docs/picture.py``.
 
-One node looks at a graph: plain attention, the same scores decayed, and the decay of four heads.
+One node looks at a graph: plain attention, the same scores decayed, and the decay by four start
+points.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ def panel(left: float, title: str, note: str, places: np.ndarray, weight: np.nda
 
 def curves(left: float) -> str:
     right, bottom, top = left + SIDE - 16, TOP + SIDE - 44, TOP + 16
-    parts = [_heading(left, "What the heads learn", "decay M over distance ψ in hops")]
+    parts = [_heading(left, "The decay of a head", "M over distance ψ in hops, by start point")]
     parts.append(f'<path class="axis" d="M{left + 24} {top}V{bottom}H{right}"/>')
     for head, start in enumerate(STARTS):
         (tables,) = Decay(heads=1, decay=LAMBDA, start=start)()
