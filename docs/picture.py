@@ -1,6 +1,7 @@
 """Draw the picture of the README with the package itself: ``python docs/picture.py``.
 
-One node looks at a graph: plain attention, the same scores decayed, and the decay by four start points.
+One node looks at a graph: plain attention, the same scores decayed, and the decay by four start
+points.
 """
 
 from __future__ import annotations
