@@ -153,7 +153,7 @@ def test_a_bug_of_ours_is_called_one(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert "ZeroDivisionError: oh (a bug of gradformer: --debug shows where" in result.stderr
     assert len(result.stderr.strip().split("\n")) == 1
     monkeypatch.setattr("gradformer.training.run.Run.load", _pipe_that_closes)
-    assert CliRunner().invoke(app, ["evaluate", str(tmp_path)]).exit_code == 1
+    assert CliRunner().invoke(app, ["evaluate", str(tmp_path)]).exit_code == 141
 
 
 def _pipe_that_closes(*_: object) -> None:
