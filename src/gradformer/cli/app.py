@@ -37,6 +37,7 @@ from gradformer.model.own import VARIABLE
 
 TO_MEND, WRONG_USAGE, BUG, NOBODY_READS = 1, 2, 70, 128 + signal.SIGPIPE
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 ERROR = Text.assemble(("error:", "bold red"), " ")
 WARNING = Text.assemble(("warning:", "yellow"), " ")
 _UsageError: Any = typer.BadParameter.__base__  # it has no public name
@@ -114,7 +115,7 @@ def _in_one_line(ctx: Any) -> Iterator[None]:
             where = error.filename or "standard output"
             error = InputError(f"{where}: cannot be written ({error.strerror}); make room")
         error = spent(error) or error
-        if isinstance(error, PermissionError) and error.filename is not None:
+        if isinstance(error, OSError) and error.errno in REFUSED and error.filename is not None:
             error = InputError(f"{error.filename}: {error.strerror}; mend the permissions")
         if isinstance(error, GradformerError):
             _say(str(error), ERROR)
