@@ -109,15 +109,21 @@ def test_debug_shows_where_wherever_it_stands() -> None:
         assert type(result.exception).__name__ == "ConfigError"
 
 
-def test_what_may_not_be_read_is_named(program: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As a mirror of another user; it was called a bug."""
+@pytest.mark.parametrize(
+    ("number", "said"),
+    [(errno.EACCES, "Permission denied"), (errno.EROFS, "Read-only file system")],
+)
+def test_what_may_not_be_read_or_written_is_named(
+    number: int, said: str, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a mirror of another user, or a home that keeps no completion; it was called a bug."""
 
     def refuse(*_: object, **__: object) -> None:
-        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), "/data/TU/MUTAG.zip")
+        raise OSError(number, os.strerror(number), "/data/TU/MUTAG.zip")
 
     monkeypatch.setattr("gradformer.graphs.mirror.raw_files", refuse)
-    said = program("data", "verify", "mutag", code=1).stderr
-    assert said == "error: /data/TU/MUTAG.zip: Permission denied; mend the permissions\n"
+    shown = program("data", "verify", "mutag", code=1).stderr
+    assert shown == f"error: /data/TU/MUTAG.zip: {said}; mend the permissions\n"
 
 
 def test_a_full_gpu_is_no_bug(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -152,7 +158,7 @@ def test_a_bug_of_ours_is_called_one(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert "ZeroDivisionError: oh (a bug of gradformer: --debug shows where" in result.stderr
     assert len(result.stderr.strip().split("\n")) == 1
     monkeypatch.setattr("gradformer.training.run.Run.load", _pipe_that_closes)
-    assert CliRunner().invoke(app, ["evaluate", str(tmp_path)]).exit_code == 1
+    assert CliRunner().invoke(app, ["evaluate", str(tmp_path)]).exit_code == 141
 
 
 def _pipe_that_closes(*_: object) -> None:

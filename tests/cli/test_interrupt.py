@@ -92,6 +92,16 @@ def test_where_nobody_reads_on_it_stops_and_says_so_by_its_exit_code(
     assert (tmp_path / "run" / "trials" / "0" / "checkpoint.safetensors").is_file()
 
 
+@pytest.mark.parametrize("words", [("--version",), ("--help",), ("data", "list")])
+def test_whatever_nobody_reads_ends_with_that_exit_code(words: tuple[str, ...]) -> None:
+    """With 1 before, which is something to mend, and not a word of what."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    ended = subprocess.run([*PROGRAM, *words], stdout=writing, stderr=subprocess.PIPE, check=False)
+    os.close(writing)
+    assert (ended.returncode, ended.stderr) == (128 + signal.SIGPIPE, b"")
+
+
 @pytest.mark.parametrize(
     ("loaded", "said"),
     [("typer", "stopped\n"), ("torch", "stopped; if its folder is there, --resume continues it\n")],

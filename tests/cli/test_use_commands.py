@@ -62,6 +62,16 @@ def test_a_name_is_a_benchmark_for_every_verb_and_a_path_is_a_folder(
     assert dataset_name("cluster-16", load_recipe("mutag")) == "cluster"  # with --recipe
 
 
+def test_a_folder_that_is_given_by_its_place_is_called_by_its_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages and cards were about "gradformer on ", with nothing behind."""
+    (tmp_path / "MINE" / "runs").mkdir(parents=True)
+    for here, place in (("MINE", "."), ("MINE", "./"), ("MINE/runs", Path(".."))):
+        monkeypatch.chdir(tmp_path / here)
+        assert Path(dataset_name(place, load_recipe("own"))).name == "MINE"
+
+
 @pytest.mark.parametrize(
     ("words", "what"),
     [

@@ -41,6 +41,12 @@ def test_delimiters_compression_and_parquet_agree(tmp_path: Path) -> None:
     assert open_table(paths[-1]).header == ["SMILES", "y", "z"], "numbers of rows are no column"
 
 
+def test_a_cell_may_be_of_any_length(tmp_path: Path) -> None:
+    """Python's reader of tables takes 131,072 letters, and called others a question of quotes."""
+    path = write(tmp_path, f"smiles,y,sequence\nC,1.5,{'MK' * 100_000}\nCC,2.5,M\n")
+    assert read_table(path, target="y").rows.tolist() == [2, 3]
+
+
 def test_what_is_missing_in_parquet_is_an_empty_cell(tmp_path: Path) -> None:
     pytest.importorskip("pyarrow")
     whole = pd.array([7, None], "Int64")

@@ -35,8 +35,9 @@ from gradformer.cli.train import train
 from gradformer.errors import GradformerError, GradformerWarning, InputError, spent
 from gradformer.model.own import VARIABLE
 
-TO_MEND, WRONG_USAGE, BUG = 1, 2, 70
+TO_MEND, WRONG_USAGE, BUG, NOBODY_READS = 1, 2, 70, 128 + signal.SIGPIPE
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 ERROR = Text.assemble(("error:", "bold red"), " ")
 WARNING = Text.assemble(("warning:", "yellow"), " ")
 _UsageError: Any = typer.BadParameter.__base__  # it has no public name
@@ -72,6 +73,10 @@ class Program(Verbs):
             if type(error).__name__ != "NoArgsIsHelpError":  # which has shown the help
                 command = error.ctx.command_path if error.ctx is not None else "gradformer"
                 _say(f"{_wrong(error)} (see: {command} --help)", ERROR)
+        except SystemExit as ended:
+            if ended.code != 1:
+                raise
+            code = NOBODY_READS  # typer and rich end so where a pipe is closed
         sys.exit(code if isinstance(code, int) else 0)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
@@ -110,7 +115,7 @@ def _in_one_line(ctx: Any) -> Iterator[None]:
             where = error.filename or "standard output"
             error = InputError(f"{where}: cannot be written ({error.strerror}); make room")
         error = spent(error) or error
-        if isinstance(error, PermissionError) and error.filename is not None:
+        if isinstance(error, OSError) and error.errno in REFUSED and error.filename is not None:
             error = InputError(f"{error.filename}: {error.strerror}; mend the permissions")
         if isinstance(error, GradformerError):
             _say(str(error), ERROR)
@@ -129,8 +134,8 @@ app = typer.Typer(
     rich_markup_mode="rich",
     context_settings={"help_option_names": ["-h", "--help"]},
     epilog="Exit codes: 0 done, 1 something to mend, 2 wrong command line, 70 a bug of ours, "
-    "129 stopped by the end of the terminal, 130 by Ctrl-C, 141 by the end of a pipe with its "
-    "progress, 143 by a request to end. "
+    "129 stopped by the end of the terminal, 130 by Ctrl-C, 141 by the end of a pipe that it "
+    "writes to, 143 by a request to end. "
     "Begin with: gradformer train",
 )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 import time
 from collections.abc import Sequence
@@ -110,7 +111,8 @@ def search(
         options = {"samples": samples, "method": method, "finalists": finalists, "seed": seed}
         plan = _plan(data, chosen, changes, ranges, reading=read.options(), **options)
         stamp = time.strftime("%Y%m%d-%H%M%S")
-        folder = out or Path("runs") / f"search-{Path(data).name.split('.')[0]}-{stamp}"
+        name = os.path.basename(os.path.abspath(data)).split(".")[0]  # also of the folder "."
+        folder = out or Path("runs") / f"search-{name}-{stamp}"
     with stopping_in_time():
         tell = partial(_tell, plan)
         found = carry_out(plan, folder, device=machine.device, until=until, tell=tell)

@@ -75,6 +75,7 @@ def _separated(path: Path) -> Table:
     stated = re.match(r"sep=([,;\t])\s*\n", text, re.IGNORECASE)  # a line for a spreadsheet
     named = "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else None
     delimiter = stated[1] if stated else named or _delimiter(text)
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # a cell may be as long as that
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     records = []
     line = 1  # on which a record begins: a quoted cell may go over several

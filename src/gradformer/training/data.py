@@ -149,6 +149,7 @@ def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingDat
     for parts, drawn in zip(splits, whole):
         _check_parts(data, parts)
         if not begun:  # a small data.fraction may leave one label, as a smoke test does
+            _refuse_untaught(user, data.labels(parts.train))
             _refuse_one_label(data.labels(drawn.train))
     _tell_copies(user, splits)
     if not begun:
@@ -199,6 +200,16 @@ def _check_parts(data: TrainingData, split: Split) -> None:
             raise InputError(
                 f"split: the {metric_name(data.metric)} of the {name} part is not defined, it "
                 "holds one class only; give more graphs, or another split"
+            )
+
+
+def _refuse_untaught(user: UserData, y: NDArray[Any]) -> None:
+    """Raise if a target has no value in the training part, whose labels are ``y``."""
+    for name, known in zip(user.reading.labels.targets, is_labelled(y).reshape(len(y), -1).T):
+        if not known.any():
+            raise InputError(
+                f"split: target {name!r} has no value in the train part; leave it out, or give "
+                "another split"
             )
 
 

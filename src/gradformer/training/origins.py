@@ -48,6 +48,8 @@ def dataset_name(data: Any, recipe: Recipe) -> str:
     """
     if not isinstance(data, str | Path):
         return recipe.dataset
+    if Path(data).name in ("", ".."):  # a folder that pages and cards shall call by its own name
+        return os.path.abspath(data)
     if not is_benchmark(data):  # and so that it is not taken for one
         return os.path.join(os.curdir, data) if is_card(str(data)) else str(data)
     return find_card(str(data)).name if is_card(str(data)) else load_recipe(str(data)).dataset
