@@ -62,11 +62,11 @@ def warn(text: str) -> None:
 def counted(number: int, thing: str) -> str:
     """A number of things, in words that agree with it.
 
-    >>> counted(1, "entry"), counted(2, "entry"), counted(1000, "row")
-    ('1 entry', '2 entries', '1,000 rows')
+    >>> counted(1, "class"), counted(2, "class"), counted(2, "entry"), counted(1000, "row")
+    ('1 class', '2 classes', '2 entries', '1,000 rows')
     """
-    things = f"{thing[:-1]}ies" if thing.endswith("y") else f"{thing}s"
-    return f"{number:,} {thing if number == 1 else things}"
+    ending = {"y": "ies", "s": "ses"}.get(thing[-1], f"{thing[-1]}s")
+    return f"{number:,} {thing if number == 1 else thing[:-1] + ending}"
 
 
 def suggest(name: str, known: Iterable[str]) -> str:

@@ -15,7 +15,7 @@ from typing import get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import InputError, choice, warn
+from gradformer.errors import InputError, choice, counted, warn
 from gradformer.graphs.arrays import Task
 
 NO_VALUE = frozenset({"", "NaN", "nan", "<NA>"})
@@ -134,8 +134,8 @@ def find_labels(columns: Mapping[str, Values], task: str | None, where: str) -> 
             )
         if task != "multiclass" and len(words) != 2:
             raise InputError(
-                f"{where}: column {name!r} has {len(words)} classes {_listed(words)}, a {task} "
-                "target has two; state another task or another column"
+                f"{where}: column {name!r} has {counted(len(words), 'class')} {_listed(words)}, "
+                f"a {task} target has two; state another task or another column"
             )
     return Labels(task, names, classes)  # type: ignore[arg-type]
 
