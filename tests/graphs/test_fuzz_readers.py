@@ -72,7 +72,8 @@ def attempt(read: Callable[..., UserData], path: Path, **options: Any) -> UserDa
     assert not {row for row, _ in data.skipped} & set(data.rows.tolist())
     like = Reading.from_dict(json.loads(json.dumps(data.reading.to_dict())))
     again = read(path, like=like, skip_invalid=options["skip_invalid"])
-    assert content_hash(again.arrays) == content_hash(data.arrays)
+    if not any(reason.startswith("split") for _, reason in data.skipped):  # of new graphs unread
+        assert content_hash(again.arrays) == content_hash(data.arrays)
     return data
 
 

@@ -105,6 +105,8 @@ def test_changes_in_place_are_noticed(counted: list[Tensor]) -> None:
     joined = layer(x, edges, vector)
     assert torch.equal(joined, layer(x, edges.clone(), vector.clone()))
     assert not torch.allclose(joined[:3], after[:3])
+    edges.numpy()[:, :4] = EDGES[:, :4]  # of which torch does not know
+    assert torch.equal(layer(x, edges, vector), layer(x, edges.clone(), vector))
 
 
 def test_nothing_is_kept_of_an_edge_list_that_is_gone() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -65,6 +66,22 @@ def test_a_program_has_no_autocast_of_the_caller(tmp_path: Path) -> None:
         export(run, tmp_path / "model", program=True)
     program = torch.export.load(tmp_path / "model" / "program.pt2")
     assert "autocast" not in str(program.graph_module)
+
+
+def test_torch_has_one_generator_for_all_threads(tmp_path: Path) -> None:
+    """Runs in threads began with weights that were drawn between each other's."""
+    data, recipe = toy.data(), toy.RECIPE.change("train.epochs=1", "trials=1")
+    before = torch.get_rng_state()
+
+    def train(name: str) -> bytes:
+        run = fit(data, recipe=recipe, out=tmp_path / name, **toy.QUIET)
+        run.predict(data.store)
+        return (run.place(0) / "model.safetensors").read_bytes()
+
+    with ThreadPoolExecutor(4) as threads:
+        found = set(threads.map(train, "abcdefgh"))
+    assert found == {train("alone")}
+    assert torch.equal(torch.get_rng_state(), before)
 
 
 def answer(run: Run, graphs: Any) -> tuple[Any, ...]:

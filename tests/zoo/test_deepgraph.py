@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch_geometric.data import Batch, Data
 
 from gradformer.errors import InputError
 from gradformer.graphs.collate import Collator
@@ -12,8 +13,8 @@ from gradformer.graphs.structures import Structure
 from tests.zoo import toys
 
 
-def make(**options):
-    return toys.make("deepgraph", **options)
+def make(*where, **options):
+    return toys.make("deepgraph", *where, **options)
 
 
 def test_members_attend_and_others_do_not():
@@ -49,6 +50,15 @@ def test_adjacency_of_a_substructure():
             for b, j in enumerate(nodes):
                 joined = i >= 0 and j >= 0 and (start + i, start + j) in edges
                 assert matrices[graph, 0, a, b] == joined
+
+
+def test_a_graph_without_nodes_may_be_the_last():
+    """It begins where the distances end, and places that hold no member pointed there."""
+    model = toys.lively(make("graph", False)).eval()
+    path = Data(x=torch.tensor([[0], [1]]), edge_index=torch.tensor([[0, 1], [1, 0]]))
+    empty = Data(x=torch.zeros(0, 1, dtype=torch.long), edge_index=torch.zeros(2, 0).long())
+    found = model(Batch.from_data_list([path, empty]))
+    torch.testing.assert_close(found[:1], model(path))
 
 
 def test_samples_of_the_store_and_of_the_batch_agree():

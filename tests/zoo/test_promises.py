@@ -126,6 +126,16 @@ def test_every_parameter_takes_part(variant: Variant) -> None:
     toys.check_parameters(variant.make(dropout=0.0, flip_signs=False, samples=1))
 
 
+@pytest.mark.parametrize("variant", VARIANTS, ids=str)
+def test_a_model_of_another_float_type_gives_about_the_same(variant: Variant) -> None:
+    model = variant.make().eval()
+    batch = toys.toy_batch(model.schema)
+    exact = model(batch)
+    found = model.bfloat16()(batch)
+    assert found.dtype == torch.bfloat16
+    torch.testing.assert_close(found.float(), exact, atol=0.1, rtol=0.1)
+
+
 def test_a_compiled_model_computes_structures_outside_of_the_compiler() -> None:
     model = toys.make("deepgraph").eval()
     batch = toys.toy_batch(model.schema)

@@ -154,27 +154,24 @@ class Packed:
         return batch_distances(self.edges, self.layout)
 
 
-_known: Any = WeakTensorKeyDictionary()  # edge_index → (its version, batch vector, graphs, Packed)
+_known: Any = WeakTensorKeyDictionary()  # edge_index → copies of it and its vector, graphs, Packed
 
 
 @untransformed
 def packed(edge_index: Tensor, vector: Tensor, num_graphs: int | None = None) -> Packed:
     """The graphs of PyG's ``edge_index`` and ``batch`` vector, for every layer and epoch.
 
-    They are kept while ``edge_index`` lives and is not written to; what was made in inference mode
-    serves only inside of it.
+    They are kept while ``edge_index`` lives, and given again while it holds the same; what was made
+    in inference mode serves only inside of it.
     """
-    tracked = not edge_index.is_inference()  # such tensors do not tell when they are changed
-    if tracked and (known := _known.get(edge_index)) is not None:
-        version, before, graphs, found = known
+    if (known := _known.get(edge_index)) is not None:
+        *before, graphs, found = known
         usable = torch.is_inference_mode_enabled() or not found.layout.node_ptr.is_inference()
-        same = (version, graphs) == (edge_index._version, num_graphs)
-        if usable and same and torch.equal(before, vector):
+        if usable and graphs == num_graphs and all(map(torch.equal, before, (edge_index, vector))):
             return cast(Packed, found)
     layout = Layout.from_batch(vector, num_graphs)
     found = Packed(layout, *sort_edges(edge_index, layout))
-    if tracked:
-        _known[edge_index] = (edge_index._version, vector.clone(), num_graphs, found)
+    _known[edge_index] = edge_index.clone(), vector.clone(), num_graphs, found
     return found
 
 

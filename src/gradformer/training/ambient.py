@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from functools import wraps
+from threading import RLock
 from typing import ParamSpec, TypeVar
 
 import torch
@@ -13,6 +14,7 @@ from gradformer.attention.operation import without_autocast
 
 Made = TypeVar("Made")
 Given = ParamSpec("Given")
+_turn = RLock()
 
 
 def undisturbed(make: Callable[Given, Made]) -> Callable[Given, Made]:
@@ -47,3 +49,12 @@ def _as_at_first() -> Iterator[None]:
             yield
         finally:
             torch.set_default_dtype(dtype)
+
+
+@contextmanager
+def drawing(seed: int) -> Iterator[None]:
+    """Inside, torch draws on the CPU from ``seed``: the same for every device. It has one generator
+    for all threads, so they take turns; outside, that is as it was."""
+    with _turn, torch.random.fork_rng(devices=[]):
+        torch.default_generator.manual_seed(seed)
+        yield

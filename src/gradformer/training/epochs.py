@@ -37,8 +37,8 @@ def train_epoch(trials: list[Trial], stop: Stop) -> list[Trial] | None:
     (trial,) = trials
     process, _ = place_in_batch()
     steps = [*zip(trial.batches(), trial.generator_seeds(process))]
-    device = trial.collator.device
-    with own_generators(device) as generators, worthwhile_threads(*work_of(trial)):
+    drawing = own_generators(trial.model, trial.collator.device)
+    with drawing as generators, worthwhile_threads(*work_of(trial)):
         for ids, seed in steps[len(trial.losses) :]:
             if stop.agreed():
                 return None

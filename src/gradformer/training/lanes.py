@@ -19,7 +19,7 @@ from gradformer.training.epochs import graphs_left, train_epoch, work_of
 from gradformer.training.memory import held, left, most_held, settle
 from gradformer.training.stop import Stop
 from gradformer.training.threads import no_more_threads, numbers_of, pool, worth_of
-from gradformer.training.trial import Trial, own_generators
+from gradformer.training.trial import Trial
 
 OnEpoch = Callable[[Trial, Mapping[str, Any]], None]
 
@@ -72,7 +72,7 @@ def train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
         return {**record, "seconds": seconds, "graphs_per_second": rate}
 
     stopped = False
-    with own_generators(torch.device("cpu")), no_more_threads(_worth(trials[0])) as room:
+    with no_more_threads(_worth(trials[0])) as room:
         settle()
         before = held()
         record = epoch(trials[0], 1)

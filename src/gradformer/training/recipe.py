@@ -28,6 +28,7 @@ from gradformer.model.base import (
 )
 from gradformer.recipes import recipe_names, recipe_text
 from gradformer.structure.codebook import Codebook
+from gradformer.training.ambient import drawing
 from gradformer.training.options import build, convert, merge, setting
 from gradformer.training.sections import DataOptions, TrainOptions
 from gradformer.yaml_text import parse_yaml
@@ -44,12 +45,13 @@ class ModelChoice:
     name: str
     config: ModelConfig
 
-    def make(self, schema: Schema, codebook: Codebook) -> GraphModel:
-        """The model, for data of that schema; what a byte of another index than hops means is
-        their codebook's to say."""
+    def make(self, schema: Schema, codebook: Codebook, seed: int = 0) -> GraphModel:
+        """The model with the initial weights of a seed, for data of that schema; what a byte of
+        another index than hops means is their codebook's to say."""
         hops = self.config.needs().index in (None, "hops")
         known = {} if hops else {"codebook": codebook}
-        return create_model(self.name, schema, config=self.config, **known)
+        with drawing(seed):
+            return create_model(self.name, schema, config=self.config, **known)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ from gradformer.training.losses import Objective, balanced_weights, check_class_
 from gradformer.training.metrics import better, check_metric, is_defined, metric_name, scores
 from gradformer.training.optimizer import Schedule
 from gradformer.training.outputs import model_outputs
-from gradformer.training.recipe import ModelChoice, Recipe
+from gradformer.training.recipe import Recipe
 from gradformer.training.step import Step
 from gradformer.training.weights import Weights
 
@@ -71,7 +71,7 @@ class Trial:
         self.graphs = data.graphs(self.parts.train)  # that it trains on
         self.scale = data.scale(self.parts.train)
         self.metric = self._selecting()
-        self.model = initial_model(recipe.model, data, self.seed)
+        self.model = recipe.model.make(data.schema, data.store.codebook, self.seed)
         if recipe.train.weights != "none" and not begun:
             take_weights(self.model, recipe.train.weights, number)
         self.model.to(collator.device)
@@ -149,13 +149,10 @@ class Trial:
     @contextmanager
     def _answering(self) -> Iterator[None]:
         """Inside, what a user's model draws of torch's generators follows from seed and epoch."""
-        if not has_guests(self.model):
-            yield
-            return
         process, _ = place_in_batch()
         epoch = self.progress.epoch
         (seed,) = self._generator_seeds(_ANSWERS, process, range(epoch, epoch + 1))
-        with own_generators(self.collator.device) as generators:
+        with own_generators(self.model, self.collator.device) as generators:
             for generator in generators:
                 generator.manual_seed(seed)
             yield
@@ -262,15 +259,12 @@ class Trial:
 
 
 @contextmanager
-def own_generators(device: torch.device) -> Iterator[list[torch.Generator]]:
-    """torch's generators, which are as they were outside."""
+def own_generators(model: GraphModel, device: torch.device) -> Iterator[list[torch.Generator]]:
+    """torch's generators, which are as they were outside; none for a model that draws from none, as
+    another thread may be drawing."""
+    if not has_guests(model):
+        yield []
+        return
     devices = [] if device.type == "cpu" else [torch.cuda.current_device()]
     with torch.random.fork_rng(devices=devices):
         yield [torch.default_generator, *(torch.cuda.default_generators[k] for k in devices)]
-
-
-def initial_model(choice: ModelChoice, data: TrainingData, seed: int) -> GraphModel:
-    """A model with the initial weights of a seed: drawn on the CPU, the same for every device."""
-    with torch.random.fork_rng(devices=[]):
-        torch.default_generator.manual_seed(seed)
-        return choice.make(data.schema, data.store.codebook)

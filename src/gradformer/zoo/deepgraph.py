@@ -231,8 +231,9 @@ class DeepGraph(RowReader):
         layout = batch.layout
         size = layout.node_ptr.diff().long()[:, None, None, None]
         row, column = members[:, :, :, None], members[:, :, None, :]
-        place = layout.pair_ptr[:, None, None, None] + row.clamp(min=0) * size + column.clamp(min=0)
-        joined = (batch.pair_bytes()[place] == 1) & (row >= 0) & (column >= 0)
+        real = (row >= 0) & (column >= 0)
+        place = layout.pair_ptr[:, None, None, None] + row * size + column
+        joined = real & (batch.pair_bytes()[torch.where(real, place, 0)] == 1)
         return joined.flatten(2).flatten(0, 1).to(self.token.dtype)
 
     def enter(self, batch: Batch, rows: AllRows) -> Tensor:

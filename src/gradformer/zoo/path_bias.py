@@ -121,6 +121,7 @@ class PathBias(nn.Module):
             edge = self.paths(batch, pairs, 1)[:, 0]
             return _rows(values, torch.where(hops == 1, edge, empty), pairs)
         edges = self.paths(batch, pairs, self.hops)
+        values = values.to(self.mix.dtype)
         terms = torch.einsum("eh,khj->kej", values, self.mix)  # of each edge at each hop
         counted = edges != empty
         if self.padding is not None:

@@ -213,7 +213,7 @@ class SAN(GraphModel):
             return None
         pairs, gamma = complete_edges(batch.layout), self.config.gamma
         apart = unlinked(batch.edges, pairs, batch.layout)[:, None]
-        return Others(pairs, apart * (gamma / (1.0 + gamma)))
+        return Others(pairs, apart.to(self.other.dtype) * (gamma / (1.0 + gamma)))
 
     def states(self, batch: Batch) -> Tensor:
         h, e, others = self.encode(batch), self.edge.rows(batch), self.others(batch)
