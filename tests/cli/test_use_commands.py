@@ -176,6 +176,12 @@ def test_explain_writes_a_page_with_every_head(
     assert f"{bare}: has no example graph to draw; name a FILE" in said
 
 
+@pytest.mark.parametrize("verb", ["explain", "report"])
+def test_a_page_is_named_as_one(program: Program, graph_run: Path, verb: str) -> None:
+    said = program(verb, graph_run, "-o", "page.pdf", code=1).stderr
+    assert "--out page.pdf: expected a name that ends in .html" in said
+
+
 def test_reports_of_one_and_of_several_runs(
     program: Program, molecule_run: Path, graph_run: Path, tmp_path: Path
 ) -> None:
@@ -318,17 +324,18 @@ def test_a_place_that_cannot_be_written_is_named_before_the_work(
         assert f"{tmp_path} may not be written to" in said
 
 
-@pytest.mark.parametrize("verb", ["predict", "embed", "explain", "report"])
+@pytest.mark.parametrize(
+    ("verb", "name"),
+    [("predict", "a.csv"), ("embed", "a.csv"), ("explain", "a.html"), ("report", "a.html")],
+)
 def test_folders_on_the_way_are_made_and_a_folder_is_no_file(
-    program: Program, graph_run: Path, files: Path, tmp_path: Path, verb: str
+    program: Program, graph_run: Path, files: Path, tmp_path: Path, verb: str, name: str
 ) -> None:
     words = (verb, graph_run, *(() if verb == "report" else (files / "graphs.jsonl",)))
-    out = tmp_path / "new" / "folder" / "out.csv"
+    out = tmp_path / "new" / "folder" / name
     program(*words, "--out", out)
     assert out.is_file()
-    folder = tmp_path / "folder.csv"
-    folder.mkdir()
-    assert "is a folder" in program(*words, "--out", folder, code=1).stderr
-    said = program(*words, "--out", out / "below.csv", code=1).stderr
+    assert "is a folder" in program(*words, "--out", out.parent, code=1).stderr
+    said = program(*words, "--out", out / name, code=1).stderr
     assert "choose another place" in said
     assert "--resume" not in said

@@ -39,12 +39,15 @@ def explain(
     """
     from gradformer.errors import InputError
     from gradformer.report import write_explanation
+    from gradformer.training.files import expect_place
     from gradformer.training.keepsakes import load_examples
     from gradformer.training.run import Run
 
     run = Run.load(folder)
+    out = out or run.page("attention.html")
+    expect_place(out, ".html")
     graphs = load_examples(folder) if data is None else data
     if graphs is None:
         raise InputError(f"{folder}: has no example graph to draw; name a FILE with graphs")
     options = {"trial": trial, "layer": layer, "most": most, "mirror": mirror, **read.options()}
-    typer.echo(write_explanation(run, graphs, out or run.page("attention.html"), **options))
+    typer.echo(write_explanation(run, graphs, out, **options))

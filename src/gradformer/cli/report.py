@@ -29,11 +29,13 @@ def report(
     Example: [bold]gradformer report runs/gradformer runs/gin -o gradformer-vs-gin.html[/bold]
     """
     from gradformer.report import write_report
+    from gradformer.training.files import expect_place
     from gradformer.training.run import Run
 
     if out is None:
         alone = len(folders) == 1
         out = Run.load(folders[0]).page("report.html") if alone else Path("comparison.html")
+    expect_place(out, ".html")
     page = write_report(folders, out)
     if len(folders) > 1:
         _compare(folders)
