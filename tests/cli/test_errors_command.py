@@ -34,7 +34,7 @@ from tests.cli.conftest import Program
         (("train", "--recipe", "mine.yaml"), "mine.yaml: not a readable recipe: No such file"),
         (("train", "C" * 300), "unknown dataset 'CCC"),
         (("report", "C" * 300), "CCC: not a run (there is no recipe.yaml)"),
-        (("report", "zinc", "--out", "C" * 300), "CCC: cannot be written (File name too long)"),
+        (("report", "zinc", "--out", "C" * 300 + ".html"), "CCC.html: cannot be written (File"),
         (("search", "--resume", "C" * 300), "CCC: not a search (there is no plan.json)"),
         (("reproduce", "nodes", "--out", "C" * 300), "plan.json: cannot be written (File name too"),
         (("predict", "zinc", "C" * 300), "CCC does not exist; give a table with SMILES"),
@@ -159,6 +159,8 @@ def test_a_bug_of_ours_is_called_one(monkeypatch: pytest.MonkeyPatch, tmp_path: 
     assert len(result.stderr.strip().split("\n")) == 1
     monkeypatch.setattr("gradformer.training.run.Run.load", _pipe_that_closes)
     assert CliRunner().invoke(app, ["evaluate", str(tmp_path)]).exit_code == 141
+    monkeypatch.setattr("gradformer.training.run.Run.load", lambda _: sys.exit(1))
+    assert CliRunner().invoke(app, ["evaluate", str(tmp_path)]).exit_code == 1
 
 
 def _pipe_that_closes(*_: object) -> None:

@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
+from gradformer.training.ambient import own_draws
 from gradformer.training.export import export
 from gradformer.training.fit import fit
 from gradformer.training.run import Run
@@ -82,6 +84,21 @@ def test_torch_has_one_generator_for_all_threads(tmp_path: Path) -> None:
         found = set(threads.map(train, "abcdefgh"))
     assert found == {train("alone")}
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_threads_draw_in_turn() -> None:
+    """A user's model, which draws in its steps, had draws of another thread's between its own."""
+
+    def draw() -> None:
+        with own_draws():
+            torch.rand(1)
+
+    with own_draws():
+        other = Thread(target=draw)
+        other.start()
+        other.join(0.1)
+        assert other.is_alive()
+    other.join()
 
 
 def answer(run: Run, graphs: Any) -> tuple[Any, ...]:

@@ -188,6 +188,7 @@ def test_only_what_a_run_left_counts_as_nothing(
     for overwrite in (False, True):
         with pytest.raises(InputError, match="exists already and is not a run; choose another fol"):
             fit(toy.data(SMALL), recipe=SMALL, out=tmp_path, overwrite=overwrite, **toy.QUIET)
+    assert (tmp_path / "data.json").read_text() == "mine"
     for left in (".lock", ".unfinished"):  # either may be another program's
         (tmp_path / left).mkdir()
         with pytest.raises(InputError, match="exists already"):

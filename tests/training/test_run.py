@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -40,6 +41,13 @@ def test_a_run_holds_its_recipe_record_and_results(whole: Path) -> None:
     values = [result["test"]["accuracy"] for result in run.results["trials"]]
     assert run.results["test"]["mean"] == pytest.approx(np.mean(values))
     assert run.results["test"]["std"] == pytest.approx(np.std(values, ddof=1))
+
+
+def test_weights_without_a_result_are_no_trial(whole: Path, tmp_path: Path) -> None:
+    run = shutil.copytree(whole, tmp_path / "run")
+    (run / "trials" / "old").mkdir()
+    shutil.copy(run / "trials" / "0" / "model.safetensors", run / "trials" / "old")
+    assert Run.load(run).trials == [0, 1]
 
 
 def test_predictions_are_those_of_the_selected_weights(whole: Path) -> None:

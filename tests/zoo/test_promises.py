@@ -133,7 +133,7 @@ def test_a_model_of_another_float_type_gives_about_the_same(variant: Variant) ->
     exact = model(batch)
     found = model.bfloat16()(batch)
     assert found.dtype == torch.bfloat16
-    torch.testing.assert_close(found.float(), exact, atol=0.1, rtol=0.1)
+    torch.testing.assert_close(found.float(), exact, atol=0.02, rtol=0.02)
 
 
 def test_a_compiled_model_computes_structures_outside_of_the_compiler() -> None:

@@ -2,7 +2,7 @@
 
 Exit codes: 0 done; 1 something to mend, said in one line; 2 the command line is wrong; 70 a bug of
 ours; 129 stopped by the end of the terminal, 130 by Ctrl-C, 141 by the end of a pipe that it writes
-to, 143 by a request to end (all four leave a run that ``--resume`` continues).
+to, 143 by a request to end (a run that was being trained goes on with ``--resume``).
 """
 
 import os

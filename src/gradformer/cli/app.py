@@ -35,7 +35,7 @@ from gradformer.cli.train import train
 from gradformer.errors import GradformerError, GradformerWarning, InputError, spent
 from gradformer.model.own import VARIABLE
 
-TO_MEND, WRONG_USAGE, BUG, NOBODY_READS = 1, 2, 70, 128 + signal.SIGPIPE
+TO_MEND, WRONG_USAGE, BUG, NOBODY_READS = 1, 2, 70, 141
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 ERROR = Text.assemble(("error:", "bold red"), " ")
@@ -74,9 +74,9 @@ class Program(Verbs):
                 command = error.ctx.command_path if error.ctx is not None else "gradformer"
                 _say(f"{_wrong(error)} (see: {command} --help)", ERROR)
         except SystemExit as ended:
-            if ended.code != 1:
+            if not isinstance(ended.__context__, BrokenPipeError):
                 raise
-            code = NOBODY_READS  # typer and rich end so where a pipe is closed
+            code = NOBODY_READS  # typer and rich end with 1 where a pipe is closed
         sys.exit(code if isinstance(code, int) else 0)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -42,7 +42,7 @@ def read_jsonl(
     inputs: Inputs | None = None,
 ) -> UserData:
     """Read graphs and their targets; ``like`` is the reading of the training data, ``inputs`` what
-    a model has learned from that is to be trained further on these.
+    a model was trained on that is to be trained further on these.
 
     ``level`` says whether y belongs to a graph or to its nodes. The task is found from y if not
     stated, see :func:`~gradformer.graphs.labels.find_labels`. New graphs, for which there is

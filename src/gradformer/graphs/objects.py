@@ -93,7 +93,7 @@ def from_networkx(
     ``y`` has one value or list for each graph, or with level "node" one list with a value for each
     node; if not given, the graph attribute ``y`` or the node attribute ``y`` is used. ``split``
     says train, val or test of each graph, or None. ``like`` is the reading of the training data,
-    ``inputs`` what a model has learned from that is to be trained further on these.
+    ``inputs`` what a model was trained on that is to be trained further on these.
     """
     graphs = list(graphs)
     choice("level", level, ("graph", "node"))

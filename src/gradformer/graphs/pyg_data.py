@@ -40,7 +40,7 @@ def from_pyg(
     stated. Targets may be given apart instead, and parts, as in :func:`from_networkx`.
     A single graph with labelled nodes may bring train_mask, val_mask and test_mask. A ``Batch`` is
     the graphs that it was made of. ``like`` is the reading of the training data, ``inputs`` what a
-    model has learned from that is to be trained further on these.
+    model was trained on that is to be trained further on these.
     """
     from torch_geometric.data import Batch, Data  # importing PyG takes seconds
 

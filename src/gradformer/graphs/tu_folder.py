@@ -32,7 +32,7 @@ def read_tu_folder(
     (numbers); where both exist, labels are taken. Targets are the lines of NAME_graph_labels.txt
     or, for a regression, of NAME_graph_attributes.txt. ``like`` is the reading of the training
     data; then targets may be absent, or anything unless ``labelled``. ``inputs`` are what a model
-    has learned from that is to be trained further on these graphs.
+    was trained on that is to be trained further on these graphs.
     """
     folder = Path(path)
     name, read = _open_folder(folder)

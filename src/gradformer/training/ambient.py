@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import wraps
 from threading import RLock
@@ -52,9 +52,16 @@ def _as_at_first() -> Iterator[None]:
 
 
 @contextmanager
+def own_draws(devices: Sequence[int] = ()) -> Iterator[None]:
+    """Inside, torch's generators, of the CPU and of these GPUs, are the caller's own. There is one
+    for all threads, so they take turns; outside, they are as they were."""
+    with _turn, torch.random.fork_rng(devices=devices):
+        yield
+
+
+@contextmanager
 def drawing(seed: int) -> Iterator[None]:
-    """Inside, torch draws on the CPU from ``seed``: the same for every device. It has one generator
-    for all threads, so they take turns; outside, that is as it was."""
-    with _turn, torch.random.fork_rng(devices=[]):
+    """Inside, torch draws on the CPU from ``seed``: the same for every device."""
+    with own_draws():
         torch.default_generator.manual_seed(seed)
         yield

@@ -149,8 +149,8 @@ def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingDat
     for parts, drawn in zip(splits, whole):
         _check_parts(data, parts)
         if not begun:  # a small data.fraction may leave one label, as a smoke test does
-            _refuse_untaught(user, data.labels(parts.train))
             _refuse_one_label(data.labels(drawn.train))
+    _tell_untaught(data, user, splits)
     _tell_copies(user, splits)
     if not begun:
         _tell_untested(user, np.concatenate([data.labels(drawn.test) for drawn in whole]))
@@ -203,14 +203,20 @@ def _check_parts(data: TrainingData, split: Split) -> None:
             )
 
 
-def _refuse_untaught(user: UserData, y: NDArray[Any]) -> None:
-    """Raise if a target has no value in the training part, whose labels are ``y``."""
-    for name, known in zip(user.reading.labels.targets, is_labelled(y).reshape(len(y), -1).T):
-        if not known.any():
-            raise InputError(
-                f"split: target {name!r} has no value in the train part; leave it out, or give "
-                "another split"
-            )
+def _tell_untaught(data: TrainingData, user: UserData, splits: Sequence[Split]) -> None:
+    """Warn of a target that has no value in the training part of a trial; raise if it is of
+    numbers, which have no scale then."""
+    for trial, parts in enumerate(splits):
+        y = data.labels(parts.train)
+        known = is_labelled(y).reshape(len(y), -1).any(axis=0)
+        if known.all():
+            continue
+        name = user.reading.labels.targets[int(known.argmin())]
+        where = f" of trial {trial}" if len(splits) > 1 else ""
+        found = f"split: target {name!r} has no value in the train part{where}"
+        if data.scaled:
+            raise InputError(f"{found}; leave it out, or give another split")
+        warn(f"{found}: what is predicted of it there was never learned")
 
 
 def _refuse_one_label(y: NDArray[Any]) -> None:

@@ -62,8 +62,8 @@ def _replay_epoch(trials: list[tuple[Trial, CapturedTrial]], stop: Stop) -> list
 
 def _begun(trials: list[tuple[Trial, CapturedTrial]]) -> list[tuple[Trial, CapturedTrial]]:
     """Those, from the first on, whose epoch the device has memory for. One that finds none waits,
-    unless it is the first: then it is no longer captured. Nor is one that waited so far and, as
-    is seen only now, does what a capture forbids."""
+    unless it is the first: then it is no longer captured. Neither is one that has waited and turns
+    out to do what a capture forbids."""
     for number, (trial, captured) in enumerate(trials):
         reason = "" if number else "the GPU has no memory for one step; lower train.batch_size"
         try:

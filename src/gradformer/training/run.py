@@ -148,8 +148,8 @@ class Run:
     @property
     def trials(self) -> list[int]:
         """Trials that ended with a test score: those whose weights can predict."""
-        kept = (int(path.parent.name) for path in self.folder.glob(f"trials/*/{WEIGHTS}"))
-        ended = (trial for trial in kept if (self.place(trial) / "result.json").is_file())
+        kept = (path.parent for path in self.folder.glob(f"trials/*/{WEIGHTS}"))
+        ended = (int(place.name) for place in kept if (place / "result.json").is_file())
         return sorted(trial for trial in ended if self.result(trial)["test"] is not None)
 
     def place(self, trial: int) -> Path:

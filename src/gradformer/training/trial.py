@@ -17,6 +17,7 @@ from gradformer.errors import InputError, warn
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.portable import draw, permutation, stream
 from gradformer.model.base import GraphModel, has_guests
+from gradformer.training.ambient import own_draws
 from gradformer.training.beginning import take_weights
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.data import TrainingData
@@ -266,5 +267,5 @@ def own_generators(model: GraphModel, device: torch.device) -> Iterator[list[tor
         yield []
         return
     devices = [] if device.type == "cpu" else [torch.cuda.current_device()]
-    with torch.random.fork_rng(devices=devices):
+    with own_draws(devices):
         yield [torch.default_generator, *(torch.cuda.default_generators[k] for k in devices)]
