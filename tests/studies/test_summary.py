@@ -224,7 +224,7 @@ def test_headlines_count_where_each_side_is_best_and_how_clearly() -> None:
     assert ours.endswith("clearly worse on 1: nci1 (1 model).")
     assert "best mean on 2: actor (gcn), molhiv (gcn)." in theirs
     assert theirs.endswith("clearly worse on 1: molhiv.")
-    assert "by the recipe `paper` on 3 of the 4 datasets" in paper, "86.01 of nci1 is not better"
+    assert "by the recipe `paper` on 3 of 4 datasets" in paper, "86.01 of nci1 is not better"
     assert paper.endswith("over our seeds on 2: molhiv, zinc."), "32.6 ± 1.7 is near actor's 33.63"
     tied = [
         measured("nci1", model, EVEN, preset)
@@ -235,10 +235,12 @@ def test_headlines_count_where_each_side_is_best_and_how_clearly() -> None:
     assert len(headlines({"not in the paper": columns["nci1"]})) == 1
     alone = [measured("molhiv", "gradformer", [0.5], "paper"), measured("molhiv", "gcn", [0.4])]
     *_, paper = headlines({"molhiv": alone})
-    assert "1 of the 1 datasets" in paper
+    assert "1 of 1 dataset" in paper
     assert paper.endswith("over our seeds on none."), "one seed has no deviation"
     drawn = [measured("collab", "gradformer", EVEN, "paper"), measured("collab", "gcn", EVEN)]
     assert len(headlines({"collab": drawn})) == 1, "our graphs of collab are not the paper's"
+    *_, paper = headlines({"molhiv": alone, "collab": drawn})
+    assert "1 of 1 dataset other than collab, whose graphs are not the paper's;" in paper
 
 
 def test_where_ours_is_clearly_best_it_is_said_how_large_the_models_are() -> None:
