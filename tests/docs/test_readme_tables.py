@@ -28,6 +28,13 @@ def test_the_tables_of_a_page_are_those_of_records_and_code(page: str, blocks: l
     assert all(f"<!-- {name} -->\n" in text for name in blocks)
 
 
+def test_no_record_names_the_folder_of_raw_files() -> None:
+    """It is of one machine: elsewhere ``GRADFORMER_DATA`` says where they are."""
+    kept = sorted((ROOT / "results").rglob("data.json"))
+    assert kept
+    assert [path for path in kept if json.loads(path.read_text())["origin"].get("mirror")] == []
+
+
 def test_a_model_is_a_column_of_the_results(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
