@@ -53,8 +53,8 @@ def _as_at_first() -> Iterator[None]:
 
 @contextmanager
 def own_draws(devices: Sequence[int] = ()) -> Iterator[None]:
-    """Inside, torch's generators, of the CPU and of these GPUs, are the caller's own. There is one
-    for all threads, so they take turns; outside, they are as they were."""
+    """Inside, torch's generators of the CPU and of these GPUs belong to one thread: all share them,
+    so they take turns. Outside, they are as they were."""
     with _turn, torch.random.fork_rng(devices=devices):
         yield
 

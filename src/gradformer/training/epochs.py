@@ -37,8 +37,10 @@ def train_epoch(trials: list[Trial], stop: Stop) -> list[Trial] | None:
     (trial,) = trials
     process, _ = place_in_batch()
     steps = [*zip(trial.batches(), trial.generator_seeds(process))]
-    drawing = own_generators(trial.model, trial.collator.device)
-    with drawing as generators, worthwhile_threads(*work_of(trial)):
+    with (
+        own_generators(trial.model, trial.collator.device) as generators,
+        worthwhile_threads(*work_of(trial)),
+    ):
         for ids, seed in steps[len(trial.losses) :]:
             if stop.agreed():
                 return None
