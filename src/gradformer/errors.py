@@ -74,15 +74,24 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
     >>> suggest("hedas", ["heads", "layers"]), suggest("GIN", ["gin"])
     ("did you mean 'heads'?", "did you mean 'gin'?")
+    >>> suggest("learning_rate", ["epochs", "lr"]), suggest("wd", ["lr", "weight_decay"])
+    ("did you mean 'lr'?", "did you mean 'weight_decay'?")
     >>> suggest("tuned", ["authors", "paper"]), suggest("tuned", [])
     ('known: authors, paper', 'nothing fits here: leave it out')
     """
     options = sorted(known)
     if not options:
         return "nothing fits here: leave it out"
-    lower = {option.lower(): option for option in options}
-    near = difflib.get_close_matches(name.lower(), lower, n=1)
+    lower, given = {option.lower(): option for option in options}, name.lower()
+    near = difflib.get_close_matches(given, lower, n=1)
+    near += [other for other in lower if other == _initials(given) or _initials(other) == given]
     return f"did you mean '{lower[near[0]]}'?" if near else f"known: {', '.join(options)}"
+
+
+def _initials(name: str) -> str:
+    """The first letters of the words of a name: lr of learning_rate; nothing of one word."""
+    words = name.replace("-", "_").split("_")
+    return "".join(word[:1] for word in words) if len(words) > 1 else ""
 
 
 def at_least(argument: str, value: float, lowest: float) -> None:
