@@ -23,9 +23,9 @@ RECIPES = (
 )
 SCORES = (
     "The scores: test at the epoch with the best validation score, mean ± standard deviation over "
-    'ten seeds unless a cell says otherwise; bold is the best of our means. "No network" is the '
-    "most frequent class or, on molhiv, a random forest. On pattern, cluster and collab the "
-    "paper's numbers are those of other graphs. The other ten baselines are "
+    'ten seeds unless a cell says otherwise; bold is the best of our means over several. "No '
+    'network" is the most frequent class or, on molhiv, a random forest. On pattern, cluster and '
+    "collab the paper's numbers are those of other graphs. The other ten baselines are "
     "[below](#table-1-all-fourteen-baselines)."
 )
 INTERVALS = (
@@ -60,7 +60,9 @@ def summary(
 
     ``decays`` and ``depths`` are the cells of the studies ``decay`` and ``deep``.
     """
-    every = by_column(measured)
+    known = [one for one in measured if one.outcome is not None]
+    single = [one for one in known if len(_values(one)) == 1]
+    every = by_column([one for one in known if one not in single])
     columns = _without_parts(every)
     several = {name: some for name, some in columns.items() if len(some) > 1}
     if not several:
@@ -68,6 +70,8 @@ def summary(
     alone = ", ".join(name for name, some in columns.items() if len(some) == 1)
     notes = [INTERVALS, CHANCE, SEARCHED]
     notes += [f"Only one model has been measured on {alone}."] if alone else []
+    once = ", ".join(f"{one.cell.row} on {one.cell.column}" for one in single)
+    notes += [f"Measured with one seed, and compared with nothing: {once}."] if once else []
     again = ", ".join(name for name in every if name not in columns)
     notes += [f"Every run on {again} is in another row too, and counts once."] if again else []
     for (one, runs), (other, others) in combinations(_runs(several).items(), 2):

@@ -15,6 +15,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
+from gradformer.errors import counted
 from gradformer.report.scales import significant
 from gradformer.studies import STUDIES
 from gradformer.studies.looking import kept_plan, look
@@ -59,8 +60,8 @@ Record = dict[str, Any]
 def results_table(folder: Path = RESULTS) -> str:
     """A row for each dataset, a column for each model; the paper's Gradformer comes first.
 
-    The best of our means is bold where there are several. Spreads stand below the means, so that
-    the table is no wider than a page (830 pixels at GitHub).
+    The best of our means is bold where there are several, each over several seeds. Spreads stand
+    below the means, so that the table is no wider than a page (830 pixels at GitHub).
     """
     root, columns = folder / "studies", dict[str, bool]()  # name → whether there is a number
     rows = defaultdict[str, dict[str, str]](dict)
@@ -75,10 +76,12 @@ def results_table(folder: Path = RESULTS) -> str:
                 arrow = "↓" if one.outcome["lower_is_better"] else "↑"
                 data = f"{one.cell.column}, {metric_name(one.outcome['metric'])} {arrow}"
                 row, mean = rows[data], one.outcome["test"]["mean"]
-                means[data][name] = -mean if arrow == "↓" else mean
                 row[PRINTED] = printed(study.name, "gradformer", one.cell.column) or "–"
                 seeds = len(one.outcome["test"]["values"])
-                row[name] = value(one.outcome) + ("" if seeds == SEEDS else f", {seeds} seeds")
+                of = "" if seeds == SEEDS else f", {counted(seeds, 'seed')}"
+                row[name] = value(one.outcome) + of
+                if seeds > 1:
+                    means[data][name] = -mean if arrow == "↓" else mean
     if not rows:
         return ABSENT
     for data, own in means.items():

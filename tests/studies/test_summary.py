@@ -162,8 +162,10 @@ def test_ours_beside_the_others() -> None:
     ]
     _, rows = beside({"nci1": nci1, "molhiv": molhiv})
     assert rows == [["gradformer (paper)", "gcn", "nci1", "–", "molhiv"]]
-    text = summary([*nci1, *molhiv, measured("zinc", "gcn", EVEN)])
+    once = measured("zinc", "gradformer", [0.1], "paper")
+    text = summary([*nci1, *molhiv, measured("zinc", "gcn", EVEN), once])
     assert "Only one model has been measured on zinc." in text
+    assert "Measured with one seed, and compared with nothing: gradformer (paper) on zinc." in text
     assert "| gradformer (paper) | gcn | nci1 | – | molhiv |" in text
 
 
