@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from gradformer.graphs.store import Store
 from gradformer.report.markup import Markup, tag
-from gradformer.report.plots import Picture, matrix_cells, place
+from gradformer.report.matrices import matrix_cells
+from gradformer.report.plots import Picture, place
 from gradformer.structure.codebook import UNREACHABLE
 from gradformer.structure.parallel import one_blas_thread
 
