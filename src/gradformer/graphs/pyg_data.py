@@ -59,28 +59,12 @@ def from_pyg(
     def convert(row: int, data: Data) -> RawGraph:
         if not isinstance(data, Data):
             raise InputError(f"expected torch_geometric.data.Data, found {type(data).__name__}")
-        if data.edge_index is None:
-            raise InputError("has no edge_index; without edges, give one of shape [2, 0]")
-        edge_index = dense(data.edge_index, "edge_index")
-        if edge_index.ndim != 2 or len(edge_index) != 2 or edge_index.dtype.kind not in "iu":
-            raise InputError(
-                f"edge_index must be whole numbers [2, edges], found {edge_index.shape} "
-                f"{edge_index.dtype}"
-            )
-        pairs = edge_index.T
-        nodes = node_count(data.num_nodes)
-        x = None if data.x is None else feature_matrix(dense(data.x, "x"), "x", nodes)
-        if given is not None and x is not None:
-            _check_atoms(x, getattr(data, "smiles", None), given)
-        edge_attr = None
-        if data.edge_attr is not None:
-            values = dense(data.edge_attr, "edge_attr")
-            edge_attr = feature_matrix(values, "edge_attr", len(pairs))
-        index, edge_attr = edge_list(pairs, nodes, edge_attr, directed=True)
+        graph = _graph(row, data)
+        if given is not None and graph.x is not None:
+            _check_atoms(graph.x, getattr(data, "smiles", None), given)
         if labelled and y is None:
             _check_shape(data, level)
-        split = _pyg_masks(data) if with_masks else None
-        return RawGraph(row, nodes, index, x, edge_attr, split=split)
+        return replace(graph, split=_pyg_masks(data)) if with_masks else graph
 
     data = collect(
         graphs,
@@ -100,6 +84,25 @@ def from_pyg(
     known |= {f"{part}_mask" for part in PARTS} if with_masks else set()
     found = {name for row in data.rows.tolist() for name, _ in graphs[row]}
     return replace(data, unused=tuple(sorted(found - known)))
+
+
+def _graph(row: int, data: Data) -> RawGraph:
+    """Its size, features and edges."""
+    if data.edge_index is None:
+        raise InputError("has no edge_index; without edges, give one of shape [2, 0]")
+    edge_index = dense(data.edge_index, "edge_index")
+    if edge_index.ndim != 2 or len(edge_index) != 2 or edge_index.dtype.kind not in "iu":
+        raise InputError(
+            f"edge_index must be whole numbers [2, edges], found {edge_index.shape} "
+            f"{edge_index.dtype}"
+        )
+    pairs, nodes = edge_index.T, node_count(data.num_nodes)
+    x, edge_attr = (
+        None if value is None else feature_matrix(dense(value, name), name, rows)
+        for name, value, rows in (("x", data.x, nodes), ("edge_attr", data.edge_attr, len(pairs)))
+    )
+    index, edge_attr = edge_list(pairs, nodes, edge_attr, directed=True)
+    return RawGraph(row, nodes, index, x, edge_attr)
 
 
 def _check_atoms(x: Features, smiles: Any, inputs: Inputs) -> None:
