@@ -52,30 +52,11 @@ def train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
     others before it have freed would not reach the threads of the lanes, so it is given back to
     the system.
     """
-
-    @contextmanager
-    def or_all_end() -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            stop.until = 0.0  # the other lanes end with their present step
-            raise
-
-    @or_all_end()
-    def epoch(trial: Trial, lanes: int) -> dict[str, Any] | None:
-        graphs, began = graphs_left(trial), time.perf_counter()
-        if not train_epoch([trial], stop):
-            return None
-        rate = lanes * graphs / max(time.perf_counter() - began, 1e-9)
-        record = trial.close_epoch()
-        seconds = (time.perf_counter() - began) / lanes
-        return {**record, "seconds": seconds, "graphs_per_second": rate}
-
     stopped = False
     with no_more_threads(_worth(trials[0])) as room:
         settle()
         before = held()
-        record = epoch(trials[0], 1)
+        record = _epoch(trials[0], 1, stop)
         if record is None:
             return False
         on_epoch(trials[0], record)
@@ -83,12 +64,12 @@ def train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
         settle()
         most = max(min(room, left() // need), 1)
         running: deque[tuple[Trial, Future[dict[str, Any] | None]]] = deque()
-        with pool(most) as lanes, or_all_end():
+        with pool(most) as lanes, _or_all_end(stop):
 
             def begin(trial: Trial) -> None:
                 live = [one for one in trials if one.progress.status == "training"]
                 if trial in live:
-                    running.append((trial, lanes.submit(epoch, trial, min(most, len(live)))))
+                    running.append((trial, lanes.submit(_epoch, trial, min(most, len(live)), stop)))
 
             for trial in [*trials[1:], trials[0]]:
                 begin(trial)
@@ -100,6 +81,28 @@ def train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
                 on_epoch(trial, record)
                 begin(trial)
     return not stopped
+
+
+def _epoch(trial: Trial, lanes: int, stop: Stop) -> dict[str, Any] | None:
+    """The record of a trial's next epoch, beside others in so many ``lanes``; None if stopped."""
+    with _or_all_end(stop):
+        graphs, began = graphs_left(trial), time.perf_counter()
+        if not train_epoch([trial], stop):
+            return None
+        rate = lanes * graphs / max(time.perf_counter() - began, 1e-9)
+        record = trial.close_epoch()
+        seconds = (time.perf_counter() - began) / lanes
+        return {**record, "seconds": seconds, "graphs_per_second": rate}
+
+
+@contextmanager
+def _or_all_end(stop: Stop) -> Iterator[None]:
+    """An error inside has the other lanes end with their present step."""
+    try:
+        yield
+    except BaseException:
+        stop.until = 0.0
+        raise
 
 
 def _worth(trial: Trial) -> int:
