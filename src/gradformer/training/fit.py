@@ -134,8 +134,8 @@ def resume(
 
     ``data``, and ``reading`` as in :func:`fit` (``y``, ``task`` …), are needed only where the run
     was given Python objects, or a file that is in another place now. With more ``trials`` than it
-    was begun with, seeds are added, to what the run would have been with so many from the start. Of
-    a record that is kept without its ``trials/`` the results stand: only new seeds are trained.
+    was begun with, seeds are added, to what the run would have been with so many from the start. If
+    only the record is kept, without ``trials/``, its results stand: only new seeds are trained.
     """
     run = Run.load(folder)
     if run.folder != Path(folder):
@@ -216,7 +216,7 @@ def _begin(
 
 
 def _refuse_edits(run: Run) -> None:
-    """Raise if ``recipe.yaml`` was edited: trials of two recipes are no run. Some may be added."""
+    """Raise if ``recipe.yaml`` was edited, but for more trials: those of a run share a recipe."""
     record = run.record
     began = flat(header(record).get("recipe", {}))
     now = flat(plain(run.recipe.to_dict()))  # as a record has it

@@ -48,9 +48,8 @@ def _may_have_company(trial: Trial) -> bool:
 def train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
     """As many epochs at once as cores and memory have room for; they are told of as if in turn.
 
-    The first, which is the largest, is alone, and tells how much memory one takes. What it or
-    others before it have freed would not reach the threads of the lanes, so it is given back to
-    the system.
+    The first epoch, of the largest trial, is alone: it tells how much memory one takes. What was
+    freed until then would not reach the threads of the lanes, so it is given back to the system.
     """
     stopped = False
     with no_more_threads(_worth(trials[0])) as room:
@@ -113,8 +112,8 @@ def _worth(trial: Trial) -> int:
 
 
 def _size(trial: Trial) -> int:
-    """What the layers make of a mean batch of all graphs, by which the memory of a step grows: the
-    same for all trials of a recipe."""
+    """How many numbers the layers make of a mean batch of all graphs. The memory of a step grows
+    with it; it is the same for all trials of a recipe."""
     graphs = np.arange(trial.data.store.num_graphs)
     numbers = numbers_of(trial.model, trial.collator, graphs, trial.recipe.train.batch_size)
     return numbers * getattr(trial.model.config, "layers", 1)

@@ -86,7 +86,7 @@ class Recorder:
 
 
 class Curves:
-    """An event file in ``folder``; what earlier ones hold from ``epoch`` on is taken back."""
+    """An event file in ``folder``; it withdraws what earlier files hold from ``epoch`` on."""
 
     def __init__(self, folder: Path, epoch: int) -> None:
         from tensorboard.compat.proto.event_pb2 import SessionLog
@@ -170,8 +170,8 @@ def _content(path: Path) -> bytes:
 
 
 def read_record(path: Path) -> list[dict[str, Any]]:
-    """The lines of a record, less the last if it was never finished; others that are damaged are
-    left out too, and warned of."""
+    """The lines of a record. An unfinished last line is left out; so are damaged lines, which are
+    warned of."""
     try:
         text = _content(path).decode(errors="replace")
     except (OSError, EOFError, zlib.error) as error:
