@@ -84,7 +84,7 @@ def line_plot(title: str, lines: Sequence[Line], axes: Axes) -> Picture:
     log = axes.log_y and wants_logarithm(ys)
     y_scale = fit_scale(ys, HEIGHT - BOTTOM, TOP, given=axes.y_range, margin=0.06, logarithmic=log)
     bands, behind, front = [], [], []
-    for line in sorted(lines, key=_dash):  # through the gaps of a dashed one others are seen
+    for line in sorted(lines, key=_dash):  # dashed lines last: others show through their gaps
         style = _style(line.colour)
         if len(line.low) == 1:
             ends = f"M{place(x_scale(line.x[0]))} {place(y_scale(line.low[0]))}"
@@ -100,7 +100,7 @@ def line_plot(title: str, lines: Sequence[Line], axes: Axes) -> Picture:
             )
         points = [*zip(line.x, line.y)]
         front.append(tag("path", d=_path(points, x_scale, y_scale), class_=_stroke(line)))
-        if line.dots or len(points) == 1:  # which no stroke would show
+        if line.dots or len(points) == 1:  # a stroke would not show a single point
             front.append(tag("path", d=_dots(points, x_scale, y_scale), class_=f"dots {style}"))
         if line.marks:
             where = _dots(line.marks, x_scale, y_scale)
@@ -126,8 +126,8 @@ def _legend(lines: Sequence[Line]) -> tuple[list[Markup], float]:
 
 
 def dot_plot(title: str, dots: Sequence[tuple[str, float, float]], axes: Axes) -> Picture:
-    """Dots (name, x, y) with their names beside them: towards the middle, below one in the way,
-    but not below the axis."""
+    """Dots (name, x, y) with their names beside them, towards the middle. A name stands below
+    others that are in its way, but not below the axis."""
     xs, ys = [dot[1] for dot in dots], [dot[2] for dot in dots]
     x = fit_scale(xs, LEFT, WIDTH - RIGHT, given=axes.x_range, margin=0.06)
     y = fit_scale(ys, HEIGHT - BOTTOM, TOP, given=axes.y_range, margin=0.12)

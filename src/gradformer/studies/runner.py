@@ -80,11 +80,11 @@ def carry_out(
 ) -> None:
     """Train what is missing of ``cells``, in order.
 
-    Those that end without a score are put into ``failed``, and why: known also where it stops.
-    A cell that is not begun gets the seeds of the plan; one that is, its own number, or ``seeds``
-    if these are more. ``only`` are the words of a command that chose the cells, said where it
-    stops. Raises :class:`StoppedError` after saving if a signal asks to stop, or at ``until`` (on
-    the monotonic clock; then its signal is SIGALRM).
+    ``failed`` gets the cells that end without a score, and why; the caller has it even if this
+    stops. A new cell gets the seeds of the plan; one that was begun keeps its own number, or gets
+    ``seeds`` if these are more. ``only`` are the words of the command that chose the cells, for the
+    line that says how to continue. Raises :class:`StoppedError` after saving if a signal asks to
+    stop, or at ``until`` (on the monotonic clock; then its signal is SIGALRM).
     """
     words = ["gradformer reproduce", study.name, "--resume", "--out", quote(str(root)), *only]
     again = f"continue: {' '.join(words)}"
