@@ -82,9 +82,9 @@ def _words(split: Sequence[str | None], count: int) -> list[str | None]:
 def _target_rows(
     y: Targets | None, count: int, what: str, like: Reading | None, labelled: bool
 ) -> tuple[list[Any] | None, list[str] | None]:
-    """The target of each object, from a list, an array, or what pandas has for them, None if they
-    are not given so; and what a DataFrame calls its columns, which come in the order in which
-    ``like`` has learned them. If they are not to be ``labelled``, these may be any."""
+    """The target of each object from a list, an array or pandas, None if there is no ``y``; and
+    what a DataFrame calls its columns. These come in the order in which ``like`` has learned them,
+    and may be any unless ``labelled``."""
     if y is None:
         return None, None
     names = None
@@ -103,7 +103,7 @@ def _target_rows(
 
 
 def _by_name(y: pd.DataFrame, like: Reading | None) -> tuple[pd.DataFrame, list[str] | None]:
-    """The columns that are targets, and their names; all, without names, if they go by place."""
+    """The columns that are targets, and their names; or all and None, if they go by place."""
     if not all(isinstance(name, str) for name in y.columns):
         return y, None
     if not y.columns.is_unique:

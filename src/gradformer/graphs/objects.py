@@ -32,7 +32,7 @@ def from_objects(
     inputs: Inputs | None = None,
     **options: Any,
 ) -> UserData:
-    """Take what the first of ``objects`` is: PyG ``Data``, NetworkX graphs or SMILES; or a
+    """Take PyG ``Data``, NetworkX graphs or SMILES, whichever the first of ``objects`` is; or a
     ``DataFrame`` with a column of SMILES.
 
     ``options`` are those of the function below that takes them, or of :func:`read_table`; of

@@ -46,7 +46,7 @@ def from_pyg(
 
     try:
         lists = [data.to_data_list() if isinstance(data, Batch) else [data] for data in graphs]
-    except (AttributeError, RuntimeError):  # it is not from Batch.from_data_list
+    except (AttributeError, RuntimeError):  # of a Batch that is not from Batch.from_data_list
         raise InputError("a Batch does not know the graphs it was made of; give these") from None
     graphs = list(chain.from_iterable(lists))
     if level is None:
@@ -87,7 +87,7 @@ def from_pyg(
 
 
 def _graph(row: int, data: Data) -> RawGraph:
-    """Its size, features and edges."""
+    """The size, features and edges of a graph."""
     if data.edge_index is None:
         raise InputError("has no edge_index; without edges, give one of shape [2, 0]")
     edge_index = dense(data.edge_index, "edge_index")

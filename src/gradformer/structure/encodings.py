@@ -192,12 +192,12 @@ def _eigenpairs(
     matrix: NDArray[np.float64], wanted: slice
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Some eigenvalues of a symmetric matrix, rising, and their unit eigenvectors as columns."""
-    from scipy.linalg import eigh  # which most models have no need of
+    from scipy.linalg import eigh  # slow to load, and most models do not need it
 
     ends = wanted.start, wanted.stop - 1
     spectrum, basis = eigh(matrix, subset_by_index=ends, check_finite=False)
-    # Where many eigenvalues are one, as the zeros of a graph of many pieces, a search for a few of
-    # them may find one vector twice.
+    # Where many eigenvalues are equal, as the zeros of a graph in many pieces, a search for some of
+    # them may find the same vector twice.
     if np.abs(basis.T @ basis - np.eye(len(spectrum))).max() > 1e-8:
         spectrum, basis = eigh(matrix, driver="evd", check_finite=False)
         return spectrum[wanted], basis[:, wanted]

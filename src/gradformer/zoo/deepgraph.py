@@ -108,7 +108,7 @@ class DeepGraphLayer(nn.Module):
 
 
 class ChooseSample(Site):
-    """Of the samples [graphs, samples, S, m] one for each graph, [graphs, S, m]."""
+    """One of the samples [graphs, samples, S, m] for each graph, [graphs, S, m]."""
 
     def forward(self, samples: Tensor, graph_id: Tensor, seeds: Tensor | None) -> Tensor:
         if not self.training or samples.shape[1] == 1:
@@ -208,7 +208,7 @@ class DeepGraph(RowReader):
         return found
 
     def _bytes(self, batch: Batch, pieces: Tokens, members: Tensor) -> Tensor:
-        """Of all pairs of nodes and substructures: hops, unreachable for members, or blocked."""
+        """Bytes of all pairs of nodes and pieces: hops, unreachable for members, or blocked."""
         layout, pairs = batch.layout, pieces.pairs
         holds = torch.zeros(
             members.shape[0] * members.shape[1], layout.largest + 1, device=layout.device
@@ -227,7 +227,7 @@ class DeepGraph(RowReader):
         return torch.where(member, UNREACHABLE, bytes_).to(torch.uint8)
 
     def adjacency(self, batch: Batch, members: Tensor) -> Tensor:
-        """Of each substructure, nodes ascending: [graphs · S, m²] of 0 and 1."""
+        """Adjacency matrices of the substructures, nodes ascending: [graphs · S, m²] of 0 and 1."""
         layout = batch.layout
         size = layout.node_ptr.diff().long()[:, None, None, None]
         row, column = members[:, :, :, None], members[:, :, None, :]
