@@ -152,7 +152,7 @@ class Training:
 
     def changes(self) -> list[str]:
         """What the user changes in the recipe, and last what the smoke switch does."""
-        from gradformer.training.beginning import begin_from
+        from gradformer.training.fine_tuning import begin_from
 
         split = [] if self.split is None else [f"data.split={self.split}"]
         begun = begin_from(self.weights, self.model)

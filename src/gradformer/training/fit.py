@@ -16,10 +16,10 @@ import torch
 from gradformer.attention.tiles import precision
 from gradformer.errors import ConfigError, InputError, at_least, warn
 from gradformer.training.ambient import undisturbed
-from gradformer.training.beginning import begin_from, inputs_before, refuse_own_weights
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import by_first, find_device, from_first, joined
 from gradformer.training.files import RESUMABLE, plain, read_json, replace_file, replace_json
+from gradformer.training.fine_tuning import begin_from, inputs_before, refuse_own_weights
 from gradformer.training.folder import RECIPE, check_free, filling, held, tidy
 from gradformer.training.keepsakes import save_examples
 from gradformer.training.options import flat

@@ -25,10 +25,10 @@ from gradformer.errors import InputError
 from gradformer.graphs.splits import Split
 from gradformer.training.ambient import undisturbed
 from gradformer.training.attempts import Attempt, Record, validation_scores
-from gradformer.training.beginning import inputs_before
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import find_device
 from gradformer.training.files import read_json, reading, replace_file, replace_json, writing
+from gradformer.training.fine_tuning import inputs_before
 from gradformer.training.fit import Job, fit_together
 from gradformer.training.origins import is_benchmark, prepare
 from gradformer.training.plan import PLAN, Plan, load_plan

@@ -18,10 +18,10 @@ from gradformer.graphs.collate import Collator
 from gradformer.graphs.portable import draw, permutation, stream
 from gradformer.model.base import GraphModel, has_guests
 from gradformer.training.ambient import own_draws
-from gradformer.training.beginning import take_weights
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import place_in_batch
+from gradformer.training.fine_tuning import take_weights
 from gradformer.training.losses import Objective, balanced_weights, check_class_weights, loss_kind
 from gradformer.training.metrics import better, check_metric, is_defined, metric_name, scores
 from gradformer.training.optimizer import Schedule

@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from safetensors.torch import save as write_tensors
 
-from gradformer.training.beginning import tell_seen
 from gradformer.training.capture import capture
 from gradformer.training.checkpoint import has_checkpoint, load_checkpoint, save_checkpoint
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import from_first, is_first
 from gradformer.training.files import RESUMABLE, replace_file, replace_json
+from gradformer.training.fine_tuning import tell_seen
 from gradformer.training.folder import WEIGHTS
 from gradformer.training.keepsakes import Answers, save_answers
 from gradformer.training.loop import train
