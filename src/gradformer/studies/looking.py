@@ -101,12 +101,13 @@ def find(
         beside = run.parent == place.parent
         return run == place or (beside and has_recipe(run, recipe, exact=True))
 
+    mine = next(filter(is_mine, runs), None)
+    wanted = seeds_wanted(mine, cell, seeds) if mine else cell.trials or seeds or 0
+
     def is_complete(run: Path) -> bool:
         least = 1 if run == place else min(2, recipe.trials)
-        wanted = seeds_wanted(mine, cell, seeds) if mine else cell.trials or seeds or 0
         return seeds_ended(run) >= max(wanted, least)
 
-    mine = next(filter(is_mine, runs), None)
     complete = max(filter(is_complete, runs), key=seeds_ended, default=None)
     return complete or mine, complete is not None
 
