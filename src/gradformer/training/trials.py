@@ -191,7 +191,7 @@ class Trials:
         self._recorder.write("result", **result)
 
 
-def train_all(runs: Sequence[Trials], until: float | None = None, quiet: bool = False) -> None:
+def train_all(runs: Sequence[Trials], until: float | None, quiet: bool) -> None:
     """Train what is left of ``runs``, all trials side by side; a run's bits are those of it alone.
 
     Raises :class:`StoppedError` after saving if a signal asks to stop, the end of a pipe with its

@@ -74,9 +74,7 @@ class EELA(nn.Module):
     per head, with dropout on α and on x'.
     """
 
-    def __init__(
-        self, width: int, heads: int, dropout: float = 0.0, attention_dropout: float = 0.0
-    ) -> None:
+    def __init__(self, width: int, heads: int, dropout: float, attention_dropout: float) -> None:
         super().__init__()
         self.heads, self.attention_dropout = heads, Dropout(attention_dropout)
         self.query, self.message = nn.Linear(width, width), nn.Linear(2 * width, width)
