@@ -35,7 +35,7 @@ from gradformer.training.fit import fit, resume
 from gradformer.training.folder import BusyError, held
 from gradformer.training.memory import most_held, settle
 from gradformer.training.recipe import Recipe
-from gradformer.training.records import RECORD, environment, pack, read_results
+from gradformer.training.records import RECORD, compress, environment, read_results
 from gradformer.training.stop import Stop, StoppedError
 from gradformer.training.trials import summary
 
@@ -151,7 +151,7 @@ def _train(
     peak = torch.cuda.max_memory_allocated(where) if on_gpu else most_held()
     replace_json(place / "memory.json", {"of": "GPU" if on_gpu else "process", "peak_bytes": peak})
     with held(place):
-        pack(place / RECORD)
+        compress(place / RECORD)
 
 
 def _compute(cell: Cell, recipe: Recipe, place: Path, until: float | None) -> None:

@@ -131,7 +131,7 @@ def truncate(path: Path, epochs: Mapping[int, int]) -> None:
     """Forget what happened after the checkpoints: ``epochs`` done by each trial.
 
     Result lines are dropped too (whoever continues writes them again), and a line that a killed
-    process left unfinished. A packed record is unpacked.
+    process left unfinished. A compressed record is made a plain one again.
     """
     kept = [
         entry
@@ -144,29 +144,29 @@ def truncate(path: Path, epochs: Mapping[int, int]) -> None:
         warn(f"{path}: has lost {counted(lost, 'epoch')} of training, which its curves leave out")
     lines = [json.dumps(entry, ensure_ascii=False) + "\n" for entry in kept]
     replace_file(path, "".join(lines), RESUMABLE)
-    with writing(packed(path)):
-        packed(path).unlink(missing_ok=True)
+    with writing(compressed(path)):
+        compressed(path).unlink(missing_ok=True)
 
 
-def pack(path: Path) -> None:
+def compress(path: Path) -> None:
     """Keep the record of a run that has ended in a sixth of the room, as ``record.jsonl.gz``."""
     with writing(path):
         if not path.exists():
             return
-        replace_file(packed(path), gzip.compress(path.read_bytes(), mtime=0))
+        replace_file(compressed(path), gzip.compress(path.read_bytes(), mtime=0))
         path.unlink()
 
 
-def packed(path: Path) -> Path:
-    """Where a packed record lies."""
+def compressed(path: Path) -> Path:
+    """Where a compressed record lies."""
     return path.with_name(f"{path.name}.gz")
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a record, packed or not; none where there is no record."""
+    """The bytes of a record, compressed or not; none where there is no record."""
     if path.exists():
         return path.read_bytes()
-    return gzip.decompress(packed(path).read_bytes()) if packed(path).exists() else b""
+    return gzip.decompress(compressed(path).read_bytes()) if compressed(path).exists() else b""
 
 
 def read_record(path: Path) -> list[dict[str, Any]]:
