@@ -93,7 +93,7 @@ class Record:
     """``record.jsonl`` of a search: every place where candidates were trained, then the attempts.
 
     The attempts of an earlier command stay (``before``, by rung and candidate). A place is added
-    only once something is trained there.
+    only if something is trained there.
     """
 
     def __init__(self, folder: Path, here: Mapping[str, Any]) -> None:

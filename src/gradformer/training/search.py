@@ -123,8 +123,8 @@ def _kept_plan(plan: Plan, folder: Path) -> Plan | None:
 def _groups(
     recipes: Mapping[int, Recipe], places: Mapping[int, Path], room: int
 ) -> Iterator[list[int]]:
-    """Which candidates are trained together: those that are done, then as many as their trials have
-    ``room``, all of one precision (which is set for a whole process)."""
+    """Which candidates are trained together: first those that are done; then as many as there is
+    ``room`` for, with their trials, all of one precision (which is set for a whole process)."""
     done = [c for c in recipes if _ended(places[c])]
     if done:
         yield done
