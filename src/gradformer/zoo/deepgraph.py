@@ -140,12 +140,13 @@ class DeepGraph(RowReader):
 
     Config = DeepGraphConfig
     reference = "zhao-ht/DeepGraph 78aadb6"
+    config: DeepGraphConfig
 
     def __init__(
         self, schema: Schema, config: DeepGraphConfig | None = None, **options: Any
     ) -> None:
         super().__init__(schema, config, options)
-        c: DeepGraphConfig = self.config
+        c = self.config
         if not 0 <= c.hops < BLOCKED:
             raise ConfigError(f"hops: got {c.hops}, expected 0 to {BLOCKED - 1}")
         choice("substructures", c.substructures, KINDS)
@@ -195,7 +196,7 @@ class DeepGraph(RowReader):
 
     def _samples(self, batch: Batch) -> Tensor:
         """From the store, or computed here; [graphs, samples, S, m]."""
-        c: DeepGraphConfig = self.config
+        c = self.config
         found = batch.extras.get(SUBSTRUCTURES.name)
         if found is None:
             options = c.sampling() | ({} if self.training else {"samples": 1})
