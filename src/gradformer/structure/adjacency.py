@@ -28,6 +28,11 @@ class Neighbours(NamedTuple):
         first = np.repeat(node_ptr[:-1], np.diff(self.ptr[node_ptr]))
         return source, self.targets + first
 
+    def within(self, low: int, high: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Source and target of the entries of one graph, nodes low … high − 1, counted in it."""
+        ptr = self.ptr[low : high + 1]
+        return np.repeat(np.arange(high - low), np.diff(ptr)), self.targets[ptr[0] : ptr[-1]]
+
 
 def check_edges(node_ptr: NDArray[Any], edge_ptr: NDArray[Any], edge_index: NDArray[Any]) -> None:
     """Raise an :class:`InputError` unless the three arrays describe graphs."""

@@ -104,9 +104,8 @@ def _walk_numpy(
     degree = np.diff(lists.ptr)
     for low, high in pairwise(node_ptr):
         n = int(high - low)
-        source = np.repeat(np.arange(n), degree[low:high])
         walk = np.zeros((n, n), np.float32)
-        np.add.at(walk, (source, lists.targets[lists.ptr[low] : lists.ptr[high]]), 1)
+        np.add.at(walk, lists.within(low, high), 1)
         walk /= np.maximum(degree[low:high, None], 1)
         power = np.eye(n, dtype=np.float32)
         for t in range(steps):
@@ -171,10 +170,8 @@ def laplacian(
 def _laplacian_matrix(
     lists: Neighbours, low: int, high: int, normalization: Normalization, isolated: float
 ) -> NDArray[np.float64]:
-    n = high - low
-    source = np.repeat(np.arange(n), np.diff(lists.ptr[low : high + 1]))
-    target = lists.targets[lists.ptr[low] : lists.ptr[high]]
-    adjacency = np.zeros((n, n))
+    source, target = lists.within(low, high)
+    adjacency = np.zeros((high - low, high - low))
     adjacency[source, target] = 1
     adjacency[target, source] = 1
     np.fill_diagonal(adjacency, 0)
