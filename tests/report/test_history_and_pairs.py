@@ -74,7 +74,7 @@ def test_times_and_start_points_are_those_of_all_epochs():
     assert one.starts(1) is one.starts(7) is None
     assert not history(results([1.0])).finished
     both = history(results([1.0, 2.0]))
-    assert (both.finished, both.metric, both.lower_is_better) == (True, "mae", True)
+    assert (both.finished, both.metric) == (True, "mae")
 
 
 def test_a_diverged_trial_counts_in_no_mean():

@@ -10,6 +10,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
+from gradformer.report.matrices import confusion_plot, matrix_cells
 from gradformer.report.plots import (
     BOTTOM,
     HEIGHT,
@@ -21,10 +22,8 @@ from gradformer.report.plots import (
     WIDTH,
     Axes,
     Line,
-    confusion_plot,
     dot_plot,
     line_plot,
-    matrix_cells,
     parity_plot,
     strip_plot,
 )

@@ -120,7 +120,7 @@ def test_edges_that_leave_their_graph(numba, bad, monkeypatch):
         monkeypatch.setattr("gradformer.structure.adjacency.HAVE_NUMBA", False)
     edges = np.array([[0, 1, bad[0]], [1, 2, bad[1]]])
     arrays = pack([(3, np.array([[0], [1]])), (3, edges)])
-    with pytest.raises(InputError, match="graph 1 has the edge"):
+    with pytest.raises(InputError, match="graph 1 has an edge"):
         hop_distances(*arrays)
 
 

@@ -146,10 +146,7 @@ def test_laplacian_equals_reference_files(golden_folder, folder):
     assert checked
 
 
-@pytest.mark.parametrize("threadpoolctl", [True, False])
-def test_laplacian_in_threads_is_the_same(threadpoolctl, monkeypatch):
-    if not threadpoolctl:
-        monkeypatch.setattr("gradformer.structure.parallel.threadpool_limits", None)
+def test_laplacian_in_threads_is_the_same(monkeypatch):
     monkeypatch.setattr("gradformer.structure.parallel.cores", lambda: 3)
     rng = np.random.default_rng(5)
     graphs = [undirected(rng, 40, 0.2) for _ in range(40)]

@@ -17,7 +17,14 @@ from gradformer.graphs.atomic import appearing
 from gradformer.training import records, trials
 from gradformer.training.files import replace_file
 from gradformer.training.fit import fit, resume
-from gradformer.training.records import RECORD, Recorder, environment, pack, packed, read_record
+from gradformer.training.records import (
+    RECORD,
+    Recorder,
+    compress,
+    compressed,
+    environment,
+    read_record,
+)
 from gradformer.training.run import Run
 from tests.training import toy
 
@@ -135,22 +142,22 @@ def test_a_line_that_was_never_finished_is_no_part_of_a_record(tmp_path: Path) -
     assert read_record(path) == [{"kind": "run"}]
 
 
-def test_a_packed_record_is_read_and_continued_as_any_other(tmp_path: Path) -> None:
-    """A study packs what is complete: epochs of 200 runs were four fifths of a checkout."""
+def test_a_compressed_record_is_read_and_continued_as_any_other(tmp_path: Path) -> None:
+    """A study compresses what is complete: epochs of 200 runs were four fifths of a checkout."""
     recipe = SMALL.change("train.epochs=1", "trials=1")
     run = fit(toy.data(recipe), recipe=recipe, out=tmp_path / "run", **toy.QUIET)
     path, before = run.folder / RECORD, run.record
     content = path.read_bytes()
     for _ in range(2):  # the second finds nothing to do
-        pack(path)
+        compress(path)
     assert not path.exists()
-    assert gzip.decompress(packed(path).read_bytes()) == content
+    assert gzip.decompress(compressed(path).read_bytes()) == content
     assert Run.load(run.folder).record == before
     shutil.copytree(run.folder, tmp_path / "more")
     more = resume(tmp_path / "more", toy.data(recipe), trials=2, **toy.QUIET)
     assert [line["trial"] for line in more.record if line["kind"] == "epoch"] == [0, 1]
     assert [path.name for path in more.folder.glob("record*")] == [RECORD]
-    packed(path).write_bytes(packed(path).read_bytes()[:-20])
+    compressed(path).write_bytes(compressed(path).read_bytes()[:-20])
     with pytest.raises(InputError, match=r"record.jsonl: cannot be read \(Compressed file ended"):
         run.record  # noqa: B018
 

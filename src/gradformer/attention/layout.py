@@ -164,6 +164,11 @@ class Layout:
         rows = torch.arange(self.capacity, device=self.device, dtype=torch.int32)
         return torch.searchsorted(self.node_ptr[1:], rows, right=True, out_int32=True)
 
+    @property
+    def slot(self) -> Tensor:
+        """:attr:`graph` as an index, [capacity] int64: padded rows count to the last graph."""
+        return self.graph.long().clamp(max=max(self.num_graphs - 1, 0))
+
     @cached_property
     @untransformed
     def rows(self) -> Rows:

@@ -18,8 +18,8 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 def main() -> None:
     """Run the program; it is loaded here, so that Ctrl-C is one line from the start."""
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):  # else closed
-            stream.reconfigure(errors="backslashreplace")  # for what its encoding has not
+        if isinstance(stream, TextIOWrapper):  # a closed stream is None
+            stream.reconfigure(errors="backslashreplace")  # for characters that its encoding lacks
     try:
         from gradformer.cores import hold_openmp
         from gradformer.training.memory import keep_freed_memory

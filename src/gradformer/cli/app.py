@@ -44,7 +44,7 @@ _UsageError: Any = typer.BadParameter.__base__  # it has no public name
 
 
 class _Plain:
-    """In help no value stands behind a flag, which takes none."""
+    """Help shows no value behind a flag, since a flag takes none."""
 
     def get_params(self, ctx: Any) -> Any:
         parameters = super().get_params(ctx)  # type: ignore[misc]
@@ -70,7 +70,7 @@ class Program(Verbs):
             code = super().main(args, *rest, **{**options, "standalone_mode": False})
         except _UsageError as error:
             code = WRONG_USAGE
-            if type(error).__name__ != "NoArgsIsHelpError":  # which has shown the help
+            if type(error).__name__ != "NoArgsIsHelpError":  # then the help was shown
                 command = error.ctx.command_path if error.ctx is not None else "gradformer"
                 _say(f"{_wrong(error)} (see: {command} --help)", ERROR)
         except SystemExit as ended:
@@ -103,7 +103,7 @@ def _in_one_line(ctx: Any) -> Iterator[None]:
         raise typer.Exit(128 + signal.SIGINT) from None
     except Exception as error:
         asked = getattr(error, "signal", None)
-        if asked is not None:  # to stop, and all is saved; counted as a shell counts
+        if asked is not None:  # to stop, and all is saved; the code is as in a shell
             from gradformer.training.distributed import is_first
 
             if is_first():
@@ -171,7 +171,7 @@ app.command()(ungrouped(reproduce))
 app.add_typer(data_app, name="data", cls=Verbs)
 for command in [*app.registered_commands, *data_app.registered_commands]:
     command.cls = Verb
-    text = inspect.getdoc(command.callback) or ""  # whose lines are not those of a terminal
+    text = inspect.getdoc(command.callback) or ""  # to be wrapped by the terminal
     command.help = "\n\n".join(" ".join(part.split()) for part in text.split("\n\n"))
 
 
@@ -199,7 +199,7 @@ def _say(text: str, before: Text | str = "") -> None:
     """One line on standard error, however wide the terminal is."""
     lines = filter(None, map(str.strip, text.splitlines()))  # a path may hold two spaces in a row
     line = before + " ".join(lines)
-    with suppress(OSError, SystemExit):  # rich's, where nobody reads on; the exit code still tells
+    with suppress(OSError, SystemExit):  # nobody reads on; the exit code still tells
         as_it_is(stderr=True).print(line, highlight=False, soft_wrap=True)
 
 

@@ -30,7 +30,7 @@ def data_names(incomplete: str) -> list[tuple[str, str]]:
 
 
 def preset_names() -> list[str]:
-    """The presets of all recipes: of an unfinished line the shell does not say which is meant."""
+    """The presets of all recipes: the shell does not say which recipe an unfinished line means."""
     recipes = (parse_yaml(recipe_text(name)) for name in recipe_names())
     return sorted({name for recipe in recipes for name in recipe.get("presets") or ()})
 

@@ -20,7 +20,7 @@ from gradformer.cli.training import smoke_settings
 
 _own_data: Any = partial(typer.Option, rich_help_panel="Your own data")
 _machine: Any = partial(typer.Option, rich_help_panel="Machine")
-# Of several verbs, each of which says what it means there.
+# Several verbs have these; each says what it means there.
 out_option: Any = partial(typer.Option, "--out", "-o")
 trials_option: Any = partial(typer.Option, "--trials", "-n", metavar="N", min=1)
 data_argument: Any = partial(
@@ -152,7 +152,7 @@ class Training:
 
     def changes(self) -> list[str]:
         """What the user changes in the recipe, and last what the smoke switch does."""
-        from gradformer.training.beginning import begin_from
+        from gradformer.training.fine_tuning import begin_from
 
         split = [] if self.split is None else [f"data.split={self.split}"]
         begun = begin_from(self.weights, self.model)
@@ -212,7 +212,7 @@ class TrainingFile(_Reading):
 
 
 def ungrouped(verb: Callable[..., None]) -> Callable[..., None]:
-    """``verb`` as typer takes it: the fields of its groups in the place of these."""
+    """``verb`` as typer takes it: each group is replaced by its fields."""
     hints = get_type_hints(verb, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
     flat = []

@@ -96,7 +96,7 @@ def _of_molecules(run: Run, data: str, smiles: str | None, use: Inference) -> Fo
 
     table = open_table(Path(data))
     rows = RowChecks(data, table.unit, skip_invalid=True)
-    size = -(-AT_ONCE // use.batch_size) * use.batch_size  # so that batches are those of the whole
+    size = -(-AT_ONCE // use.batch_size) * use.batch_size  # the same batches as at once
     like = run.like("smiles", data)
 
     def parts() -> Iterator[Part]:
@@ -115,7 +115,7 @@ def _of_graphs(run: Run, data: str, smiles: str | None, use: Inference) -> Found
 
     source: Any = data
     reading: dict[str, Any] = {} if smiles is None else {"smiles": smiles}
-    if not is_card(data):  # its rows that cannot be read are left empty
+    if not is_card(data):  # rows that cannot be read are left empty
         source, reading = run.read(data, skip_invalid=True, **reading), {}
     store, user = open_data(run, source, use.mirror, **reading)
     found = run.predict(store, device=use.device, batch_size=use.batch_size)

@@ -176,7 +176,7 @@ def _plan(
     refuse_dataset(changes)
     name = str(chosen.recipe) if chosen.recipe is not None else recipe_name(data)
     space: dict[str, Any] = dict([_range(text) for text in ranges or ()])
-    if not space:  # what the user has set is not drawn
+    if not space:  # what the user has set is not searched
         fixed = {text.partition("=")[0].strip() for text in changes}
         stated = search_space(name, chosen.model)
         space = {key: values for key, values in stated.items() if key not in fixed}

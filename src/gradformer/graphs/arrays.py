@@ -101,22 +101,14 @@ class GraphArrays:
 
     def check(self, where: str) -> GraphArrays:
         """Return self if all indices are in range and floats finite; ``where`` names the source."""
+        from gradformer.structure.adjacency import check_ends  # loads numba
+
         nodes, edges = int(self.node_ptr[-1]), int(self.edge_ptr[-1])
         if self.edge_index.shape != (2, edges):
             raise InputError(
                 f"{where}: edge_index has shape {self.edge_index.shape}, expected (2, {edges})"
             )
-        if edges:
-            size_of_edge = np.repeat(self.sizes, np.diff(self.edge_ptr))
-            bad = (self.edge_index < 0) | (self.edge_index >= size_of_edge)
-            if bad.any():
-                edge = int(bad.any(axis=0).argmax())
-                graph = int(np.searchsorted(self.edge_ptr, edge, side="right")) - 1
-                ends = tuple(self.edge_index[:, edge].tolist())
-                raise InputError(
-                    f"{where}: graph {graph} has an edge {ends} but only "
-                    f"{counted(self.sizes[graph], 'node')}; nodes are numbered from 0"
-                )
+        check_ends(self.node_ptr, self.edge_ptr, self.edge_index, where)
         for name, value, rows in (("x", self.x, nodes), ("edge_attr", self.edge_attr, edges)):
             if value is None:
                 continue

@@ -17,7 +17,7 @@ from gradformer.graphs.user_data import Inputs, Kind, Reading, RowChecks, Seen, 
 from gradformer.structure.pointers import pointer
 
 _MOST_CATEGORIES = 100_000
-_LEVEL = "for one value a node, say --level node, level='node'"
+_BY_NODE = "for one value a node, say --level node, level='node'"
 
 FeatureName = Literal["x", "edge_attr"]
 
@@ -110,14 +110,14 @@ def _settle_features(
 
 
 def _seen(value: Features | None) -> Seen:
-    """The categories in each column, in their order; of quantities none."""
+    """The categories in each column, ascending; nothing where columns are quantities."""
     if value is None or value.dtype.kind != "i":
         return ()
     return tuple(tuple(np.unique(column).tolist()) for column in value.T)
 
 
 def _value(graph: RawGraph, name: FeatureName) -> Features | None:
-    """x or edge_attr, None also where there is no row to hold anything."""
+    """x or edge_attr; None also if it has no rows."""
     value = graph.x if name == "x" else graph.edge_attr
     return None if value is None or not len(value) else value
 
@@ -189,7 +189,7 @@ def _settle_lengths_of_y(
         values = f"y has {counted(len(graph.y), 'value')}"
         if level == "node":
             return f"{values}, expected one for each of {counted(expected, 'node')}"
-        hint = f" ({_LEVEL})" if len(graph.y) == graph.num_nodes else ""
+        hint = f" ({_BY_NODE})" if len(graph.y) == graph.num_nodes else ""
         return f"{values}, other graphs have {expected}{hint}"
 
     return rows.fitting(graphs, misfit)
@@ -206,7 +206,7 @@ def _columns(
         return {"y": [value for y in labelled for value in y]}
     width = len(labelled[0])
     if targets is None and len(graphs) == 1 and width == graphs[0].num_nodes > 1:
-        raise InputError(f"{where}: one graph, and y has a value for each of its nodes; {_LEVEL}")
+        raise InputError(f"{where}: one graph, and y has a value for each of its nodes; {_BY_NODE}")
     names = targets or place_names(width)
     return {name: [y[t] for y in labelled] for t, name in enumerate(names)}
 
@@ -224,7 +224,7 @@ def _encode_y(
         return None, graphs
     numbers: list[float] = []
     kept = []
-    targets = len(labels.targets)  # one, of nodes
+    targets = len(labels.targets)  # a single one where nodes have targets
     for graph in graphs:
         missing = [None] * (graph.num_nodes if level == "node" else targets)
         values = missing if graph.y is None else graph.y
@@ -258,7 +258,7 @@ def _settle_lengths_of_split(
             return None
         each = "node of a single graph" if of_nodes else "graph"
         nodes = not of_nodes and len(graphs) == 1 and len(graph.split) == graph.num_nodes
-        hint = f" ({_LEVEL})" if nodes else ""
+        hint = f" ({_BY_NODE})" if nodes else ""
         values = f"split has {counted(len(graph.split), 'value')}"
         return f"{values}, expected {expected}: one for each {each}{hint}"
 

@@ -161,8 +161,8 @@ _known: Any = WeakTensorKeyDictionary()  # edge_index → copies of it and its v
 def packed(edge_index: Tensor, vector: Tensor, num_graphs: int | None = None) -> Packed:
     """The graphs of PyG's ``edge_index`` and ``batch`` vector, for every layer and epoch.
 
-    They are kept while ``edge_index`` lives, and given again while it holds the same; what was made
-    in inference mode serves only inside of it.
+    They are kept while ``edge_index`` lives, and given again while its content is the same. What
+    was made in inference mode is given again in that mode only.
     """
     if (known := _known.get(edge_index)) is not None:
         *before, graphs, found = known
@@ -219,7 +219,7 @@ def sort_edges(edge_index: Tensor, layout: Layout) -> tuple[Edges, Tensor]:
 
 
 def link(source: Tensor, target: Tensor, sources: int, targets: int, rows: Rows) -> Edges:
-    """Edges that are sorted by ``target``; numbers from ``sources`` and ``targets`` on are no ends.
+    """Edges that are sorted by ``target``; an end numbered ``sources`` or ``targets`` is padding.
 
     Shapes: source, target [edges] int32, of so many nodes each.
     """

@@ -141,7 +141,8 @@ def find_labels(columns: Mapping[str, Values], task: str | None, where: str) -> 
 
 
 def _present(values: Values) -> list[str]:
-    """The values that are there; beside numbers None, NA and null are none, beside words they are.
+    """The values that are there. Among numbers None, NA and null are missing, among words they are
+    values.
 
     >>> _present(["1.5", "NA", None]), _present(["mild", "None", None])
     (['1.5'], ['mild', 'None'])

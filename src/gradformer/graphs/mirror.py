@@ -26,7 +26,7 @@ def cache_folder() -> Path:
     named = os.environ.get("GRADFORMER_CACHE")
     try:
         return Path(named).expanduser() if named else Path.home() / ".cache" / "gradformer"
-    except RuntimeError:  # HOME is not set, and the system does not know the user
+    except RuntimeError:  # no HOME, and a user whom the system does not know
         raise InputError(
             "the home folder is not known, so neither is the cache in it; name one with "
             "GRADFORMER_CACHE"

@@ -94,7 +94,7 @@ def smiles_reader(node: Vocabulary, edge: Vocabulary) -> Callable[[str], Molecul
 
 
 def _atoms(mol: Any) -> list[Any]:
-    """As ``mol.GetAtoms()``, which asks for the number of atoms at each of them."""
+    """As ``mol.GetAtoms()``, which is slow: it asks for the number of atoms at each of them."""
     return [mol.GetAtomWithIdx(index) for index in range(mol.GetNumAtoms())]
 
 

@@ -24,38 +24,46 @@ Targets = Sequence[Any] | NDArray[Any] | pd.Series | pd.DataFrame
 
 def collect(
     objects: Sequence[Any],
-    values: list[Any],
     convert: Callable[[int, Any], RawGraph],
     kind: Kind,
     skip_invalid: bool,
     *,
+    y: Targets | None,
+    own: Callable[[Any], Any],
     split: Sequence[str | None] | None,
     task: str | None,
     like: Reading | None,
+    labelled: bool,
     **options: Any,
 ) -> UserData:
     """Convert each object under the checks that all readers share; rows count from 0.
 
-    ``values`` are the targets of each; ``split`` names the part of each, None for no part.
+    The targets are ``y``, or else each object's ``own``; ``split`` names the part of each, None for
+    no part.
 
     Where the task is not stated it is a regression if some target is a float other than 0 and 1.
     Integers, words and these two are what :func:`~gradformer.graphs.labels.find_labels` takes them
     for: Python's numbers have a type, which those of a table have not.
     """
     rows = RowChecks("the list", "position", skip_invalid)
+    what = "molecule" if kind == "smiles" else "graph"
+    apart, names = _target_rows(y, len(objects), what, like, labelled)
+    values = [*map(own, objects)] if apart is None else apart
     words = None if split is None else _words(split, len(objects))
 
-    def with_part(row: int, item: Any) -> RawGraph:
+    def whole(row: int, item: Any) -> RawGraph:
         graph = convert(row, item)
+        if labelled:
+            graph = replace(graph, y=_texts(values[row]))
         if words is None:
             return graph
         word = words[row]
         return replace(graph, split=[-1 if word is None else part_number(word)])
 
-    graphs = list(rows.graphs(list(enumerate(objects)), with_part))
-    if task is None and like is None and any(has_quantities(values[g.row]) for g in graphs):
+    graphs = list(rows.graphs(list(enumerate(objects)), whole))
+    if task is None and like is None and any(_has_quantities(values[g.row]) for g in graphs):
         task = "regression"
-    return assemble(graphs, rows, kind=kind, task=task, like=like, **options)
+    return assemble(graphs, rows, kind=kind, task=task, targets=names, like=like, **options)
 
 
 def _words(split: Sequence[str | None], count: int) -> list[str | None]:
@@ -71,12 +79,12 @@ def _words(split: Sequence[str | None], count: int) -> list[str | None]:
     return [None if word is None else present(str(word)) for word in given]
 
 
-def target_rows(
+def _target_rows(
     y: Targets | None, count: int, what: str, like: Reading | None, labelled: bool
 ) -> tuple[list[Any] | None, list[str] | None]:
-    """The target of each object, from a list, an array, or what pandas has for them, None if they
-    are not given so; and what a DataFrame calls its columns, which come in the order in which
-    ``like`` has learned them. If they are not to be ``labelled``, these may be any."""
+    """The target of each object from a list, an array or pandas, None if there is no ``y``; and
+    what a DataFrame calls its columns. These come in the order in which ``like`` has learned them,
+    and may be any unless ``labelled``."""
     if y is None:
         return None, None
     names = None
@@ -95,7 +103,7 @@ def target_rows(
 
 
 def _by_name(y: pd.DataFrame, like: Reading | None) -> tuple[pd.DataFrame, list[str] | None]:
-    """The columns that are targets, and their names; all, without names, if they go by place."""
+    """The columns that are targets, and their names; or all and None, if they go by place."""
     if not all(isinstance(name, str) for name in y.columns):
         return y, None
     if not y.columns.is_unique:
@@ -113,20 +121,17 @@ def _by_name(y: pd.DataFrame, like: Reading | None) -> tuple[pd.DataFrame, list[
     )
 
 
-def has_quantities(y: Any) -> bool:
+def _has_quantities(y: Any) -> bool:
     """Whether a target of one graph is a float other than 0, 1 and NaN."""
     floats = (value for value in _values(y) if isinstance(value, float | np.floating))
     return any(value not in (0.0, 1.0) and value == value for value in floats)
 
 
-def target_texts(y: Any) -> list[str | None] | None:
-    """Targets of one graph as texts."""
-    return None if y is None else _texts(_values(y))
-
-
-def _texts(values: Iterable[Any]) -> list[str | None]:
-    """Values as texts; None is missing, and so is NaN."""
-    return [None if value is None else present(str(value), NO_VALUE) for value in values]
+def _texts(y: Any) -> list[str | None] | None:
+    """Targets of one graph as texts; None is missing, and so is NaN."""
+    if y is None:
+        return None
+    return [None if value is None else present(str(value), NO_VALUE) for value in _values(y)]
 
 
 def _values(y: Any) -> list[Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import closing
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pandas as pd
 from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import Level
 from gradformer.graphs.molecules import ATOM_VOCABULARY, BOND_VOCABULARY, from_smiles, smiles_reader
-from gradformer.graphs.object_targets import Targets, collect, target_rows, target_texts
+from gradformer.graphs.object_targets import Targets, collect
 from gradformer.graphs.processes import each, sound
 from gradformer.graphs.pyg_data import from_pyg
 from gradformer.graphs.raw_graphs import RawGraph, edge_list, feature_matrix, node_count
@@ -31,7 +32,7 @@ def from_objects(
     inputs: Inputs | None = None,
     **options: Any,
 ) -> UserData:
-    """Take what the first of ``objects`` is: PyG ``Data``, NetworkX graphs or SMILES; or a
+    """Take PyG ``Data``, NetworkX graphs or SMILES, whichever the first of ``objects`` is; or a
     ``DataFrame`` with a column of SMILES.
 
     ``options`` are those of the function below that takes them, or of :func:`read_table`; of
@@ -99,8 +100,6 @@ def from_networkx(
     choice("level", level, ("graph", "node"))
     if like is not None:
         level = like.level
-    apart, names = target_rows(y, len(graphs), "graph", like, labelled)
-    targets = [_networkx_target(graph, level) for graph in graphs] if apart is None else apart
 
     def convert(row: int, graph: nx.Graph) -> RawGraph:
         if not isinstance(graph, nx.Graph):
@@ -112,21 +111,21 @@ def from_networkx(
         x = _attribute([data for _, data in graph.nodes(data=True)], "x")
         edge_attr = _attribute([data for *_, data in graph.edges(data=True)], "edge_attr")
         index, edge_attr = edge_list(pairs, nodes, edge_attr, graph.is_directed())
-        y = target_texts(targets[row]) if labelled else None
-        return RawGraph(row, nodes, index, x, edge_attr, y)
+        return RawGraph(row, nodes, index, x, edge_attr)
 
     data = collect(
         graphs,
-        targets,
         convert,
         "graphs",
         skip_invalid,
+        y=y,
+        own=partial(_networkx_target, level),
         split=split,
         level=level,
         task=task,
-        targets=names,
         inputs=inputs,
         like=like,
+        labelled=labelled,
     )
     known = {"x of nodes", "edge_attr of edges"}
     known |= set() if y is not None else {f"y of {level}s"}
@@ -146,8 +145,6 @@ def from_smiles_list(
     """Take molecules as SMILES; ``y`` has one value, or a list of them, for each molecule, and
     ``split`` train, val or test, or None."""
     smiles = list(smiles)
-    apart, names = target_rows(y, len(smiles), "molecule", like, labelled)
-    targets = [None] * len(smiles) if apart is None else apart
     to_graph = from_smiles if like is None else smiles_reader(like.node, like.edge) or from_smiles
 
     def convert(row: int, word: str) -> RawGraph:
@@ -155,27 +152,27 @@ def from_smiles_list(
         if not isinstance(word, str):
             raise InputError(f"expected SMILES as text, found {type(word).__name__}")
         x, edge_index, edge_attr = sound(found)
-        y = target_texts(targets[row]) if labelled else None
-        return RawGraph(row, len(x), edge_index, x, edge_attr, y)
+        return RawGraph(row, len(x), edge_index, x, edge_attr)
 
     words = [word if isinstance(word, str) else "" for word in smiles]
     with closing(each(to_graph, words)) as molecules:
         data = collect(
             smiles,
-            targets,
             convert,
             "smiles",
             skip_invalid,
+            y=y,
+            own=lambda word: None,
             split=split,
             task=task,
-            targets=names,
             inputs=Inputs(ATOM_VOCABULARY, BOND_VOCABULARY),
             like=like,
+            labelled=labelled,
         )
     return replace(data, smiles=tuple(smiles[row] for row in data.rows.tolist()))
 
 
-def _networkx_target(graph: nx.Graph, level: Level) -> Any:
+def _networkx_target(level: Level, graph: nx.Graph) -> Any:
     """The attribute ``y`` of the graph, or of its nodes, None if none has it."""
     if not isinstance(graph, nx.Graph):
         return None

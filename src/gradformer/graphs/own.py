@@ -52,7 +52,7 @@ def read(
 def kind_of(path: Path) -> Kind:
     """What the file or folder holds, by its name."""
     name = path.name.lower()
-    if not os.path.exists(path):  # which asks also for what no file can be called
+    if not os.path.exists(path):  # unlike Path, it takes any name
         raise InputError(
             f"{path} does not exist; {_WANTED} (SMILES by themselves: as a list, in Python)"
         )

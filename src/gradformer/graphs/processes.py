@@ -45,9 +45,9 @@ READY = b"ready to read molecules\n"
 def each(
     function: Callable[[str], Result], words: Sequence[str]
 ) -> Generator[Result | InputError, None, None]:
-    """``function``, one of a module's own, of each word in turn, or the error that it raised.
+    """The result of ``function``, one of a module's own, for each word in turn, or its error.
 
-    All is as if one process did it. What comes is not far ahead of what is taken, however many
+    All is as if one process did it. The work is never far ahead of what is taken, however many
     words there are. Close the generator if it is left before its end.
     """
     with _started(min(cores(), MOST, len(words) // WORTHWHILE)) as helpers:
@@ -74,7 +74,7 @@ def _attempt(function: Callable[[str], Result], word: str) -> Result | InputErro
 def _by(
     helpers: list[Helper], function: Callable[[str], Result], words: Sequence[str]
 ) -> Iterator[Result | InputError]:
-    """As :func:`each`. Every helper has a thread, which waits for it, or works if it is dead."""
+    """As :func:`each`. A thread waits for each helper, and does its work if the helper is dead."""
     idle: SimpleQueue[Helper] = SimpleQueue()
     left = Event()
     for helper in helpers:
@@ -128,8 +128,8 @@ def _ask(
 
 @contextmanager
 def _started(count: int) -> Iterator[list[Helper]]:
-    """So many helpers, or those that could be started; none where one would be alone, or where the
-    executable is a program with Python in it, and not Python."""
+    """So many helpers, or those that could be started. None if there would be only one, or if the
+    executable is not Python but a program that contains it."""
     wanted = count > 1 and sys.executable and not getattr(sys, "frozen", False)
     program = f"from {__name__} import serve; serve()"
     own = {"PYTHONPATH": os.pathsep.join(map(str, sys.path)), "OPENBLAS_NUM_THREADS": "1"}
@@ -143,7 +143,7 @@ def _started(count: int) -> Iterator[list[Helper]]:
                         stdin=PIPE,
                         stdout=PIPE,
                         env={**os.environ, **own},
-                        process_group=0,  # Ctrl-C is ours to hear, and to end them
+                        process_group=0,  # Ctrl-C reaches this process alone, which ends them
                     )
                 )
         yield [helper for helper in helpers if _is_ready(helper)]
@@ -170,4 +170,4 @@ def serve() -> None:
             function, words = pickle.load(sys.stdin.buffer)
             found = [_attempt(function, word) for word in words]
             answers.write(pickle.dumps(found, pickle.HIGHEST_PROTOCOL))
-    os._exit(0)  # and says nothing, also of a pipe that is gone
+    os._exit(0)  # in silence, even if the pipe is gone

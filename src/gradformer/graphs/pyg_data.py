@@ -13,7 +13,7 @@ import torch
 from gradformer.errors import InputError, choice
 from gradformer.graphs.arrays import Level
 from gradformer.graphs.molecules import smiles_reader
-from gradformer.graphs.object_targets import Targets, collect, dense, target_rows, target_texts
+from gradformer.graphs.object_targets import Targets, collect, dense
 from gradformer.graphs.raw_graphs import Features, RawGraph, edge_list, feature_matrix, node_count
 from gradformer.graphs.user_data import Inputs, Reading, UserData
 from gradformer.graphs.user_splits import PARTS
@@ -46,12 +46,11 @@ def from_pyg(
 
     try:
         lists = [data.to_data_list() if isinstance(data, Batch) else [data] for data in graphs]
-    except (AttributeError, RuntimeError):  # it is not from Batch.from_data_list
+    except (AttributeError, RuntimeError):  # of a Batch that is not from Batch.from_data_list
         raise InputError("a Batch does not know the graphs it was made of; give these") from None
     graphs = list(chain.from_iterable(lists))
-    apart, names = target_rows(y, len(graphs), "graph", like, labelled)
     if level is None:
-        seen: Level = "graph" if apart is not None else _level_of_pyg(graphs)
+        seen: Level = "graph" if y is not None else _level_of_pyg(graphs)
         level = like.level if like is not None else seen
     choice("level", level, ("graph", "node"))
     given = inputs if like is None else like.inputs
@@ -60,48 +59,50 @@ def from_pyg(
     def convert(row: int, data: Data) -> RawGraph:
         if not isinstance(data, Data):
             raise InputError(f"expected torch_geometric.data.Data, found {type(data).__name__}")
-        if data.edge_index is None:
-            raise InputError("has no edge_index; without edges, give one of shape [2, 0]")
-        edge_index = dense(data.edge_index, "edge_index")
-        if edge_index.ndim != 2 or len(edge_index) != 2 or edge_index.dtype.kind not in "iu":
-            raise InputError(
-                f"edge_index must be whole numbers [2, edges], found {edge_index.shape} "
-                f"{edge_index.dtype}"
-            )
-        pairs = edge_index.T
-        nodes = node_count(data.num_nodes)
-        x = None if data.x is None else feature_matrix(dense(data.x, "x"), "x", nodes)
-        if given is not None and x is not None:
-            _check_atoms(x, getattr(data, "smiles", None), given)
-        edge_attr = None
-        if data.edge_attr is not None:
-            values = dense(data.edge_attr, "edge_attr")
-            edge_attr = feature_matrix(values, "edge_attr", len(pairs))
-        index, edge_attr = edge_list(pairs, nodes, edge_attr, directed=True)
-        y = None
-        if labelled:
-            y = _pyg_targets(data, level) if apart is None else target_texts(apart[row])
-        split = _pyg_masks(data) if with_masks else None
-        return RawGraph(row, nodes, index, x, edge_attr, y, split)
+        graph = _graph(row, data)
+        if given is not None and graph.x is not None:
+            _check_atoms(graph.x, getattr(data, "smiles", None), given)
+        if labelled and y is None:
+            _check_shape(data, level)
+        return replace(graph, split=_pyg_masks(data)) if with_masks else graph
 
-    targets = [getattr(data, "y", None) for data in graphs] if apart is None else apart
     data = collect(
         graphs,
-        targets,
         convert,
         "graphs",
         skip_invalid,
+        y=y,
+        own=lambda data: getattr(data, "y", None),
         split=split,
         level=level,
         task=task,
-        targets=names,
         inputs=inputs,
         like=like,
+        labelled=labelled,
     )
     known = {"x", "edge_index", "edge_attr", "y", "num_nodes"}
     known |= {f"{part}_mask" for part in PARTS} if with_masks else set()
     found = {name for row in data.rows.tolist() for name, _ in graphs[row]}
     return replace(data, unused=tuple(sorted(found - known)))
+
+
+def _graph(row: int, data: Data) -> RawGraph:
+    """The size, features and edges of a graph."""
+    if data.edge_index is None:
+        raise InputError("has no edge_index; without edges, give one of shape [2, 0]")
+    edge_index = dense(data.edge_index, "edge_index")
+    if edge_index.ndim != 2 or len(edge_index) != 2 or edge_index.dtype.kind not in "iu":
+        raise InputError(
+            f"edge_index must be whole numbers [2, edges], found {edge_index.shape} "
+            f"{edge_index.dtype}"
+        )
+    pairs, nodes = edge_index.T, node_count(data.num_nodes)
+    x, edge_attr = (
+        None if value is None else feature_matrix(dense(value, name), name, rows)
+        for name, value, rows in (("x", data.x, nodes), ("edge_attr", data.edge_attr, len(pairs)))
+    )
+    index, edge_attr = edge_list(pairs, nodes, edge_attr, directed=True)
+    return RawGraph(row, nodes, index, x, edge_attr)
 
 
 def _check_atoms(x: Features, smiles: Any, inputs: Inputs) -> None:
@@ -135,15 +136,15 @@ def _level_of_pyg(graphs: list[Data]) -> Level:
     return "graph"
 
 
-def _pyg_targets(data: Data, level: Level) -> list[str | None] | None:
+def _check_shape(data: Data, level: Level) -> None:
+    """Raise if ``data.y`` is a tensor of another shape than targets of the ``level`` have."""
     if not isinstance(data.y, torch.Tensor):
-        return target_texts(data.y)
+        return
     expected = data.num_nodes if level == "node" else 1
     rows = data.y.shape[0] if data.y.dim() else 1
     if rows != expected or data.y.dim() > 2 or (level == "node" and data.y.numel() != rows):
         shapes = "[nodes]" if level == "node" else "[1] or [1, targets]"
         raise InputError(f"y has shape {tuple(data.y.shape)}, expected {shapes}")
-    return target_texts(data.y)
 
 
 def _pyg_masks(data: Data) -> list[int] | None:

@@ -203,8 +203,8 @@ def build_store(
 ) -> Store:
     """Open the store in ``folder``, or build it there from what ``read`` gives.
 
-    Processes that want the same folder wait for each other. The folder appears with its last byte
-    written: a builder that is killed leaves a hidden folder behind, which the next one clears.
+    Processes that want the same folder wait for each other. The folder appears once it is whole: a
+    builder that is killed leaves a hidden folder behind, which the next one clears.
     """
     if folder.exists():
         return Store.open(folder)
@@ -270,7 +270,7 @@ def _refuse_large(arrays: GraphArrays, limit: int, called: Callable[[int], str])
 def _map(path: Path, spec: dict[str, Any]) -> Array:
     try:
         value = np.load(path, mmap_mode="r", allow_pickle=False)
-    except (ValueError, EOFError, TypeError, SyntaxError, TokenError) as error:  # of its header
+    except (ValueError, EOFError, TypeError, SyntaxError, TokenError) as error:  # a bad header
         raise OSError(f"{path.name}: {error}") from error
     if value.dtype.str != spec["dtype"] or list(value.shape) != spec["shape"]:
         raise OSError(f"{path.name} has {value.dtype} {value.shape}, expected {spec}")

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 
 from numpy.typing import NDArray
 
-from gradformer.errors import ConfigError, choice, counted
+from gradformer.errors import ConfigError, at_least, choice, counted
 from gradformer.graphs.arrays import GraphArrays, tupled
 from gradformer.progress import bar
 from gradformer.structure.codebook import HOPS, Codebook
@@ -48,8 +48,7 @@ class Structure:
         if self.index is not None:
             choice("structure.index", self.index, get_args(Index))
         for name in ("rwse", "lap"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"structure.{name}: {getattr(self, name)} is below 0")
+            at_least(f"structure.{name}", getattr(self, name), 0)
         for extra in self.extras:
             _parse(extra)
 

@@ -72,7 +72,7 @@ def open_table(path: Path) -> Table:
 def _separated(path: Path) -> Table:
     text = read_text(path)
     marked, text = text.startswith(MARK), text.removeprefix(MARK)
-    stated = re.match(r"sep=([,;\t])\s*\n", text, re.IGNORECASE)  # a line for a spreadsheet
+    stated = re.match(r"sep=([,;\t])\s*\n", text, re.IGNORECASE)  # a line for spreadsheets
     named = "\t" if path.name.lower().endswith((".tsv", ".tsv.gz")) else None
     delimiter = stated[1] if stated else named or _delimiter(text)
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))  # a cell may be as long as that
@@ -120,7 +120,8 @@ def _parquet(path: Path) -> Table:
     import pandas as pd  # importing it takes long, and other tables need none
 
     try:
-        frame = pd.read_parquet(path, dtype_backend="numpy_nullable")  # else 2⁵³ + 1 beside a gap
+        # Numbers of NumPy would round 2⁵³ + 1 where another row of the column is empty.
+        frame = pd.read_parquet(path, dtype_backend="numpy_nullable")
         was_column = [name for name in frame.index.names if name and name not in frame.columns]
         if was_column:
             frame = frame.reset_index(level=was_column)

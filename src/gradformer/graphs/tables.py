@@ -64,23 +64,16 @@ def read_parts(
     Of a table that is long, the graphs of one part are in memory. ``rows`` has all that was skipped
     when the last part is there.
     """
-    path = table.path
     if like is not None:
-        like.expect("smiles", str(path))
+        like.expect("smiles", str(table.path))
         if smiles is None and like.smiles is not None:
             smiles = _column_like(table, like.smiles)
         names = like.labels.targets
         target = names if labelled and set(names) <= set(table.header) else ()
-    smiles_at = table.position(_smiles_column(table) if smiles is None else str(smiles))
-    split_at = None if split_column is None else table.position(str(split_column))
-    if target is None:
-        target = _only_other_column(table, smiles_at, split_at)
-    targets = column_names(target)
-    if not targets and like is None:
-        raise InputError(f"{path}: no target column was named; {table.columns()}")
-    targets_at = [table.position(name) for name in targets]
-    if len(set(targets_at)) < len(targets):
-        raise InputError(f"{path}: a target column is named twice: {', '.join(targets)}")
+    smiles_at, targets_at, split_at = _positions(table, smiles, target, split_column)
+    targets = [table.header[at] for at in targets_at]
+    if like is None and not targets:
+        raise InputError(f"{table.path}: no target column was named; {table.columns()}")
     if like is None and split_at is None:
         _tell_parts(table, {smiles_at, *targets_at})
 
@@ -117,6 +110,21 @@ def read_parts(
                 like=like,
             )
             yield replace(data, smiles=tuple(words[row] for row in data.rows.tolist()))
+
+
+def _positions(
+    table: Table, smiles: str | None, target: str | Sequence[str] | None, split_column: str | None
+) -> tuple[int, list[int], int | None]:
+    """Where the molecules, the targets and the parts of a split stand, by name or as found."""
+    smiles_at = table.position(_smiles_column(table) if smiles is None else str(smiles))
+    split_at = None if split_column is None else table.position(str(split_column))
+    if target is None:
+        target = _only_other_column(table, smiles_at, split_at)
+    targets = column_names(target)
+    targets_at = [table.position(name) for name in targets]
+    if len(set(targets_at)) < len(targets):
+        raise InputError(f"{table.path}: a target column is named twice: {', '.join(targets)}")
+    return smiles_at, targets_at, split_at
 
 
 def column_names(given: Any) -> list[str]:

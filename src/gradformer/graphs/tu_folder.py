@@ -10,7 +10,7 @@ from gradformer.graphs.arrays import Vocabulary
 from gradformer.graphs.assemble import assemble
 from gradformer.graphs.labels import present
 from gradformer.graphs.raw_graphs import RawGraph, node_count
-from gradformer.graphs.sources.tu import Features, Read, TUGraphs, tu_graphs
+from gradformer.graphs.sources.tu import FeatureFile, Read, TUGraphs, tu_graphs
 from gradformer.graphs.user_data import Inputs, Reading, RowChecks, UserData
 
 Targets = list[list[str | None]]
@@ -18,8 +18,8 @@ Targets = list[list[str | None]]
 
 def read_tu_folder(
     path: str | Path,
-    node: Features | None = None,
-    edge: Features | None = None,
+    node: FeatureFile | None = None,
+    edge: FeatureFile | None = None,
     task: str | None = None,
     skip_invalid: bool = False,
     like: Reading | None = None,
@@ -84,8 +84,8 @@ def _open_folder(folder: Path) -> tuple[str, Read]:
 
 
 def _features(
-    name: str, read: Read, kind: str, wanted: Features | None, vocabulary: Vocabulary | None
-) -> Features:
+    name: str, read: Read, kind: str, wanted: FeatureFile | None, vocabulary: Vocabulary | None
+) -> FeatureFile:
     """Which of the two files of features to read."""
     if wanted is not None:
         choice(kind, wanted, ("labels", "attributes"))

@@ -242,7 +242,7 @@ def read_text(path: Path) -> str:
     except (OSError, EOFError, zlib.error) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"{path} cannot be read: {reason}") from None
-    wrong = data.find(0)  # it is UTF-8, but no text has it
+    wrong = data.find(0)  # a zero byte is UTF-8, but no text has it
     try:
         if wrong < 0:
             return data.decode()

@@ -2,8 +2,8 @@
 
 A run is read as a ``history``. The ``page`` has sections: ``outcome`` (with ``pairs`` of runs),
 ``curves``, ``patterns``, ``answers``, ``settings``; ``explain`` is a page of its own. Drawn are
-``plots`` on ``scales`` and ``attention``, written as ``markup``, or as a ``sheet`` to keep.
-``levers`` tells what mattered in a search.
+``plots`` on ``scales``, ``matrices`` and ``attention``, written as ``markup``, or as a ``sheet`` to
+keep. ``levers`` tells what mattered in a search.
 """
 
 from gradformer.report.explain import write_explanation

@@ -12,7 +12,8 @@ from gradformer.errors import counted
 from gradformer.graphs.targets import is_labelled
 from gradformer.report.history import History
 from gradformer.report.markup import Content, Markup, figure, grid, join, note, tag
-from gradformer.report.plots import confusion_plot, parity_plot
+from gradformer.report.matrices import confusion_plot
+from gradformer.report.plots import parity_plot
 from gradformer.report.scales import evenly
 from gradformer.training.keepsakes import Answers, load_answers
 

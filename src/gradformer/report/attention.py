@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from gradformer.graphs.store import Store
 from gradformer.report.markup import Markup, tag
-from gradformer.report.plots import Picture, matrix_cells, place
+from gradformer.report.matrices import matrix_cells
+from gradformer.report.plots import Picture, place
 from gradformer.structure.codebook import UNREACHABLE
 from gradformer.structure.parallel import one_blas_thread
 
@@ -54,7 +55,7 @@ def sketch(store: Store, graph: int) -> Sketch:
 
 
 def _rows(store: Store, pointer: str, graph: int) -> slice:
-    """Those of a graph, in the arrays that ``pointer`` points into."""
+    """The rows of a graph in the arrays that ``pointer`` points into."""
     return slice(*store.arrays[pointer][graph : graph + 2].tolist())
 
 
@@ -117,7 +118,8 @@ def side_by_side(
 ) -> list[tuple[str, list[Picture], str]]:
     """Patterns (name, drawing, weight [n, n]) of one graph, on one scale.
 
-    Of each its name, the drawn graph with the matrix of all pairs, and how spread it is in words.
+    Gives for each its name, the drawn graph and the matrix of all pairs, and in words how spread it
+    is.
     """
     low, full = contrast(*(weight for _, _, weight in seen))
     found = []

@@ -83,7 +83,7 @@ def learning_curve(
 
 
 def _points(values: NDArray[np.float64]) -> list[float]:
-    """Those of a curve [epochs] that are drawn."""
+    """The points of a curve [epochs] that are drawn."""
     found: list[float] = values[evenly(len(values), MOST_POINTS)].tolist()
     return found
 
@@ -115,7 +115,7 @@ def decay_section(histories: Sequence[History]) -> Markup:
 def heads_of(history: History, trial: int) -> list[tuple[str, list[Picture]]]:
     """Decay and start points of a trial: name and pictures for each set of heads."""
     if trial in history.run.trials:
-        decay = getattr(history.run.model(trial), "decay", None)  # a user's may be anything
+        decay = getattr(history.run.model(trial), "decay", None)  # users may mean anything by it
     else:
         decay = recorded_decay(history, trial)
     tables = decay_tables(decay if isinstance(decay, Decay) else None)

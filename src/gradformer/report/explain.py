@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradformer.errors import InputError
+from gradformer.graphs.user_data import UserData
 from gradformer.report.attention import (
     SEES,
     Sketch,
@@ -70,13 +71,9 @@ def write_explanation(
     predicted = run.predict(few)
     sections: list[tuple[str, str, Content]] = []
     for place, graph in enumerate(graphs):
-        name = f"Graph {few.about['graphs'][place]}"
+        name, drawn = f"Graph {few.about['graphs'][place]}", sketch(few, place)
         if user is not None:
-            name = user.name(graph).capitalize()
-        drawn = sketch(few, place)
-        if user is not None and user.smiles is not None:
-            name += f": {user.smiles[graph]}"
-            drawn = replace(drawn, labels=_elements(user.smiles[graph]))
+            name, drawn = _as_given(user, graph, drawn)
         answer = None if run.schema.level == "node" else _answer(run, predicted, place)
         found = pair_attention(model, few, place, run.recipe.train.precision)
         heads = _heads(found, drawn, layer)
@@ -92,6 +89,15 @@ def write_explanation(
     out = Path(out)
     replace_file(out, page(title, f"Run {run.folder.resolve().name}", note(text), sections))
     return out
+
+
+def _as_given(user: UserData, graph: int, drawn: Sketch) -> tuple[str, Sketch]:
+    """What a user's graph is called, and its drawing; a molecule with its SMILES and elements."""
+    name = user.name(graph).capitalize()
+    if user.smiles is None:
+        return name, drawn
+    smiles = user.smiles[graph]
+    return f"{name}: {smiles}", replace(drawn, labels=_elements(smiles))
 
 
 def _elements(smiles: str) -> tuple[str, ...]:

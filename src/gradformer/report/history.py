@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from gradformer.grouping import grouped
 from gradformer.report.scales import evenly
-from gradformer.training.metrics import LOWER_IS_BETTER
 from gradformer.training.records import header
 from gradformer.training.run import Run, ended_trials
 from gradformer.training.trials import summary
@@ -58,10 +57,6 @@ class History:
     def metric(self) -> str:
         """The metric that is reported."""
         return str(self.results[0]["metric"]) if self.results else self.run.metric
-
-    @property
-    def lower_is_better(self) -> bool:
-        return self.metric in LOWER_IS_BETTER
 
     @cached_property
     def outcome(self) -> dict[str, Any]:

@@ -36,7 +36,7 @@ def levers(attempts: Sequence[Attempt]) -> list[Lever]:
     Left out: diverged candidates, the recipe as it is, which was not drawn, and a setting with
     fewer than three candidates.
     """
-    from scipy.stats import rankdata  # only reports of searches wait for it
+    from scipy.stats import rankdata  # slow to load, and needed here only
 
     drawn = (one for one in attempts if one.rung == 0 and one.settings)
     first = [(one, one.val) for one in drawn if one.val is not None]

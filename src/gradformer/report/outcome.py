@@ -29,7 +29,7 @@ def headline(history: History) -> Markup:
     cards: list[tuple[str, str]] = []
     if done:
         metric = metric_name(history.metric)
-        better = "lower" if history.lower_is_better else "higher"
+        better = "lower" if outcome["lower_is_better"] else "higher"
         cards.append((spread(outcome["test"]["values"]), f"test {metric}, {better} is better"))
         cards.append((spread(outcome["val"]["values"]), f"validation {metric}"))
     cards.append((f"{done} of {history.run.recipe.trials}", "trials that ended well"))
@@ -165,7 +165,7 @@ def _is_best(history: History, histories: Sequence[History]) -> bool:
     if not all(equal_splits(history, rival) for rival in rivals):
         return False
     known = [rival.outcome["test"]["mean"] for rival in rivals]
-    return len(known) > 1 and mean == (min if history.lower_is_better else max)(known)
+    return len(known) > 1 and mean == (min if history.outcome["lower_is_better"] else max)(known)
 
 
 APART = "No two runs share data, split and, where each seed has its own split, a finished seed."

@@ -40,10 +40,10 @@ class Difference:
 
 
 def yardstick(history: History) -> tuple[object, ...]:
-    """What runs have in common whose equal seeds mean equal test sets: data, way to split, metric.
+    """What two runs must share for equal seeds to mean equal test sets: data, split and metric.
 
-    That of an attempt of a search is its validation part. Folds are dealt by the first seed of a
-    run, so it has to be the same too.
+    The test set of an attempt of a search is its validation part. Folds are dealt by the first seed
+    of a run, so that has to be the same too.
     """
     run = history.run
     way = way_of(run.recipe, run.origin)
@@ -67,11 +67,11 @@ def splits_by_seed(run: Run) -> bool:
 def difference(
     first: Mapping[str, Any], other: Mapping[str, Any], by_seed: bool
 ) -> Difference | None:
-    """Of two outcomes as in ``results.json``; None where nothing compares.
+    """The difference of two outcomes as in ``results.json``; None where nothing compares.
 
     Where each seed has its own split (``by_seed``) it is paired, over the seeds that both have:
-    what a split adds to both cancels. Where all have one split, equal seeds have nothing in common:
-    it is Welch's, over all seeds of both.
+    what a split adds to both cancels. Where all seeds have one split, equal seeds have nothing in
+    common: the difference is Welch's, over all seeds of both.
     """
     if by_seed:
         return paired_difference(first, other)
@@ -82,8 +82,8 @@ def difference(
 def paired_difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> Difference | None:
     """Over equal seeds, by Student's t; None where no seed has ended well in both.
 
-    Differences that are all the same, as of few answers to count, are so by chance: such a spread
-    of 0 has no interval, unless there is no difference at all.
+    If there are few answers, differences may all be the same by chance: such a spread of 0 has no
+    interval, unless all differences are 0.
     """
     one, two = _test_by_seed(first), _test_by_seed(other)
     seeds = sorted(one.keys() & two.keys())
@@ -93,7 +93,7 @@ def paired_difference(first: Mapping[str, Any], other: Mapping[str, Any]) -> Dif
     gain = -change if first["lower_is_better"] else change
     count, std, reach = len(seeds), None, None
     if count > 1:
-        alike = bool(np.ptp(change) <= 1e-9 * np.abs(change).max())  # but for rounding
+        alike = bool(np.ptp(change) <= 1e-9 * np.abs(change).max())  # up to rounding
         std = 0.0 if alike else float(change.std(ddof=1))
         if not alike or not change.any():
             reach = float(stdtrit(count - 1, 0.975)) * std / sqrt(count)

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from scipy.special import softmax
 
 from gradformer.graphs.collate import Collator
 from gradformer.graphs.store import Store
@@ -40,8 +41,7 @@ class PairAttention:
     @property
     def without_decay(self) -> Array:
         """The weights that the same scores give where nothing is decayed."""
-        powers = np.exp(self.score - self.score.max(axis=-1, keepdims=True))
-        return np.asarray(powers / powers.sum(axis=-1, keepdims=True))
+        return np.asarray(softmax(self.score, axis=-1))
 
 
 def shows_attention(model: Any) -> bool:

@@ -1,4 +1,4 @@
-"""Small plots as SVG: lines with bands, points, and coloured matrices.
+"""Small plots as SVG: lines with bands, and points.
 
 Colours are CSS classes, so that a page decides them for light, dark and paper. A drawing is about
 as wide as a phone in its own unit: letters keep their size on every screen.
@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +20,6 @@ WIDTH, HEIGHT = 400.0, 250.0
 LEFT, RIGHT, TOP, BOTTOM = 54.0, 12.0, 28.0, 40.0
 COLOURS = 4
 """As many as differ for every kind of colour blindness and show on the page."""
-LEVELS = 10
 LETTER, LEGEND_LINE = 6.4, 17.0
 """Width of a letter of the legend, taken as equal, and height of its lines."""
 
@@ -86,7 +84,7 @@ def line_plot(title: str, lines: Sequence[Line], axes: Axes) -> Picture:
     log = axes.log_y and wants_logarithm(ys)
     y_scale = fit_scale(ys, HEIGHT - BOTTOM, TOP, given=axes.y_range, margin=0.06, logarithmic=log)
     bands, behind, front = [], [], []
-    for line in sorted(lines, key=_dash):  # through the gaps of a dashed one others are seen
+    for line in sorted(lines, key=_dash):  # dashed lines last: others show through their gaps
         style = _style(line.colour)
         if len(line.low) == 1:
             ends = f"M{place(x_scale(line.x[0]))} {place(y_scale(line.low[0]))}"
@@ -102,7 +100,7 @@ def line_plot(title: str, lines: Sequence[Line], axes: Axes) -> Picture:
             )
         points = [*zip(line.x, line.y)]
         front.append(tag("path", d=_path(points, x_scale, y_scale), class_=_stroke(line)))
-        if line.dots or len(points) == 1:  # which no stroke would show
+        if line.dots or len(points) == 1:  # a stroke would not show a single point
             front.append(tag("path", d=_dots(points, x_scale, y_scale), class_=f"dots {style}"))
         if line.marks:
             where = _dots(line.marks, x_scale, y_scale)
@@ -116,20 +114,20 @@ def _legend(lines: Sequence[Line]) -> tuple[list[Markup], float]:
     """Names beside a piece of each line, in as many rows as needed; their height."""
     parts, x, y = [], 8.0, HEIGHT + 10.0
     for line in lines:
-        name = _shorten(line.name, int((WIDTH - 40.0) / LETTER))
+        name = shortened(line.name, int((WIDTH - 40.0) / LETTER))
         wide = 30.0 + LETTER * len(name)
         if x > 8.0 and x + wide > WIDTH:
             x, y = 8.0, y + LEGEND_LINE
         key = f"M{place(x + 1)} {place(y)}h22"
         parts.append(tag("path", d=key, class_=f"key {_stroke(line)}"))
-        parts.append(_text(name, x + 29, y + 4, "start"))
+        parts.append(text(name, x + 29, y + 4, "start"))
         x += wide + 12.0
     return parts, y + 10.0 - HEIGHT
 
 
 def dot_plot(title: str, dots: Sequence[tuple[str, float, float]], axes: Axes) -> Picture:
-    """Dots (name, x, y) with their names beside them: towards the middle, below one in the way,
-    but not below the axis."""
+    """Dots (name, x, y) with their names beside them, towards the middle. A name stands below
+    others that are in its way, but not below the axis."""
     xs, ys = [dot[1] for dot in dots], [dot[2] for dot in dots]
     x = fit_scale(xs, LEFT, WIDTH - RIGHT, given=axes.x_range, margin=0.06)
     y = fit_scale(ys, HEIGHT - BOTTOM, TOP, given=axes.y_range, margin=0.12)
@@ -145,7 +143,7 @@ def dot_plot(title: str, dots: Sequence[tuple[str, float, float]], axes: Axes) -
         below = [at for low, high, at in names[k + 1 :] if low < right and left < high]
         names[k] = left, right, min([height, HEIGHT - BOTTOM - 4, *(at - 14 for at in below)])
     parts = [
-        _text(name, left if side > 0 else right, height, "start" if side > 0 else "end", "label")
+        text(name, left if side > 0 else right, height, "start" if side > 0 else "end", "label")
         for (name, _, _), side, (left, right, height) in zip(dots, sides, names)
     ]
     points = [(a, b) for _, a, b in dots]
@@ -175,15 +173,15 @@ def strip_plot(title: str, label: str, rows: Sequence[tuple[str, Sequence[float]
     left, step = 152.0, 34.0
     bottom = TOP + step * len(rows)
     x = fit_scale([v for _, values in rows for v in values], left, WIDTH - RIGHT)
-    parts = [_text(label, 2, TOP - 14, "start", "label")]
+    parts = [text(label, 2, TOP - 14, "start", "label")]
     ticks = x.ticks(5)
     for value, words in zip(ticks, tick_labels(ticks)):
         parts.append(tag("path", d=f"M{place(x(value))} {TOP}V{place(bottom)}", class_="gridline"))
-        parts.append(_text(words, x(value), bottom + 17, "middle"))
+        parts.append(text(words, x(value), bottom + 17, "middle"))
     for number, (name, values) in enumerate(rows):
         y = TOP + step * (number + 0.5)
         style = _style(number)
-        parts.append(_text(_shorten(name, 20), left - 8, y + 4, "end", "label"))
+        parts.append(text(shortened(name, 20), left - 8, y + 4, "end", "label"))
         mean, std = float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0
         ends = (place(x(min(max(v, x.low), x.high))) for v in (mean - std, mean + std))
         parts.append(tag("path", d="M{} {y}H{}".format(*ends, y=place(y)), class_=f"range {style}"))
@@ -191,55 +189,6 @@ def strip_plot(title: str, label: str, rows: Sequence[tuple[str, Sequence[float]
         parts.append(tag("path", d=dots, class_=f"trial {style}"))
         parts.append(tag("path", d=f"M{place(x(mean))} {place(y - 8)}v16", class_="mean"))
     return Picture(title, *parts, height=bottom + 26)
-
-
-def matrix_cells(share: NDArray[np.float64], x: float, y: float, size: float) -> Markup:
-    """A matrix of shares in [0, 1] as squares of ``size``, darker for more; 0 is left blank."""
-    level = np.ceil(np.clip(share, 0.0, 1.0) * LEVELS - 1e-9).astype(int)
-    pieces: dict[int, list[str]] = {}
-    for row, levels in enumerate(level):
-        edges = np.flatnonzero(np.diff(levels, prepend=-1, append=-1))
-        for first, last in pairwise(edges):
-            if levels[first]:
-                left, right = place(x + first * size), place(x + last * size)
-                top, bottom = place(y + row * size), place(y + (row + 1) * size)
-                shape = f"M{left} {top}H{right}V{bottom}H{left}z"
-                pieces.setdefault(int(levels[first]), []).append(shape)
-    return join(tag("path", d="".join(d), class_=f"level l{k}") for k, d in sorted(pieces.items()))
-
-
-def confusion_plot(title: str, counts: NDArray[np.float64], names: Sequence[str]) -> Picture:
-    """Counts [true, predicted] as a matrix, coloured by the share of each true class."""
-    classes = len(counts)
-    share = counts / np.maximum(counts.sum(axis=1, keepdims=True), 1e-9)
-    left, top = 78.0, 14.0
-    size = (WIDTH - left - RIGHT) / max(classes, 3)
-    end_x, end_y = left + classes * size, top + classes * size
-    parts = [matrix_cells(share, left, top, size)]
-    for k, name in enumerate(names):
-        middle = (k + 0.5) * size
-        label = _shorten(name, 11)
-        parts.append(_text(label, left - 6, top + middle + 4, "end"))
-        if classes <= 12:
-            below = _shorten(name, max(2, int(size / 7)))
-            parts.append(_text(below, left + middle, end_y + 16, "middle"))
-    if classes <= 8:
-        for i in range(classes):
-            for j in range(classes):
-                x, y = left + (j + 0.5) * size, top + (i + 0.5) * size
-                shade = "on-dark" if share[i, j] > 0.6 else "value"
-                text = f"{100 * share[i, j]:.0f} %"
-                parts.append(_text(text, x, y + (0 if size > 40 else 4), "middle", shade))
-                if size > 40:
-                    parts.append(
-                        _text(f"{counts[i, j]:,.0f}", x, y + 15, "middle", f"small {shade}")
-                    )
-    border = f"M{left} {top}H{place(end_x)}V{place(end_y)}H{left}Z"
-    parts.append(tag("path", d=border, class_="axis"))
-    parts.append(_text("predicted", (left + end_x) / 2, end_y + 34, "middle", "label"))
-    turn = f"translate(14 {place((top + end_y) / 2)}) rotate(-90)"
-    parts.append(tag("text", "true", transform=turn, text_anchor="middle", class_="label"))
-    return Picture(title, *parts, height=end_y + BOTTOM)
 
 
 def _frame(axes: Axes, x: Scale, y: Scale) -> Markup:
@@ -250,18 +199,19 @@ def _frame(axes: Axes, x: Scale, y: Scale) -> Markup:
     for value, words in zip(heights, tick_labels(heights)):
         at = place(y(value))
         parts.append(tag("path", d=f"M{place(left)} {at}H{place(x.last)}", class_="gridline"))
-        parts.append(_text(words, left - 6, y(value) + 4, "end"))
+        parts.append(text(words, left - 6, y(value) + 4, "end"))
     widths = x.ticks(6, axes.whole_x)
     for value, words in zip(widths, tick_labels(widths)):
         parts.append(tag("path", d=f"M{place(x(value))} {place(bottom)}v4", class_="axis"))
-        parts.append(_text(words, x(value), bottom + 17, "middle"))
+        parts.append(text(words, x(value), bottom + 17, "middle"))
     parts.append(tag("path", d=f"M{place(left)} {place(bottom)}H{place(x.last)}", class_="axis"))
-    parts.append(_text(axes.x, (left + x.last) / 2, bottom + 34, "middle", "label"))
-    parts.append(_text(axes.y, 2, TOP - 14, "start", "label"))
+    parts.append(text(axes.x, (left + x.last) / 2, bottom + 34, "middle", "label"))
+    parts.append(text(axes.y, 2, TOP - 14, "start", "label"))
     return join(parts)
 
 
-def _text(words: str, x: float, y: float, anchor: str, style: str | None = None) -> Markup:
+def text(words: str, x: float, y: float, anchor: str, style: str | None = None) -> Markup:
+    """Words at a place, where their ``anchor`` (start, middle, end) is."""
     return tag("text", words, x=place(x), y=place(y), text_anchor=anchor, class_=style)
 
 
@@ -295,10 +245,10 @@ def _dots(points: Sequence[tuple[float, float]], x: Scale, y: Scale) -> str:
     return "".join(f"M{place(x(a))} {place(y(b))}h0" for a, b in finite)
 
 
-def _shorten(text: str, most: int) -> str:
+def shortened(name: str, most: int) -> str:
     """The names of runs on the same data begin alike and differ at the end: both ends stay."""
-    end = len(text) - (most - 1) // 2
-    return text if len(text) <= most else f"{text[: most // 2]}…{text[end:]}"
+    end = len(name) - (most - 1) // 2
+    return name if len(name) <= most else f"{name[: most // 2]}…{name[end:]}"
 
 
 def place(value: float) -> str:

@@ -122,7 +122,7 @@ def spread(values: Sequence[float | None]) -> str:
         return "–"
     mean, std = fmean(known), stdev(known) if len(known) > 1 else None
     places = decimals(std, mean)
-    if places > 6 and abs(mean) < 1e-3:  # of a target in a small unit
+    if places > 6 and abs(mean) < 1e-3:  # the target has a small unit
         return number(mean) if std is None else f"{number(mean)} ± {number(std, 2)}"
     places = min(places, 6)
     text = f"{mean:.{places}f}" if std is None else f"{mean:.{places}f} ± {std:.{places}f}"
@@ -161,7 +161,7 @@ def _round_ticks(low: float, high: float, count: int, least: float) -> list[floa
     power = 10.0 ** math.floor(math.log10(raw))
     steps = [m * power for m in (1, 2, 5, 10)]
     step = next(s for s in steps if s >= 0.9 * raw or s == steps[-1])
-    if step > high - low:  # which may hold no multiple of it
+    if step > high - low:  # the range may hold no multiple of the step
         step = max((s for s in steps if least <= s <= high - low), default=step)
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)

@@ -147,5 +147,5 @@ def _split(history: History) -> str:
         return f"{way}: {' / '.join(f'{size:,}' for size in card.sizes)}"
     way = str(history.run.origin.get("split", kind))
     column = "the data's own column"
-    known = {"column": column, "auto": f"{column}, else by seed"}  # auto: the run is older
+    known = {"column": column, "auto": f"{column}, else by seed"}  # auto: of an earlier version
     return known.get(way, f"{way} by seed")

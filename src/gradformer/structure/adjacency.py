@@ -28,6 +28,11 @@ class Neighbours(NamedTuple):
         first = np.repeat(node_ptr[:-1], np.diff(self.ptr[node_ptr]))
         return source, self.targets + first
 
+    def within(self, low: int, high: int) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Source and target of the entries of one graph, nodes low … high − 1, counted in it."""
+        ptr = self.ptr[low : high + 1]
+        return np.repeat(np.arange(high - low), np.diff(ptr)), self.targets[ptr[0] : ptr[-1]]
+
 
 def check_edges(node_ptr: NDArray[Any], edge_ptr: NDArray[Any], edge_index: NDArray[Any]) -> None:
     """Raise an :class:`InputError` unless the three arrays describe graphs."""
@@ -46,17 +51,19 @@ def check_edges(node_ptr: NDArray[Any], edge_ptr: NDArray[Any], edge_index: NDAr
         )
 
 
-def _reject(node_ptr: NDArray[Any], edge_ptr: NDArray[Any], edge_index: NDArray[Any]) -> None:
-    """Name the first edge that leaves its graph, if there is one."""
+def check_ends(
+    node_ptr: NDArray[Any], edge_ptr: NDArray[Any], edge_index: NDArray[Any], where: str
+) -> None:
+    """Raise an :class:`InputError` that names the first edge that leaves its graph, if any does."""
     size = np.repeat(np.diff(node_ptr), np.diff(edge_ptr))
     bad = ((edge_index < 0) | (edge_index >= size)).any(axis=0)
     if bad.any():
         edge = int(bad.argmax())
         graph = int(np.searchsorted(edge_ptr, edge, side="right")) - 1
         raise InputError(
-            f"edge_index: graph {graph} has the edge {tuple(edge_index[:, edge].tolist())} but "
-            f"only {counted(node_ptr[graph + 1] - node_ptr[graph], 'node')}; nodes are numbered "
-            "within a graph"
+            f"{where}: graph {graph} has an edge {tuple(edge_index[:, edge].tolist())} but only "
+            f"{counted(node_ptr[graph + 1] - node_ptr[graph], 'node')}; nodes are numbered from 0 "
+            "inside each graph"
         )
 
 
@@ -117,7 +124,7 @@ def neighbours(
     node_ptr, edge_ptr = np.asarray(node_ptr, np.int64), np.asarray(edge_ptr, np.int64)
     source, target = np.ascontiguousarray(edge_index)
     if not HAVE_NUMBA:
-        _reject(node_ptr, edge_ptr, edge_index)
+        check_ends(node_ptr, edge_ptr, edge_index, "edge_index")
         base = np.repeat(node_ptr[:-1], np.diff(edge_ptr))
         source = source + base
         if symmetric:
@@ -135,7 +142,7 @@ def neighbours(
         if not _sort_by_source(
             first, last, node_ptr, edge_ptr, source, target, symmetric, ptr, index
         ):
-            _reject(node_ptr, edge_ptr, edge_index)
+            check_ends(node_ptr, edge_ptr, edge_index, "edge_index")
 
     over_slices(work, np.diff(edge_ptr))
     return Neighbours(ptr, index)

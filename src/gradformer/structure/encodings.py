@@ -104,9 +104,8 @@ def _walk_numpy(
     degree = np.diff(lists.ptr)
     for low, high in pairwise(node_ptr):
         n = int(high - low)
-        source = np.repeat(np.arange(n), degree[low:high])
         walk = np.zeros((n, n), np.float32)
-        np.add.at(walk, (source, lists.targets[lists.ptr[low] : lists.ptr[high]]), 1)
+        np.add.at(walk, lists.within(low, high), 1)
         walk /= np.maximum(degree[low:high, None], 1)
         power = np.eye(n, dtype=np.float32)
         for t in range(steps):
@@ -171,10 +170,8 @@ def laplacian(
 def _laplacian_matrix(
     lists: Neighbours, low: int, high: int, normalization: Normalization, isolated: float
 ) -> NDArray[np.float64]:
-    n = high - low
-    source = np.repeat(np.arange(n), np.diff(lists.ptr[low : high + 1]))
-    target = lists.targets[lists.ptr[low] : lists.ptr[high]]
-    adjacency = np.zeros((n, n))
+    source, target = lists.within(low, high)
+    adjacency = np.zeros((high - low, high - low))
     adjacency[source, target] = 1
     adjacency[target, source] = 1
     np.fill_diagonal(adjacency, 0)
@@ -192,12 +189,12 @@ def _eigenpairs(
     matrix: NDArray[np.float64], wanted: slice
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Some eigenvalues of a symmetric matrix, rising, and their unit eigenvectors as columns."""
-    from scipy.linalg import eigh  # which most models have no need of
+    from scipy.linalg import eigh  # slow to load, and most models do not need it
 
     ends = wanted.start, wanted.stop - 1
     spectrum, basis = eigh(matrix, subset_by_index=ends, check_finite=False)
-    # Where many eigenvalues are one, as the zeros of a graph of many pieces, a search for a few of
-    # them may find one vector twice.
+    # Where many eigenvalues are equal, as the zeros of a graph in many pieces, a search for some of
+    # them may find the same vector twice.
     if np.abs(basis.T @ basis - np.eye(len(spectrum))).max() > 1e-8:
         spectrum, basis = eigh(matrix, driver="evd", check_finite=False)
         return spectrum[wanted], basis[:, wanted]

@@ -19,13 +19,9 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
 from gradformer.cores import cores
-
-try:
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-except ImportError:
-    threadpool_limits = None
 
 try:
     import numba
@@ -93,11 +89,11 @@ def inlined(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def one_blas_thread() -> AbstractContextManager[Any]:
-    """Inside, BLAS and LAPACK take the caller's thread only, if that can be had.
+    """Inside, BLAS and LAPACK take the caller's thread only.
 
     On small matrices their threads wait for each other many times as long as they work.
     """
-    return nullcontext() if threadpool_limits is None else threadpool_limits(1, "blas")
+    return threadpool_limits(1, "blas")
 
 
 BLOCK = 64
@@ -132,8 +128,7 @@ def over_slices(
     There are as many ``threads`` as cores if not told, of which the caller's is one: to start a
     thread takes as long as the attention of a few molecules. After an error no slice is begun.
     ``progress`` is told, slice by slice, how many graphs are ready: ``done`` of each item, or one.
-    With ``lapack`` the work calls a library that has threads of its own: they are held to one each,
-    or, where that cannot be done, the slices follow one another.
+    With ``lapack`` the work calls a library that has threads of its own: they are held to one each.
     """
     items, threads = len(cost), threads or cores()
     alone = threads == 1 or int(cost.sum()) < 2 * smallest
@@ -165,7 +160,7 @@ def over_slices(
             raise
 
     helpers = min(threads, len(spans)) - 1
-    if helpers < 1 or (lapack and threadpool_limits is None):
+    if helpers < 1:
         share()
         return
     with one_blas_thread() if lapack else nullcontext(), ThreadPoolExecutor(helpers) as pool:

@@ -14,7 +14,7 @@ from gradformer.studies.study import Cell, Measured, Rows, Study, by_column
 from gradformer.studies.tables import shown
 from gradformer.training.recipe import load_recipe, presets
 
-RATES = tuple(k / 10 for k in range(10, -1, -1))  # first none, to which the others are compared
+RATES = tuple(k / 10 for k in range(10, -1, -1))  # λ = 1 first: the others are compared to no decay
 
 
 def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
@@ -22,7 +22,7 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
     found = []
     for dataset in datasets:
         start = 0.0
-        if "paper" in presets(dataset):  # without it nothing is trained
+        if "paper" in presets(dataset):  # else nothing is trained
             config = load_recipe(dataset, preset="paper").model.config
             start = config.start  # type: ignore[attr-defined]
         for rate in RATES:
@@ -52,7 +52,7 @@ def draw(measured: Sequence[Measured]) -> Markup | None:
         lines = [_line(number, *named) for number, named in enumerate(shapes.items())]
         axes = Axes("λ", score_name(members[0]), (-0.02, 1.02))
         plot = line_plot(f"Score over λ on {column}", lines, axes)
-        alone = f", {lines[0].name}" if len(lines) == 1 else ""  # which has no legend
+        alone = f", {lines[0].name}" if len(lines) == 1 else ""  # one line has no legend
         panels.append(Panel(column + alone, [plot]))
     return in_rows("Score over λ", panels)
 

@@ -12,7 +12,7 @@ from gradformer.studies.study import Measured
 
 
 def difference(first: Measured, other: Measured) -> Difference | None:
-    """Of two cells on the same data, as a report has it; None where nothing compares."""
+    """The difference of two cells on the same data, as in a report; None if they do not compare."""
     runs = [one.history for one in (first, other) if one.history is not None]
     if len(runs) == 2 and not comparable(*runs):
         return None
@@ -46,7 +46,7 @@ def resampled(name: str, way: str = "auto") -> float:
 
 
 def _way(*cells: Measured) -> str:
-    """How the data of cells are split, as their runs say; rivals share the split of these."""
+    """How the data of cells are split, as their runs say; rivals share that split."""
     runs = (one.history.run for one in cells if one.history is not None)
     return next((run.recipe.data.split for run in runs), "auto")
 

@@ -33,7 +33,7 @@ def cells(datasets: Sequence[str], models: Sequence[str]) -> list[Cell]:
 
 
 def costs(measured: Sequence[Measured]) -> dict[tuple[str, str], tuple[tuple[float, float], str]]:
-    """What is spent, as :data:`COSTS` says, and on which device, by data and model."""
+    """(dataset, model) → the two :data:`COSTS`, and the device they were measured on."""
     found = {}
     for one in measured:
         if one.cell.cost and one.history is not None and one.memory is not None:

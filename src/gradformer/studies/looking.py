@@ -37,8 +37,8 @@ def kept_plan(study: Study, root: Path) -> Plan | None:
 def look(
     study: Study, plan: Plan, root: Path, cells: Sequence[Cell] | None = None
 ) -> list[Measured]:
-    """What is known of every cell of a plan, or of some, from the files alone; one that is damaged
-    hides no other."""
+    """What is known of every cell of a plan, or of some, from the files alone. A damaged cell hides
+    no other."""
     found = []
     for cell in study.cells(plan.datasets, plan.models) if cells is None else cells:
         try:
@@ -85,11 +85,11 @@ def what_is_missing(outcome: dict[str, Any], wanted: int) -> str:
 def find(
     root: Path, place: Path, cell: Cell, recipe: Recipe, seeds: int | None = None
 ) -> tuple[Path | None, bool]:
-    """The folder with the run of ``recipe``, finished if there is one, and whether it is.
+    """The folder with the run of ``recipe``, a finished one if there is one, and if it is finished.
 
-    Looked for in its own place, in other cells of its study, then, if finished, in other studies:
-    a run there that is being given more seeds counts with those that it had.
-    A run of one seed, as a cell of cost is, does not stand for another cell that wants more.
+    It is looked for in the cell's own place, in other cells of its study, and then, if finished, in
+    other studies; a run there that is given more seeds at present counts with those that it had. A
+    run of one seed, as a cell of cost is, does not stand for another cell that wants more.
     """
     if cell.model in RIVALS:
         if not (place / "results.json").is_file():
@@ -101,12 +101,13 @@ def find(
         beside = run.parent == place.parent
         return run == place or (beside and has_recipe(run, recipe, exact=True))
 
+    mine = next(filter(is_mine, runs), None)
+    wanted = seeds_wanted(mine, cell, seeds) if mine else cell.trials or seeds or 0
+
     def is_complete(run: Path) -> bool:
         least = 1 if run == place else min(2, recipe.trials)
-        wanted = seeds_wanted(mine, cell, seeds) if mine else cell.trials or seeds or 0
         return seeds_ended(run) >= max(wanted, least)
 
-    mine = next(filter(is_mine, runs), None)
     complete = max(filter(is_complete, runs), key=seeds_ended, default=None)
     return complete or mine, complete is not None
 
@@ -120,7 +121,7 @@ def _runs_of(recipe: Recipe, root: Path, place: Path, exact: bool) -> list[Path]
             if (run / "recipe.yaml").is_file() and has_recipe(run, recipe, exact):
                 runs.append(run)
         except ConfigError as error:
-            if run == place:  # of another cell it is said there
+            if run == place:  # damage of another cell is said there
                 raise InputError(
                     f"{error}; the run is damaged: restore this file, or move {place} away and "
                     "train again"

@@ -67,7 +67,7 @@ def write_markdown(
 
 @contextmanager
 def _damage_is_said(what: str) -> Iterator[None]:
-    """A run whose weights are damaged takes its drawings away, not the numbers that are known."""
+    """Inside, damaged weights only prevent a drawing, which is warned of; numbers stay."""
     try:
         yield
     except InputError as error:

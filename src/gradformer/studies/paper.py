@@ -19,7 +19,7 @@ def tables() -> dict[str, dict[str, Any]]:
 
 
 def _rows(table: str) -> dict[str, dict[str, str]]:
-    """A table as it is set, by model and data, whichever of these is down its side."""
+    """The cells of a table by model and data; either of these may be down its side."""
     lines = [re.split("  +", line) for line in table.splitlines()]
     (_, *names), *body = zip(*lines) if lines[0][0] == "data" else lines
     return {row: {c: v for c, v in zip(names, values) if v != "–"} for row, *values in body}

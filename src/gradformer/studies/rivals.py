@@ -32,7 +32,7 @@ MOLECULES = "ogbg_molhiv/mapping/mol.csv.gz"
 
 def majority(recipe: Recipe, trial: int) -> dict[str, Any]:
     """The result of a trial of ``recipe`` that answers with the most frequent class."""
-    plain = load_recipe(recipe.dataset, model="gcn")  # which needs no structure
+    plain = load_recipe(recipe.dataset, model="gcn")  # a model that needs no structure
     data = benchmark(replace(plain, data=recipe.data, seed=recipe.seed))
     if data.schema.task != "multiclass":
         raise InputError(f"majority: {recipe.dataset} has no classes; leave it out")
@@ -99,7 +99,7 @@ def morgan(smiles: list[str]) -> NDArray[np.uint8]:
         raise _absent("rdkit") from None
     make = GetMorganGenerator(radius=RADIUS, fpSize=BITS)
     found = np.zeros((len(smiles), BITS), np.uint8)
-    with rdBase.BlockLogs():  # remarks on unusual molecules
+    with rdBase.BlockLogs():  # RDKit remarks on unusual molecules
         for row, text in zip(found, smiles):
             molecule = Chem.MolFromSmiles(text)
             if molecule is not None:

@@ -35,7 +35,7 @@ from gradformer.training.fit import fit, resume
 from gradformer.training.folder import BusyError, held
 from gradformer.training.memory import most_held, settle
 from gradformer.training.recipe import Recipe
-from gradformer.training.records import RECORD, environment, pack, read_results
+from gradformer.training.records import RECORD, compress, environment, read_results
 from gradformer.training.stop import Stop, StoppedError
 from gradformer.training.trials import summary
 
@@ -80,11 +80,11 @@ def carry_out(
 ) -> None:
     """Train what is missing of ``cells``, in order.
 
-    Those that end without a score are put into ``failed``, and why: known also where it stops.
-    A cell that is not begun gets the seeds of the plan; one that is, its own number, or ``seeds``
-    if these are more. ``only`` are the words of a command that chose the cells, said where it
-    stops. Raises :class:`StoppedError` after saving if a signal asks to stop, or at ``until`` (on
-    the monotonic clock; then its signal is SIGALRM).
+    ``failed`` gets the cells that end without a score, and why; the caller has it even if this
+    stops. A new cell gets the seeds of the plan; one that was begun keeps its own number, or gets
+    ``seeds`` if these are more. ``only`` are the words of the command that chose the cells, for the
+    line that says how to continue. Raises :class:`StoppedError` after saving if a signal asks to
+    stop, or at ``until`` (on the monotonic clock; then its signal is SIGALRM).
     """
     words = ["gradformer reproduce", study.name, "--resume", "--out", quote(str(root)), *only]
     again = f"continue: {' '.join(words)}"
@@ -151,7 +151,7 @@ def _train(
     peak = torch.cuda.max_memory_allocated(where) if on_gpu else most_held()
     replace_json(place / "memory.json", {"of": "GPU" if on_gpu else "process", "peak_bytes": peak})
     with held(place):
-        pack(place / RECORD)
+        compress(place / RECORD)
 
 
 def _compute(cell: Cell, recipe: Recipe, place: Path, until: float | None) -> None:

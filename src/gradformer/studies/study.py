@@ -166,8 +166,8 @@ class Study:
 class Plan:
     """What was asked for: kept beside the cells, so that a later command continues it.
 
-    ``trials`` are the seeds of cells that are not begun; ``presets`` are those to train, all if
-    there are none; ``none`` is that of cells without one.
+    ``trials`` are the seeds of cells that are not begun; ``presets`` are those to train, or all if
+    it is empty; cells without a preset have the preset ``none`` there.
     """
 
     datasets: tuple[str, ...]
@@ -186,7 +186,7 @@ class Plan:
                     raise ConfigError(f"{option} {name}: unknown; {suggest(name, known)}{hint}")
 
     def with_more(self, other: Plan) -> Plan:
-        """Both together; settings, and seeds if it has them, are those of ``other``, the newer."""
+        """Both together; ``other`` is newer: its settings hold, and its seeds if it has any."""
         return Plan(
             tuple(dict.fromkeys([*self.datasets, *other.datasets])),
             tuple(dict.fromkeys([*self.models, *other.models])),
@@ -205,8 +205,8 @@ def chosen_cells(
 ) -> list[Cell]:
     """The cells to train by a plan.
 
-    ``models`` and ``presets`` that were asked for, and settings, must fit a cell, and ``settings``
-    change nothing that a cell is named by: said before anything is written.
+    Raises, before anything is written, if no cell has one of the ``models`` or ``presets`` that
+    were asked for, if ``settings`` change what a cell is named by, or if they fit no cell.
     """
     cells = study.cells(plan.datasets, plan.models)
     own = {"dataset", "model.name"}

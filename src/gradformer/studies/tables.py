@@ -142,7 +142,7 @@ def machines(measured: Sequence[Measured]) -> list[str]:
 
 
 def _shared(said: Iterable[tuple[Cell, str]]) -> list[str]:
-    """Each text once, after the cells it holds for; of cells without one nothing is said."""
+    """Each text once, after the cells it holds for; cells without a text are left out."""
     by_text = grouped((text, cell) for cell, text in said)
     if len(by_text) == 1:
         return list(by_text)

@@ -1,11 +1,11 @@
-"""Recipes, the training step, trials, checkpoints and runs; and what they are asked afterwards.
+"""Recipes, the training step, trials and runs; and what a run is asked afterwards.
 
 What is trained: a ``recipe`` of ``sections``, whose texts ``options`` reads, on ``data`` that
-``origins`` finds. One seed is a ``trial``, with another run for its ``beginning`` or none:
-``weights`` in one vector, ``losses`` (``fused_loss``) and an ``optimizer`` (``fused_update``),
-together a ``step``, which ``capture`` records with kernels of ``precompile``, or which has as many
-``threads`` as it is worth. ``loop`` trains trials, ``epochs`` of them, until they end or someone
-asks to ``stop``; on a CPU in ``lanes``, as far as ``memory`` goes.
+``origins`` finds. A ``trial`` is one seed; in ``fine_tuning`` it begins with the weights of another
+run. It has ``weights`` in one vector, ``losses`` (``fused_loss``) and an ``optimizer``
+(``fused_update``), together a ``step``: ``capture`` records it, with kernels of ``precompile``, or
+it has as many ``threads`` as it is worth. ``loop`` trains trials, ``epochs`` of them, until they
+end or someone asks to ``stop``; on a CPU in ``lanes``, as far as ``memory`` goes.
 
 A run is a ``folder`` that ``fit`` begins and ``trials`` fills, all or nothing (``files``): each
 ``checkpoint``, ``records``, ``keepsakes``; ``progress`` is shown, ``distributed`` processes share

@@ -47,7 +47,7 @@ class Attempt:
 
 
 def steady(curve: Sequence[float], epochs: int, lower_is_better: bool) -> float:
-    """The best mean of so many ``epochs`` of a curve in a row; of all, where there are fewer.
+    """The best mean of a curve over so many ``epochs`` in a row, or over all if there are fewer.
 
     >>> steady([0.5, 0.9, 0.5, 0.75, 0.75], 2, lower_is_better=False)
     0.75
@@ -62,7 +62,7 @@ def steady(curve: Sequence[float], epochs: int, lower_is_better: bool) -> float:
 def validation_scores(run: Run, epochs: int = STEADY) -> list[float]:
     """The :func:`steady` validation score of each trial of a finished run; none if one diverged.
 
-    Over one epoch it is that of the selected epoch. Raises if the record has lost some.
+    With one epoch it is the score of the selected epoch. Raises if the record has lost epochs.
     """
     results, metric = run.results, run.results["metric"]
     selected = list(results["val"]["values"])
@@ -92,8 +92,8 @@ def load_attempts(folder: str | Path) -> list[Attempt]:
 class Record:
     """``record.jsonl`` of a search: every place where candidates were trained, then the attempts.
 
-    What another command did before stays (``before``, by rung and candidate); where nothing is
-    trained, no place is added.
+    The attempts of an earlier command stay (``before``, by rung and candidate). A place is added
+    only if something is trained there.
     """
 
     def __init__(self, folder: Path, here: Mapping[str, Any]) -> None:

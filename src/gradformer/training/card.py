@@ -23,7 +23,7 @@ def model_card(run: Run, trial: int, name: str) -> str:
     rows = [*_data(run, dataset), *_scores(run, trial), *_origin(run)]
     table = "\n".join(["| | |", "|---|---|", *(f"| {what} | {value} |" for what, value in rows)])
     parts = [f"# {run.recipe.model.name} trained on {title}", _use(run, name), table]
-    if benchmark is not None:  # of models of their own data users decide themselves
+    if benchmark is not None:  # of their own models users decide themselves
         parts.append(
             "The weights have the licence of the package (MIT). "
             f"The data have terms of their own; cite {benchmark.citation}."
@@ -51,7 +51,7 @@ def _use(run: Run, name: str) -> str:
 
 
 def _file(model: type[GraphModel]) -> str:
-    """Without its folder: cards name no path of the machine."""
+    """The file of a user's model without its folder: cards name no path of the machine."""
     name = Path(home(model)).name
     return name if name.endswith(".py") else "FILE.py"
 
@@ -67,7 +67,7 @@ def _data(run: Run, dataset: str) -> list[tuple[str, str]]:
 
 
 def _scores(run: Run, trial: int) -> list[tuple[str, str]]:
-    """Of the model, and beside it the mean of its run: a model that was chosen is no measure."""
+    """Scores of the model, and the mean of its run: the score of a chosen model is too good."""
     results = run.results
     if trial >= len(results["trials"]):
         raise InputError(

@@ -116,8 +116,8 @@ def benchmark(recipe: Recipe, mirror: str | os.PathLike[str] | None = None) -> T
 def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingData:
     """A user's graphs, packed in memory as the recipe's model needs them.
 
-    Data that a run has ``begun`` with may have a target of a single value, in all of them or in the
-    training part: this was not always refused.
+    A target with a single value, in all data or in the training part, is refused unless a run has
+    ``begun`` with the data: earlier versions took such targets.
     """
     if user.arrays.y is None:
         raise InputError("the data have no targets to learn from; name the target column")
@@ -158,8 +158,8 @@ def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingDat
 
 
 def way_of(recipe: Recipe, about: Mapping[str, Any]) -> str:
-    """How data are split, also where a recipe leaves that to them (``auto``); ``about`` is what a
-    record says of them."""
+    """How data are split, also where the recipe leaves it to them (``auto``); ``about`` is what a
+    record says of the data."""
     way = recipe.data.split
     if "split" not in about and is_card(recipe.dataset):
         return find_card(recipe.dataset).split if way == "auto" else way
@@ -204,8 +204,8 @@ def _check_parts(data: TrainingData, split: Split) -> None:
 
 
 def _tell_untaught(data: TrainingData, user: UserData, splits: Sequence[Split]) -> None:
-    """Warn of a target that has no value in the training part of a trial; raise if it is of
-    numbers, which have no scale then."""
+    """Warn of a target that has no value in the training part of a trial; raise if it is one of
+    numbers, since it has no scale then."""
     for trial, parts in enumerate(splits):
         y = data.labels(parts.train)
         known = is_labelled(y).reshape(len(y), -1).any(axis=0)
@@ -230,7 +230,7 @@ def _refuse_one_label(y: NDArray[Any]) -> None:
 
 
 def _tell_copies(user: UserData, splits: Sequence[Split]) -> None:
-    """Warn where molecules of the test part are trained on: that score is not one of new ones."""
+    """Warn where molecules of the test part are also trained on: that score is too good."""
     found = copies(user, splits)
     if not any(found):
         return

@@ -40,7 +40,7 @@ def from_first(value: Any) -> Any:
 def by_first(task: Callable[..., object], *arguments: Any) -> None:
     """Have the first process do something while the others wait.
 
-    Where that is refused it is the first one that says why; the others end silently.
+    If it is refused, the first process says why and the others end silently.
     """
     refusal = None
     if is_first():
@@ -56,7 +56,7 @@ def by_first(task: Callable[..., object], *arguments: Any) -> None:
 
 
 def place_in_batch() -> tuple[int, int]:
-    """Which this process is of those that share the batch, and how many these are."""
+    """The number of this process among those that share the batch, and how many there are."""
     if not is_shared():
         return 0, 1
     return torch.distributed.get_rank(), torch.distributed.get_world_size()

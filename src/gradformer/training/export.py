@@ -38,7 +38,7 @@ def export(run: Run, out: str | Path, trial: int = 0, program: bool = False) -> 
             with filling(out) as unfinished:
                 _write(run, unfinished, trial, program, out.absolute().name)
         finally:
-            with suppress(OSError):  # not empty: the model is there; or another error is said
+            with suppress(OSError):  # a folder with the model is not empty
                 (out / LOCK).unlink()
                 if is_new:
                     out.rmdir()
@@ -59,7 +59,7 @@ def _write(run: Run, out: Path, trial: int, program: bool, called: str) -> None:
     result = {**run.result(trial), "trial": 0}
     first, folds = run.recipe.seed, run.recipe.data.split == "kfold"
     name = Path(run.recipe.dataset).name
-    if run.reading is not None:  # of a user's data: a path, which names no benchmark
+    if run.reading is not None:  # the name of a user's file may be that of a benchmark
         name = dataset_name(Path(name), run.recipe)
     recipe = replace(
         run.recipe,
@@ -70,7 +70,7 @@ def _write(run: Run, out: Path, trial: int, program: bool, called: str) -> None:
     )
     stored = read_json(run.folder / "data.json")
     if stored["origin"]["kind"] == "file":
-        stored["origin"]["kind"] = "objects"  # the file stays here; a benchmark is everywhere
+        stored["origin"]["kind"] = "objects"  # nobody else has the file; all have a benchmark
     for place in ("path", "mirror", "options"):
         stored["origin"].pop(place, None)
     stored["origin"]["name"] = recipe.dataset

@@ -34,8 +34,8 @@ def writing(path: Path, then: str = ELSEWHERE) -> Iterator[None]:
 
 
 def expect_place(path: Path, *endings: str) -> None:
-    """Raise, before work that lasts, if :func:`replace_file` will have no place for ``path``, or if
-    a file would be called by none of ``endings``."""
+    """Raise, before work that lasts, if :func:`replace_file` cannot write ``path``, or if the name
+    of a file has none of the ``endings``."""
     if os.path.isdir(path):
         raise InputError(f"{path}: is a folder; name a file to write")
     if _is_stream(path):
@@ -66,11 +66,11 @@ def replace_file(path: Path, content: str | bytes, then: str = ELSEWHERE) -> Non
         raise InputError(f"{path}: is a folder; name a file to write")
     try:
         data = content.encode() if isinstance(content, str) else content
-    except UnicodeEncodeError:  # Python lets names pass that are not
+    except UnicodeEncodeError:  # Python allows file names that are no UTF-8
         what = "the name of a file or folder in it is not UTF-8; rename that"
         raise InputError(f"{path}: cannot be written, since {what}") from None
     if _is_stream(path):
-        place = STREAMS.get(str(path), path)  # a number, which goes on where it is
+        place = STREAMS.get(str(path), path)  # by number, so as to go on where it is
         with writing(path, then), open(place, "wb", closefd=place is path) as file:
             file.write(data)
         return
@@ -94,7 +94,8 @@ def replace_file(path: Path, content: str | bytes, then: str = ELSEWHERE) -> Non
 def _taken(path: Path) -> Iterator[IO[bytes]]:
     """``path`` opened to be written anew and then renamed, while no other process has it open so.
 
-    Who has waited for the lock may hold what has got its name meanwhile, and must not touch it.
+    While a process waits for the lock, another may have renamed the file that it waits for: then
+    it opens ``path`` again.
     """
     while True:
         with open(path, "ab") as file:
@@ -120,9 +121,9 @@ def replace_json(path: Path, value: Any, then: str = ELSEWHERE) -> None:
 
 
 def append(file: FileIO, data: bytes) -> None:
-    """Write all of ``data`` to a file without a buffer, which has nothing left to fail when closed.
+    """Write all of ``data`` to a file without a buffer: to close it cannot fail.
 
-    A full disk takes a part of it, and refuses the rest.
+    A full disk takes a part of the data, and refuses the rest.
     """
     while data:
         data = data[file.write(data) :]
@@ -141,7 +142,7 @@ def reading(path: Path, remedy: str = DAMAGED) -> Iterator[None]:
 
 
 def read_json(path: Path, needed: Collection[str] = (), remedy: str = DAMAGED) -> Any:
-    """The content of a JSON file of a run; an object that has all keys which are ``needed``."""
+    """The content of a JSON file of a run; an object with at least the keys ``needed``."""
     with reading(path, remedy):
         value = json.loads(path.read_text(encoding="utf-8"))
         if needed and not (isinstance(value, dict) and value.keys() >= {*needed}):
@@ -150,9 +151,9 @@ def read_json(path: Path, needed: Collection[str] = (), remedy: str = DAMAGED) -
 
 
 def plain(value: Any, digits: int | None = None, words: bool = False) -> Any:
-    """``value`` with None, or the word for it, in the place of every number that is not finite.
+    """``value`` with None, or a word such as inf, in the place of every number that is not finite.
 
-    Others keep all their digits, or so many:
+    Other numbers keep all their digits, or so many:
 
     >>> plain({"loss": 1.382678254699707, "starts": [float("nan"), -math.inf, math.inf]}, digits=9)
     {'loss': 1.38267825, 'starts': [None, None, None]}

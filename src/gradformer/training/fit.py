@@ -16,10 +16,10 @@ import torch
 from gradformer.attention.tiles import precision
 from gradformer.errors import ConfigError, InputError, at_least, warn
 from gradformer.training.ambient import undisturbed
-from gradformer.training.beginning import begin_from, inputs_before, refuse_own_weights
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import by_first, find_device, from_first, joined
 from gradformer.training.files import RESUMABLE, plain, read_json, replace_file, replace_json
+from gradformer.training.fine_tuning import begin_from, inputs_before, refuse_own_weights
 from gradformer.training.folder import RECIPE, check_free, filling, held, tidy
 from gradformer.training.keepsakes import save_examples
 from gradformer.training.options import flat
@@ -134,8 +134,8 @@ def resume(
 
     ``data``, and ``reading`` as in :func:`fit` (``y``, ``task`` …), are needed only where the run
     was given Python objects, or a file that is in another place now. With more ``trials`` than it
-    was begun with, seeds are added, to what the run would have been with so many from the start. Of
-    a record that is kept without its ``trials/`` the results stand: only new seeds are trained.
+    was begun with, seeds are added, to what the run would have been with so many from the start. If
+    only the record is kept, without ``trials/``, its results stand: only new seeds are trained.
     """
     run = Run.load(folder)
     if run.folder != Path(folder):
@@ -216,7 +216,7 @@ def _begin(
 
 
 def _refuse_edits(run: Run) -> None:
-    """Raise if ``recipe.yaml`` was edited: trials of two recipes are no run. Some may be added."""
+    """Raise if ``recipe.yaml`` was edited, but for more trials: those of a run share a recipe."""
     record = run.record
     began = flat(header(record).get("recipe", {}))
     now = flat(plain(run.recipe.to_dict()))  # as a record has it

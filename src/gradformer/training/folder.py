@@ -92,7 +92,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 
 def is_free(folder: Path) -> bool:
-    """Whether there is nothing, or what a process left that was killed before its run was there."""
+    """Whether nothing is there but what a process left that was killed before its run began."""
     names = {path.name for path in folder.iterdir()}
     return names <= {LOCK} or (names >= {LOCK, _NEW} and RECIPE not in names)
 

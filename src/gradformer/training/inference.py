@@ -196,7 +196,7 @@ def embed(
 
     def states(model: GraphModel, batch: Batch) -> tuple[NDArray[Any], NDArray[Any]]:
         found = model.states(batch)
-        nodes = found[: batch.num_nodes].float().cpu().numpy()  # graph tokens are rows behind
+        nodes = found[: batch.num_nodes].float().cpu().numpy()  # graph tokens come after them
         if run.schema.level == "graph":
             return model.embedding(found, batch).float().cpu().numpy(), nodes
         sizes = batch.layout.node_ptr.diff().cpu().numpy()
@@ -255,7 +255,7 @@ def _expect_targets(run: Run, given: Schema, where: str) -> None:
 
 
 def _expect_words(run: Run, given: Labels) -> None:
-    """Raise unless labels that were read without the run have its words and names in its order.
+    """Raise unless labels that were read without the run have its targets and classes, in order.
     Targets without names, as those of a benchmark, are taken by their place."""
     own = run.labels
     unnamed = tuple(place_names(len(own.targets)))

@@ -48,34 +48,14 @@ def _may_have_company(trial: Trial) -> bool:
 def train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
     """As many epochs at once as cores and memory have room for; they are told of as if in turn.
 
-    The first, which is the largest, is alone, and tells how much memory one takes. What it or
-    others before it have freed would not reach the threads of the lanes, so it is given back to
-    the system.
+    The first epoch, of the largest trial, is alone: it tells how much memory one takes. What was
+    freed until then would not reach the threads of the lanes, so it is given back to the system.
     """
-
-    @contextmanager
-    def or_all_end() -> Iterator[None]:
-        try:
-            yield
-        except BaseException:
-            stop.until = 0.0  # the other lanes end with their present step
-            raise
-
-    @or_all_end()
-    def epoch(trial: Trial, lanes: int) -> dict[str, Any] | None:
-        graphs, began = graphs_left(trial), time.perf_counter()
-        if not train_epoch([trial], stop):
-            return None
-        rate = lanes * graphs / max(time.perf_counter() - began, 1e-9)
-        record = trial.close_epoch()
-        seconds = (time.perf_counter() - began) / lanes
-        return {**record, "seconds": seconds, "graphs_per_second": rate}
-
     stopped = False
     with no_more_threads(_worth(trials[0])) as room:
         settle()
         before = held()
-        record = epoch(trials[0], 1)
+        record = _epoch(trials[0], 1, stop)
         if record is None:
             return False
         on_epoch(trials[0], record)
@@ -83,12 +63,12 @@ def train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
         settle()
         most = max(min(room, left() // need), 1)
         running: deque[tuple[Trial, Future[dict[str, Any] | None]]] = deque()
-        with pool(most) as lanes, or_all_end():
+        with pool(most) as lanes, _or_all_end(stop):
 
             def begin(trial: Trial) -> None:
                 live = [one for one in trials if one.progress.status == "training"]
                 if trial in live:
-                    running.append((trial, lanes.submit(epoch, trial, min(most, len(live)))))
+                    running.append((trial, lanes.submit(_epoch, trial, min(most, len(live)), stop)))
 
             for trial in [*trials[1:], trials[0]]:
                 begin(trial)
@@ -102,6 +82,28 @@ def train_in_lanes(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
     return not stopped
 
 
+def _epoch(trial: Trial, lanes: int, stop: Stop) -> dict[str, Any] | None:
+    """The record of a trial's next epoch, beside others in so many ``lanes``; None if stopped."""
+    with _or_all_end(stop):
+        graphs, began = graphs_left(trial), time.perf_counter()
+        if not train_epoch([trial], stop):
+            return None
+        rate = lanes * graphs / max(time.perf_counter() - began, 1e-9)
+        record = trial.close_epoch()
+        seconds = (time.perf_counter() - began) / lanes
+        return {**record, "seconds": seconds, "graphs_per_second": rate}
+
+
+@contextmanager
+def _or_all_end(stop: Stop) -> Iterator[None]:
+    """An error inside has the other lanes end with their present step."""
+    try:
+        yield
+    except BaseException:
+        stop.until = 0.0
+        raise
+
+
 def _worth(trial: Trial) -> int:
     """The most threads that batches of a part are worth, so that none has fewer than alone."""
     model, collator, _, size = work_of(trial)
@@ -110,8 +112,8 @@ def _worth(trial: Trial) -> int:
 
 
 def _size(trial: Trial) -> int:
-    """What the layers make of a mean batch of all graphs, by which the memory of a step grows: the
-    same for all trials of a recipe."""
+    """How many numbers the layers make of a mean batch of all graphs. The memory of a step grows
+    with it; it is the same for all trials of a recipe."""
     graphs = np.arange(trial.data.store.num_graphs)
     numbers = numbers_of(trial.model, trial.collator, graphs, trial.recipe.train.batch_size)
     return numbers * getattr(trial.model.config, "layers", 1)

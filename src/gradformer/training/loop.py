@@ -13,8 +13,8 @@ from gradformer.training.trial import Trial
 def train(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
     """Train all trials to their end; False if stopped before.
 
-    ``on_epoch(trial, record)`` is told of every epoch; its seconds are the trial's share of what
-    those took that train side by side. A trial that diverges leaves the others as they are.
+    ``on_epoch(trial, record)`` is told of every epoch; trials that train side by side share the
+    seconds that they took. A trial that diverges leaves the others as they are.
     """
     live = [trial for trial in trials if trial.progress.status == "training"]
     companies = in_lanes(live)
@@ -25,8 +25,8 @@ def train(trials: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
 
 
 def _train_in_turn(live: list[Trial], on_epoch: OnEpoch, stop: Stop) -> bool:
-    """An epoch of all that are captured, at once as far as memory goes: the others begin when one
-    has ended. Then those that are not captured, an epoch of each in turn."""
+    """First the captured trials, as many at once as memory has room for: the others begin when one
+    has ended. Then the trials that are not captured, an epoch of each in turn."""
     room = len(live)
     while live:
         captured = [trial for trial in live if trial.captured is not None]

@@ -42,8 +42,8 @@ def most_held() -> int:
 
 
 def settle() -> None:
-    """Give the system what is freed and kept for the next use, and forget what was held before:
-    what is held is in use then, and is the most that was held; as far as the system can."""
+    """Give freed memory back to the system and begin :func:`most_held` anew, as far as the system
+    can. What is held is then in use."""
     with suppress(AttributeError, OSError, TypeError):  # another C library
         ctypes.CDLL(None).malloc_trim(0)
     with suppress(OSError):
@@ -51,8 +51,8 @@ def settle() -> None:
 
 
 def left() -> int:
-    """Bytes that the machine has for more, and a container's limit; files that the system has read
-    and can read again take none."""
+    """Bytes that the machine and a container's limit leave to this process; memory that only caches
+    files counts as left."""
     least = _told(PROCESSES / "meminfo", "MemAvailable:") * 1024 or sys.maxsize
     for folder, *names in ((".", "max", "current"), ("memory", "limit_in_bytes", "usage_in_bytes")):
         with suppress(OSError, ValueError):  # no container, or one without a limit

@@ -106,7 +106,7 @@ def flat(values: Mapping[str, Any], before: str = "") -> dict[str, Any]:
 
 
 def _without_none(kind: Any, where: str) -> Any:
-    """The type that a field has beside None; raise unless texts can be read as it."""
+    """The type of a field without its None; raise unless texts can be read as that type."""
     union = get_origin(kind) in (UnionType, Union)
     found = [one for one in (get_args(kind) if union else [kind]) if one is not NoneType]
     origins = {get_origin(one) or one for one in found}

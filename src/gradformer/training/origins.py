@@ -43,20 +43,20 @@ def recipe_name(data: Any) -> str:
 
 
 def dataset_name(data: Any, recipe: Recipe) -> str:
-    """What the recipe of a run calls its data: a file by its path, a benchmark by the one name it
-    has, also where the name is that of a recipe (``cluster-16``); for objects as the recipe does.
+    """What the recipe of a run calls its data: a file by its path; a benchmark by its own name,
+    even if ``data`` names a recipe for it (``cluster-16``); objects as the recipe does.
     """
     if not isinstance(data, str | Path):
         return recipe.dataset
-    if Path(data).name in ("", ".."):  # a folder that pages and cards shall call by its own name
+    if Path(data).name in ("", ".."):  # so that pages and cards can call the folder by its name
         return os.path.abspath(data)
-    if not is_benchmark(data):  # and so that it is not taken for one
+    if not is_benchmark(data):  # with ./ where it would be taken for one
         return os.path.join(os.curdir, data) if is_card(str(data)) else str(data)
     return find_card(str(data)).name if is_card(str(data)) else load_recipe(str(data)).dataset
 
 
 def refuse_dataset(settings: Iterable[str]) -> None:
-    """Raise if ``settings`` name the data, which a command does by itself."""
+    """Raise if ``settings`` name the data: a command has an argument for that."""
     for text in settings:
         if "dataset" in setting(text):
             raise ConfigError(
@@ -73,9 +73,9 @@ def prepare(
     begun: bool = False,
     inputs: Inputs | None = None,
 ) -> tuple[TrainingData, dict[str, Any]]:
-    """The data to train on, or that a run has begun with, and how to find them again.
+    """The data to train on, or that a run has ``begun`` with, and how to find them again.
 
-    ``inputs`` are what the model was trained on that is trained further; None for a new model.
+    ``inputs``: what a model that is trained further was trained on; None for a new model.
     """
     ready, origin = _read(data, recipe, mirror, reading, begun, inputs)
     if inputs is not None and inputs.codebook is not None:
@@ -84,8 +84,8 @@ def prepare(
 
 
 def recoded(store: Store, codebook: Codebook) -> Store:
-    """The same graphs, with the bytes of their pairs in the ``codebook`` of a model; where that is
-    of another index they stay as they are, as does the store in the cache."""
+    """The same graphs, with the bytes of their pairs in the ``codebook`` of a model; unchanged if
+    the store has another index, or none. A store in the cache stays as it is."""
     index, arrays = store.structure.index, store.arrays
     if index is None or store.codebook == codebook or codebook.name.split("-")[0] != index:
         return store
@@ -117,7 +117,7 @@ def _read(
     if not begun:
         _refuse_two_splits(recipe, reading)
     if isinstance(data, str | Path):
-        if reading.get("target") is not None:  # kept as text, whatever names it
+        if reading.get("target") is not None:  # as text, whatever type its names have
             reading = {**reading, "target": column_names(reading["target"])}
         return own_data(recipe, read(data, inputs=inputs, **reading), begun), {
             "kind": "file",
@@ -131,7 +131,7 @@ def _read(
 
 
 def _refuse_two_splits(recipe: Recipe, reading: dict[str, Any]) -> None:
-    """Raise if parts are named, and are to be drawn as well."""
+    """Raise if parts are named although the recipe draws them."""
     for name in ("split_column", "split"):
         if reading.get(name) is not None and recipe.data.split not in ("auto", "column"):
             raise ConfigError(
@@ -164,7 +164,7 @@ def again(
                 f"{quote(str(run.folder))}, --on FILE or on= to evaluate, data= to resume"
             )
     elif (
-        is_benchmark(data)  # what is opened is that of the run's recipe
+        is_benchmark(data)  # else the benchmark of the run's recipe would be opened
         and dataset_name(data, load_recipe(recipe_name(data))) != run.recipe.dataset
     ):
         raise others
@@ -189,7 +189,7 @@ def refuse_attempt(run: Run) -> None:
 
 
 def known_inputs(run: Run, name: str | None = None) -> Inputs:
-    """What the model of a run, which a user knows by this ``name``, has learned from."""
+    """What the model of a run has learned from; ``name`` is what the user calls the run."""
     seen = ((), ()) if run.reading is None else run.reading.seen
     return Inputs(run.schema.node, run.schema.edge, seen, name, run.codebook)
 

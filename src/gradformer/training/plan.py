@@ -34,8 +34,8 @@ are those of the rung."""
 
 @dataclass(frozen=True)
 class Plan:
-    """Everything that decides a search; ``data`` is a name or a path, read with ``reading``; the
-    ``recipe``, which may have been made for other data, is changed to name these.
+    """Everything that decides a search; ``data`` is a name or a path, read with ``reading``. The
+    ``recipe`` may have been made for other data: it is changed to name these.
 
     ``steady``: a candidate's score is its best mean validation over so many epochs in a row; with 1
     it is that of the selected epoch.
@@ -91,7 +91,8 @@ class Plan:
                 self.recipe.change(f"{name}={value}")
 
     def candidates(self) -> list[tuple[str, ...]]:
-        """Different settings, drawn from ``seed``; all there are if they are no more than asked."""
+        """Different settings drawn from ``seed``: ``samples`` of them, or all if these are
+        fewer."""
         names, lists = list(self.space), list(self.space.values())
         total = math.prod(len(values) for values in lists)
         drawn = random.Random(self.seed).sample(range(total), min(self.samples, total))
@@ -133,7 +134,7 @@ class Plan:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Plan:
-        first = {"steady": 1, "against_recipe": False}  # as of before there were these options
+        first = {"steady": 1, "against_recipe": False}  # plans of earlier versions lack these
         return cls(**{**first, **values, "recipe": Recipe.from_dict(values["recipe"])})
 
 

@@ -30,17 +30,17 @@ WIDE = 110  # columns of a terminal with room for a bar
 
 @contextmanager
 def telling() -> Iterator[None]:
-    """Inside, a line that a full disk refuses, or a terminal that is gone, ends nothing."""
+    """Inside, it is no error if a full disk, or a terminal that is gone, refuses a line."""
     try:
         yield
-    except BrokenPipeError:  # who read has ended the work
+    except BrokenPipeError:  # nobody reads on, which ends the work
         raise
     except OSError:
         pass
 
 
 class _Console(Console):
-    """Leaves it to others what follows where nobody reads on: rich ends the program."""
+    """Raises an error where nobody reads on: rich itself would end the program."""
 
     def on_broken_pipe(self) -> None:
         raise BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE))
@@ -69,7 +69,7 @@ class Display:
             TextColumn("trial {task.fields[trial]}"),
             *([BarColumn(bar_width=20)] if self._console.width >= WIDE else []),
             MofNCompleteColumn(),
-            TimeElapsedColumn(),  # the first epoch may last
+            TimeElapsedColumn(),  # the first epoch may take long
             TimeRemainingColumn(),
             TextColumn("{task.fields[text]}", table_column=values),
             console=self._console,

@@ -46,8 +46,8 @@ class ModelChoice:
     config: ModelConfig
 
     def make(self, schema: Schema, codebook: Codebook, seed: int = 0) -> GraphModel:
-        """The model with the initial weights of a seed, for data of that schema; what a byte of
-        another index than hops means is their codebook's to say."""
+        """The model with the initial weights of a seed, for data of that schema; ``codebook`` says
+        what their bytes mean, unless these count hops."""
         hops = self.config.needs().index in (None, "hops")
         known = {} if hops else {"codebook": codebook}
         with drawing(seed):
@@ -72,7 +72,7 @@ class Recipe:
             raise ConfigError(
                 f"seed: got {self.seed}, expected a number from 0 to 2³¹ − 1 − trials"
             )
-        for name in ("trials", "seed"):  # a file takes no numbers of NumPy
+        for name in ("trials", "seed"):  # a YAML file takes no numbers of NumPy
             object.__setattr__(self, name, int(getattr(self, name)))
 
     @classmethod
@@ -153,7 +153,7 @@ def presets(name: str) -> list[str]:
 def search_space(name: str, model: str | None = None) -> dict[str, list[Any]]:
     """Option (``a.b``) → values that a search may draw, as the recipe states them.
 
-    ``model`` as in :func:`load_recipe`: of the ranges for another model, those of options it has.
+    ``model`` as in :func:`load_recipe`: of ranges for another model it gets those of its options.
     """
     raw = _raw(name if model is None else _own_recipe(name, model))
     for key, values in _section(raw, "search").items():
@@ -185,7 +185,7 @@ def _find(name: str, model: str | None, preset: str | None) -> dict[str, Any]:
 def _has(model: str, option: str, value: Any) -> bool:
     """Whether a model has an option of ``baselines``.
 
-    A user's model may mean another thing by that name: it does where its option cannot have the
+    A user's model may mean another thing by that name: it has the option only if that can have the
     value.
     """
     if not is_own(model_class(model)):
@@ -202,8 +202,8 @@ def _options(model: str) -> set[str]:
 
 
 def _own_recipe(name: str, model: str) -> str:
-    """The recipe that a model has for itself (beside ``cluster-16`` that of ``cluster``); one for
-    other data, from which a recipe only begins, is none."""
+    """The recipe ``<name>-<model>``, or that of a base on the same data (for ``cluster-16`` that of
+    ``cluster``); ``name`` if there is neither."""
     names = recipe_names()
     under: str | None = name
     while under in names:
@@ -224,7 +224,7 @@ def _raw(name: str, above: tuple[str, ...] = ()) -> dict[str, Any]:
         return values
     with _naming(name):
         under = _raw(str(base), (*above, name))
-    if "name" in _section(values, "model"):  # what is said of one model is not said of another
+    if "name" in _section(values, "model"):  # the base says these of another model
         under = {name: value for name, value in under.items() if name not in _EXTRA}
     with _naming(name):  # a preset takes the place of the base's of this name
         by_name = {**_section(under, "presets"), **_section(values, "presets")}

@@ -86,7 +86,7 @@ class Recorder:
 
 
 class Curves:
-    """An event file in ``folder``; what earlier ones hold from ``epoch`` on is taken back."""
+    """An event file in ``folder``; it withdraws what earlier files hold from ``epoch`` on."""
 
     def __init__(self, folder: Path, epoch: int) -> None:
         from tensorboard.compat.proto.event_pb2 import SessionLog
@@ -131,7 +131,7 @@ def truncate(path: Path, epochs: Mapping[int, int]) -> None:
     """Forget what happened after the checkpoints: ``epochs`` done by each trial.
 
     Result lines are dropped too (whoever continues writes them again), and a line that a killed
-    process left unfinished. A packed record is unpacked.
+    process left unfinished. A compressed record is made a plain one again.
     """
     kept = [
         entry
@@ -144,34 +144,34 @@ def truncate(path: Path, epochs: Mapping[int, int]) -> None:
         warn(f"{path}: has lost {counted(lost, 'epoch')} of training, which its curves leave out")
     lines = [json.dumps(entry, ensure_ascii=False) + "\n" for entry in kept]
     replace_file(path, "".join(lines), RESUMABLE)
-    with writing(packed(path)):
-        packed(path).unlink(missing_ok=True)
+    with writing(compressed(path)):
+        compressed(path).unlink(missing_ok=True)
 
 
-def pack(path: Path) -> None:
+def compress(path: Path) -> None:
     """Keep the record of a run that has ended in a sixth of the room, as ``record.jsonl.gz``."""
     with writing(path):
         if not path.exists():
             return
-        replace_file(packed(path), gzip.compress(path.read_bytes(), mtime=0))
+        replace_file(compressed(path), gzip.compress(path.read_bytes(), mtime=0))
         path.unlink()
 
 
-def packed(path: Path) -> Path:
-    """Where a packed record lies."""
+def compressed(path: Path) -> Path:
+    """Where a compressed record lies."""
     return path.with_name(f"{path.name}.gz")
 
 
 def _content(path: Path) -> bytes:
-    """The bytes of a record, packed or not; none where there is no record."""
+    """The bytes of a record, compressed or not; none where there is no record."""
     if path.exists():
         return path.read_bytes()
-    return gzip.decompress(packed(path).read_bytes()) if packed(path).exists() else b""
+    return gzip.decompress(compressed(path).read_bytes()) if compressed(path).exists() else b""
 
 
 def read_record(path: Path) -> list[dict[str, Any]]:
-    """The lines of a record, less the last if it was never finished; others that are damaged are
-    left out too, and warned of."""
+    """The lines of a record. An unfinished last line is left out; so are damaged lines, which are
+    warned of."""
     try:
         text = _content(path).decode(errors="replace")
     except (OSError, EOFError, zlib.error) as error:

@@ -65,7 +65,7 @@ class Run:
         """Open a run, finished or not; or, where there is no run, a model that comes with the
         package under this name."""
         known, folder = published(), Path(folder)
-        if not os.path.isfile(folder / "recipe.yaml"):  # which asks for any name
+        if not os.path.isfile(folder / "recipe.yaml"):  # unlike Path, it takes any name
             folder = known.get(str(folder), folder)
         if not os.path.isfile(folder / "recipe.yaml"):
             raise InputError(
@@ -138,7 +138,7 @@ class Run:
 
     @property
     def metric(self) -> str:
-        """What is reported; where it was not yet written down, that of the benchmark or task."""
+        """What is reported; of earlier versions, which did not say, that of benchmark or task."""
         if "metric" in self.origin:
             return str(self.origin["metric"])
         if self.origin["kind"] == "benchmark":
@@ -182,7 +182,7 @@ class Run:
         return self.trials
 
     def _without_weights(self) -> list[int]:
-        """Trials that have ended, also if nothing is left of them but a line of results."""
+        """Trials that have ended, be it that only a line of results is left, without weights."""
         results = (self.folder / "trials").glob("*/result.json")
         ended = {int(path.parent.name) for path in results}
         if (self.folder / "results.json").is_file():
@@ -290,7 +290,7 @@ class Run:
 def ended_trials(run: Run, record: Sequence[dict[str, Any]]) -> dict[int, dict[str, Any]]:
     """Trial → result of those that have ended, by the lines of the run's ``record``.
 
-    Lines that were lost, as when a machine goes down, are made up for by ``results.json``.
+    Results that the record has lost, as when a machine goes down, are those of ``results.json``.
     """
     found = {line["trial"]: line for line in record if line["kind"] == "result"}
     if len(found) < run.recipe.trials and (run.folder / "results.json").is_file():

@@ -25,10 +25,10 @@ from gradformer.errors import InputError
 from gradformer.graphs.splits import Split
 from gradformer.training.ambient import undisturbed
 from gradformer.training.attempts import Attempt, Record, validation_scores
-from gradformer.training.beginning import inputs_before
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import find_device
 from gradformer.training.files import read_json, reading, replace_file, replace_json, writing
+from gradformer.training.fine_tuning import inputs_before
 from gradformer.training.fit import Job, fit_together
 from gradformer.training.origins import is_benchmark, prepare
 from gradformer.training.plan import PLAN, Plan, load_plan
@@ -102,8 +102,8 @@ def search(
 
 
 def _kept_plan(plan: Plan, folder: Path) -> Plan | None:
-    """The plan that the search in ``folder`` has begun with, this one or, where a file has moved,
-    this one with its old place; raises if the folder holds anything else."""
+    """The plan with which the search in ``folder`` began; None if there is none. It may differ from
+    this one only in the place of the file; raises if the folder holds anything else."""
     if os.path.isfile(folder / PLAN):
         kept = load_plan(folder)
         moved = not (is_benchmark(kept.data) or is_benchmark(plan.data))
@@ -123,8 +123,8 @@ def _kept_plan(plan: Plan, folder: Path) -> Plan | None:
 def _groups(
     recipes: Mapping[int, Recipe], places: Mapping[int, Path], room: int
 ) -> Iterator[list[int]]:
-    """Which candidates are trained together: those that are done, then as many as have ``room`` for
-    their trials, of one precision (which is set for a whole process)."""
+    """Which candidates are trained together: first those that are done; then as many as there is
+    ``room`` for, with their trials, all of one precision (which is set for a whole process)."""
     done = [c for c in recipes if _ended(places[c])]
     if done:
         yield done
@@ -178,8 +178,8 @@ class _Trainer:
                 yield Attempt(rung, c, chosen[c], epochs, metric, score["mean"], score["std"])
 
     def check(self, candidates: Sequence[tuple[str, ...]]) -> None:
-        """Raise where data cannot be read or do not go with a candidate, before there is a search:
-        one that is begun keeps its candidates."""
+        """Raise if data cannot be read or do not go with a candidate. This comes before the search
+        is written down, since it then keeps its candidates."""
         for settings in candidates:
             recipe = self.plan.recipe.change(*settings)
             data = self._data(recipe)
@@ -223,8 +223,8 @@ class _Trainer:
 
 
 def closed(data: TrainingData) -> TrainingData:
-    """The same data with the validation part in the place of the test part, which their record
-    says; no table of their rows is written, since the names of its parts would be wrong."""
+    """The same data with the validation part in the place of the test part, as their record says.
+    No table of their rows is written, since the names of its parts would be wrong."""
 
     def split(seed: int) -> Split:
         parts = data.split(seed)

@@ -24,8 +24,8 @@ class StoppedError(GradformerError):
 
 
 class Stop:
-    """Whether a signal has asked to stop. A second one ends the process at once, unless it says
-    that the terminal has ended (SIGHUP): its shell sends that, and then the system does too.
+    """Whether a signal has asked to stop. A second one ends the process at once, but for SIGHUP:
+    when a terminal ends, its shell sends that, and then the system does too.
 
     At ``until``, on the monotonic clock, it is as if an alarm (SIGALRM) had asked.
     """

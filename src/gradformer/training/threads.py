@@ -52,11 +52,11 @@ def no_more_threads(most: int) -> Iterator[int]:
 def pool(lanes: int) -> ThreadPoolExecutor:
     """Threads each of which has as many of torch's threads as the caller.
 
-    Otherwise a thread has, from when it first asks, as many as were last set in any thread.
+    Left to itself, a thread has as many as were last set in any thread when it first asks.
     """
 
     def begin(threads: int) -> None:
-        torch.get_num_threads()  # the first question
+        torch.get_num_threads()  # asked first, else it would undo the next line
         torch.set_num_threads(threads)
 
     return ThreadPoolExecutor(lanes, "lane", begin, (torch.get_num_threads(),))
@@ -73,7 +73,8 @@ def worth_of(
 def numbers_of(
     model: GraphModel, collator: Collator, graphs: NDArray[np.int64], batch_size: int
 ) -> int:
-    """What a layer makes of their mean batch: channels of nodes and edges, weights of pairs."""
+    """How many numbers a layer makes of the mean batch: channels of nodes and edges, weights of
+    pairs."""
     nodes, edges = collator.sizes(torch.from_numpy(graphs))
     width, heads = getattr(model.config, "width", 64), getattr(model.config, "heads", 0)
     numbers = int(width * (nodes + edges).sum() + heads * nodes.square().sum())

@@ -18,10 +18,10 @@ from gradformer.graphs.collate import Collator
 from gradformer.graphs.portable import draw, permutation, stream
 from gradformer.model.base import GraphModel, has_guests
 from gradformer.training.ambient import own_draws
-from gradformer.training.beginning import take_weights
 from gradformer.training.capture import CapturedTrial
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import place_in_batch
+from gradformer.training.fine_tuning import take_weights
 from gradformer.training.losses import Objective, balanced_weights, check_class_weights, loss_kind
 from gradformer.training.metrics import better, check_metric, is_defined, metric_name, scores
 from gradformer.training.optimizer import Schedule
@@ -69,7 +69,7 @@ class Trial:
         self.number, self.recipe, self.data, self.collator = number, recipe, data, collator
         self.seed = recipe.seed + number
         self.parts = data.split(self.seed)
-        self.graphs = data.graphs(self.parts.train)  # that it trains on
+        self.graphs = data.graphs(self.parts.train)  # on which it trains
         self.scale = data.scale(self.parts.train)
         self.metric = self._selecting()
         self.model = recipe.model.make(data.schema, data.store.codebook, self.seed)
@@ -119,8 +119,8 @@ class Trial:
         return [torch.from_numpy(ids).to(device) for ids in self.order(self.progress.epoch)]
 
     def generator_seeds(self, process: int) -> list[int]:
-        """Of torch's generators in each step of the present epoch, for parts of a user's model that
-        draw from them; 32 bits, since the CPU's takes no more."""
+        """Seeds of torch's generators in each step of the present epoch: parts of a user's model
+        may draw from them. 32 bits, since the CPU's takes no more."""
         first = self.progress.epoch * self.steps_per_epoch
         return self._generator_seeds(_DRAWS, process, range(first, first + self.steps_per_epoch))
 
@@ -261,8 +261,8 @@ class Trial:
 
 @contextmanager
 def own_generators(model: GraphModel, device: torch.device) -> Iterator[list[torch.Generator]]:
-    """torch's generators, which are as they were outside; none for a model that draws from none, as
-    another thread may be drawing."""
+    """torch's generators, for a model that may draw from them; outside they are as they were. Other
+    models get none, since another thread may be drawing."""
     if not has_guests(model):
         yield []
         return

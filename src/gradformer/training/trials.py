@@ -16,12 +16,12 @@ import numpy as np
 import torch
 from safetensors.torch import save as write_tensors
 
-from gradformer.training.beginning import tell_seen
 from gradformer.training.capture import capture
 from gradformer.training.checkpoint import has_checkpoint, load_checkpoint, save_checkpoint
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import from_first, is_first
 from gradformer.training.files import RESUMABLE, replace_file, replace_json
+from gradformer.training.fine_tuning import tell_seen
 from gradformer.training.folder import WEIGHTS
 from gradformer.training.keepsakes import Answers, save_answers
 from gradformer.training.loop import train
@@ -70,12 +70,12 @@ class Trials:
         if recipe.train.weights != "none" and not all(begun):
             tell_seen(recipe, data, [k for k, was in enumerate(begun) if not was])
         self.waiting: list[Trial] = []
-        self.changes = ""  # of what may change bits, since the run began
+        self.changes = ""  # since the run began, that may change bits
         self._recorder: Recorder | None = None
         self._saved: dict[int, float] = {}
 
     def open(self) -> None:
-        """Go to the last checkpoints, and begin or continue the record; the folder is there."""
+        """Go to the last checkpoints, and begin or continue the record; needs the folder."""
         ended = from_first([not self._goes_on(trial) for trial in self.trials])
         self.waiting = [trial for trial, has_ended in zip(self.trials, ended) if not has_ended]
         began, here = header(read_record(self._record_path)), environment(self.device)
@@ -158,14 +158,15 @@ class Trials:
         return has_checkpoint(self._of(number)) or self._result_path(number).exists()
 
     def _goes_on(self, trial: Trial) -> bool:
-        """Whether something is left to do, from the last checkpoint: it gives lost weights back."""
+        """Whether something is left to do, if only to make lost weights again; then the trial is at
+        its last checkpoint."""
         folder, has_result = self._of(trial.number), self._result_path(trial.number).exists()
         if has_result and (folder / WEIGHTS).exists():
             return False
         return load_checkpoint(folder, trial) or not has_result
 
     def _epochs(self, trial: Trial) -> int:
-        """Epochs that are done; of a trial with a result even where its checkpoint is gone."""
+        """Epochs that are done: a result says so even if the checkpoint is gone."""
         path = self._result_path(trial.number)
         return int(read_result(path)["epochs"]) if path.exists() else trial.progress.epoch
 
@@ -190,7 +191,7 @@ class Trials:
         self._recorder.write("result", **result)
 
 
-def train_all(runs: Sequence[Trials], until: float | None = None, quiet: bool = False) -> None:
+def train_all(runs: Sequence[Trials], until: float | None, quiet: bool) -> None:
     """Train what is left of ``runs``, all trials side by side; a run's bits are those of it alone.
 
     Raises :class:`StoppedError` after saving if a signal asks to stop, the end of a pipe with its

@@ -90,7 +90,7 @@ class Weights:
 
 
 def without_weight_decay(model: nn.Module) -> list[nn.Parameter]:
-    """What has no reason to shrink: biases and norms (all vectors), and what modules name."""
+    """What has no reason to shrink: biases and norms (all vectors), and what a module names."""
     found = [p for p in model.parameters() if p.dim() < 2]
     for module in model.modules():
         own = getattr(module, "no_weight_decay", None)
@@ -100,6 +100,6 @@ def without_weight_decay(model: nn.Module) -> list[nn.Parameter]:
 
 
 def counters(model: nn.Module) -> dict[str, Tensor]:
-    """What a model keeps beside that vector: no floats, as the batches that a norm of torch has
+    """What a model keeps beside that vector: whole numbers, as how many batches a norm of torch has
     seen."""
     return {name: t for name, t in model.state_dict().items() if not t.is_floating_point()}

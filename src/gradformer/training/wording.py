@@ -95,11 +95,11 @@ def with_names(head: Iterable[str], names: Iterable[str]) -> list[str]:
 
 
 def rows_table(data: TrainingData, split: Split, answers: Answers | None) -> str | None:
-    """The part of each row of a user's data as CSV, and for the test part what is right beside what
-    was answered; None for a benchmark.
+    """The part of each row of a user's data as CSV, and in the test part its targets beside the
+    answers; None for a benchmark.
 
-    Rows are graphs as their reader counts them, or nodes where there is one graph. One that takes
-    no part has none. Answers of graphs whose nodes are predicted are left out.
+    Rows are graphs as their reader counts them, or nodes where there is one graph. Rows that are in
+    no part have an empty cell. Answers for the nodes of several graphs are left out.
     """
     if data.rows is None:
         return None

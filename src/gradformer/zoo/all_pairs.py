@@ -58,7 +58,7 @@ class Pairs:
 
     def as_edges(self, layout: Layout) -> Edges:
         """The pairs as edges key → query, so that sums over keys are sums over entering edges."""
-        first = layout.node_ptr[layout.graph.long().clamp(max=layout.num_graphs - 1)].long()
+        first = layout.node_ptr[layout.slot].long()
         swapped = self.ptr[self.key] + self.query - first[self.query]  # the pair (key, query)
         swapped = swapped if self.loops else swapped - (self.query > self.key).long()
         if self.rows.mask is not None:

@@ -36,7 +36,7 @@ class Norm(nn.Module):
         self.batch = BatchNorm(width) if batch else None
 
     def forward(self, x: Tensor, rows: Rows, add: Tensor) -> Tensor:
-        """Of ``add`` + x."""
+        """The norms of ``add`` + x."""
         if self.batch is not None and self.layer is None:
             return self.batch(x, rows, add=add)
         x = add + x

@@ -116,8 +116,8 @@ class PNA(nn.Module):
         return linear(y.flatten(1), self.out), e
 
     def _aggregates(self, blocks: Tensor, e: Tensor | None, edges: Edges) -> list[Tensor]:
-        """Of the messages, [nodes, width] each; their map is split so that its node parts run once
-        a node."""
+        """Aggregates of the messages, [nodes, width] each. The map of the messages is split so that
+        its node parts run once for each node."""
         weight, bias = _stacked(self.before)
         here, there, *along = weight.split(blocks.shape[2], dim=2)
         at_target = (torch.einsum("nti,toi->nto", blocks, here) + bias).flatten(1)

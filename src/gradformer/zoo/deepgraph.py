@@ -108,7 +108,7 @@ class DeepGraphLayer(nn.Module):
 
 
 class ChooseSample(Site):
-    """Of the samples [graphs, samples, S, m] one for each graph, [graphs, S, m]."""
+    """One of the samples [graphs, samples, S, m] for each graph, [graphs, S, m]."""
 
     def forward(self, samples: Tensor, graph_id: Tensor, seeds: Tensor | None) -> Tensor:
         if not self.training or samples.shape[1] == 1:
@@ -140,12 +140,13 @@ class DeepGraph(RowReader):
 
     Config = DeepGraphConfig
     reference = "zhao-ht/DeepGraph 78aadb6"
+    config: DeepGraphConfig
 
     def __init__(
         self, schema: Schema, config: DeepGraphConfig | None = None, **options: Any
     ) -> None:
         super().__init__(schema, config, options)
-        c: DeepGraphConfig = self.config
+        c = self.config
         if not 0 <= c.hops < BLOCKED:
             raise ConfigError(f"hops: got {c.hops}, expected 0 to {BLOCKED - 1}")
         choice("substructures", c.substructures, KINDS)
@@ -195,7 +196,7 @@ class DeepGraph(RowReader):
 
     def _samples(self, batch: Batch) -> Tensor:
         """From the store, or computed here; [graphs, samples, S, m]."""
-        c: DeepGraphConfig = self.config
+        c = self.config
         found = batch.extras.get(SUBSTRUCTURES.name)
         if found is None:
             options = c.sampling() | ({} if self.training else {"samples": 1})
@@ -208,7 +209,7 @@ class DeepGraph(RowReader):
         return found
 
     def _bytes(self, batch: Batch, pieces: Tokens, members: Tensor) -> Tensor:
-        """Of all pairs of nodes and substructures: hops, unreachable for members, or blocked."""
+        """Bytes of all pairs of nodes and pieces: hops, unreachable for members, or blocked."""
         layout, pairs = batch.layout, pieces.pairs
         holds = torch.zeros(
             members.shape[0] * members.shape[1], layout.largest + 1, device=layout.device
@@ -227,7 +228,7 @@ class DeepGraph(RowReader):
         return torch.where(member, UNREACHABLE, bytes_).to(torch.uint8)
 
     def adjacency(self, batch: Batch, members: Tensor) -> Tensor:
-        """Of each substructure, nodes ascending: [graphs · S, m²] of 0 and 1."""
+        """Adjacency matrices of the substructures, nodes ascending: [graphs · S, m²] of 0 and 1."""
         layout = batch.layout
         size = layout.node_ptr.diff().long()[:, None, None, None]
         row, column = members[:, :, :, None], members[:, :, None, :]

@@ -172,10 +172,11 @@ class EGT(RowReader):
 
     Config = EGTConfig
     reference = "shamim-hussain/egt_pytorch 9e66956"
+    config: EGTConfig
 
     def __init__(self, schema: Schema, config: EGTConfig | None = None, **options: Any) -> None:
         super().__init__(schema, config, options)
-        c: EGTConfig = self.config
+        c = self.config
         if c.clip_low >= c.clip_high:
             raise ConfigError(
                 f"clip_low: got {c.clip_low}, expected less than clip_high, {c.clip_high}"

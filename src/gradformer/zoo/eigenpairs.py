@@ -57,5 +57,5 @@ def real_slots(layout: Layout, count: int) -> Tensor:
 
     Padded rows keep one slot, so that no softmax runs over nothing.
     """
-    size = layout.node_ptr.diff()[layout.graph.clamp(max=layout.num_graphs - 1)].clamp(min=1)
+    size = layout.node_ptr.diff()[layout.slot].clamp(min=1)
     return torch.arange(count, device=layout.device) < size[:, None]

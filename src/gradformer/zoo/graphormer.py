@@ -113,12 +113,13 @@ class Graphormer(RowReader):
 
     Config = GraphormerConfig
     reference = "microsoft/Graphormer v1.0 e77e6ed"
+    config: GraphormerConfig
 
     def __init__(
         self, schema: Schema, config: GraphormerConfig | None = None, **options: Any
     ) -> None:
         super().__init__(schema, config, options)
-        c: GraphormerConfig = self.config
+        c = self.config
         if not 0 <= c.hops < TOKEN:
             raise ConfigError(f"hops: got {c.hops}, expected 0 to {TOKEN - 1}")
         quirks = c.reference_quirks

@@ -200,6 +200,5 @@ def last_nodes(layout: Layout, most: int) -> tuple[Layout, Tensor | None]:
     kept = sizes.clamp(max=most)
     node_ptr = pointer_of(kept).int()
     smaller = replace(layout, node_ptr=node_ptr, largest=most, padded=True)
-    graph = smaller.graph.long().clamp(max=layout.num_graphs - 1)
-    rows = smaller.rows.index + (layout.node_ptr[:-1] + sizes - kept)[graph]
+    rows = smaller.rows.index + (layout.node_ptr[:-1] + sizes - kept)[smaller.slot]
     return smaller, torch.where(smaller.graph < layout.num_graphs, rows, 0)

@@ -74,9 +74,7 @@ class EELA(nn.Module):
     per head, with dropout on α and on x'.
     """
 
-    def __init__(
-        self, width: int, heads: int, dropout: float = 0.0, attention_dropout: float = 0.0
-    ) -> None:
+    def __init__(self, width: int, heads: int, dropout: float, attention_dropout: float) -> None:
         super().__init__()
         self.heads, self.attention_dropout = heads, Dropout(attention_dropout)
         self.query, self.message = nn.Linear(width, width), nn.Linear(2 * width, width)
@@ -86,7 +84,7 @@ class EELA(nn.Module):
     def attend(self, x: Tensor, e: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
         """Weights [edges, heads] before dropout, messages [edges, heads, d]."""
         edges = batch.edges
-        # W [x_s, e] split, so that the node part runs once a node
+        # W [x_s, e] split, so that the node part runs once for each node
         at_node, at_edge = self.message.weight.chunk(2, dim=1)
         message = from_source(x @ at_node.T, edges) + e @ at_edge.T + self.message.bias
         query = self.query(x) * (x.shape[1] // self.heads) ** -0.5

@@ -40,8 +40,7 @@ def key_features(y: Tensor, directions: Tensor, layout: Layout) -> Tensor:
     """φ(y) up to a factor for each graph and head, which cancels: [rows, heads, r]."""
     exponent = _exponent(y, directions)
     top = pool(exponent.detach().amax(dim=2), layout.node_ptr, "max")  # [graphs, heads]
-    graph = layout.graph.clamp(max=layout.num_graphs - 1)
-    return layout.rows.zero_padding((exponent - top[graph][:, :, None]).clamp(max=0.0).exp())
+    return layout.rows.zero_padding((exponent - top[layout.slot][:, :, None]).clamp(max=0.0).exp())
 
 
 @dataclass(frozen=True, eq=False)

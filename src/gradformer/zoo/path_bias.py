@@ -158,7 +158,7 @@ class PathBias(nn.Module):
     def paths(self, batch: Batch, pairs: Pairs, hops: int) -> Tensor:
         """Rows of :meth:`_values` at the first ``hops`` hops of each path, [pairs, hops] int64."""
         layout, edges = batch.layout, batch.edges
-        slot = layout.graph[pairs.query].long().clamp(max=layout.num_graphs - 1)
+        slot = layout.slot[pairs.query]
         start = layout.node_ptr[slot].long()
         size = layout.node_ptr[slot + 1] - start
         node, goal = pairs.query - start, pairs.key - start

@@ -27,7 +27,7 @@ class Precomputed:
         function: ``(node_ptr, edge_ptr, edge_index, progress=…, **options)`` → array; ``progress``
             is called with the number of graphs that became ready.
         kind: what the rows belong to.
-        with_edge_features: nobody reads it where edges have no features: no store holds it there.
+        with_edge_features: only needed where edges have features; other stores do not hold it.
         version: raised when the values change.
     """
 

@@ -41,8 +41,7 @@ def singular_vectors(
             if not n:
                 continue
             matrix = np.eye(n)
-            source = np.repeat(np.arange(n), np.diff(lists.ptr[low : high + 1]))
-            matrix[source, lists.targets[lists.ptr[low] : lists.ptr[high]]] = 1
+            matrix[lists.within(low, high)] = 1
             left, values, right = np.linalg.svd(matrix)
             both = np.concatenate([left[:, :kept], right[:kept].T]) * np.sqrt(values[:kept])
             found[low:high, :kept] = fix_signs(both).reshape(2, n, kept).transpose(1, 2, 0)

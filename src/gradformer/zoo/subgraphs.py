@@ -40,7 +40,7 @@ def neighbourhoods(layout: Layout, edges: Edges, distance: Tensor, hops: int) ->
     as often as the largest graph has nodes.
     """
     pairs = Pairs.of(layout)
-    graph = layout.graph.long().clamp(max=max(layout.num_graphs - 1, 0))  # [nodes]
+    graph = layout.slot  # [nodes]
     first = layout.node_ptr[graph].long()
     size = torch.where(layout.graph < layout.num_graphs, layout.node_ptr.diff()[graph], 0)
     root, node = pairs.query, pairs.key

@@ -76,7 +76,7 @@ class Tokens:
         """Of each pair among nodes: graph, and place i·n + j inside it; 0 for other pairs."""
         query = torch.where(self.among_nodes, self.source[self.pairs.query], 0)
         key = torch.where(self.among_nodes, self.source[self.pairs.key], 0)
-        graph = self.nodes.graph[query].clamp(max=self.nodes.num_graphs - 1).long()
+        graph = self.nodes.slot[query]
         first = self.nodes.node_ptr[graph].long()
         size = self.nodes.node_ptr[graph + 1] - first
         place = (query - first) * size + key - first
@@ -135,7 +135,7 @@ def add_tokens(
     before = taken if first else torch.zeros_like(taken)  # rows before a graph's nodes
     ahead = torch.zeros_like(sizes) if first else sizes  # rows before a graph's tokens
 
-    graph = larger.graph.long().clamp(max=layout.num_graphs - 1)
+    graph = larger.slot
     place = torch.arange(larger.capacity, device=layout.device) - node_ptr[graph]
     in_nodes, in_tokens = place - before[graph], place - ahead[graph]
     is_token = (in_tokens >= 0) & (in_tokens < taken[graph])
@@ -145,7 +145,7 @@ def add_tokens(
     if padded:
         source = torch.where(larger.graph < layout.num_graphs, source, 0)
 
-    graph = layout.graph.long().clamp(max=layout.num_graphs - 1)
+    graph = layout.slot
     local = torch.arange(layout.capacity, device=layout.device) - layout.node_ptr[graph]
     node_row = node_ptr[graph] + before[graph] + local
 

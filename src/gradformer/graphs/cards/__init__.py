@@ -100,7 +100,7 @@ def named(data: object) -> Card | None:
 
 
 def tell_path(name: str) -> None:
-    """Warn where a name of the package, which means the same everywhere, is also that of a file."""
+    """Warn if a file has the same name as a benchmark or recipe, which is taken everywhere."""
     if os.path.exists(name):
         warn(
             f"{name}: the benchmark of this name is taken; for the file or folder of the same name "

@@ -19,7 +19,7 @@ _FAULTS = (
 def integers(text: bytes, columns: int | None, where: str) -> NDArray[np.int64]:
     """Rows of ``columns`` whole numbers, separated by commas or blanks, as [rows, columns].
 
-    If None, there are as many columns as in the first row, where nothing between two commas is one
+    If None, there are as many columns as in the first row, where an empty one between commas counts
     too. Empty lines are passed over; ``where`` names the source in errors.
     """
     if columns is None:
@@ -42,7 +42,7 @@ def _parse(
     count, line, in_row = 0, 1, 0
     number, digits, negative = 0, 0, False
     for position in range(len(text) + 1):
-        c = text[position] if position < len(text) else 10  # a last line without its end
+        c = text[position] if position < len(text) else 10  # the last line may lack its end
         if 48 <= c <= 57:
             digits += 1
             if digits > 18:

@@ -18,7 +18,7 @@ from gradformer.graphs.arrays import GraphArrays, Schema
 from gradformer.graphs.sources.text import floats, integers
 
 Read = Callable[[str], bytes | None]
-Features = Literal["labels", "attributes"]
+FeatureFile = Literal["labels", "attributes"]
 Column = NDArray[np.int64] | NDArray[np.float32] | None
 
 
@@ -52,8 +52,8 @@ def tu_graphs(
     read: Read,
     graphs: int | None = None,
     *,
-    node: Features = "labels",
-    edge: Features = "labels",
+    node: FeatureFile = "labels",
+    edge: FeatureFile = "labels",
 ) -> TUGraphs:
     """The graphs of the set ``name``; as many as NAME_graph_indicator.txt has, if not said.
 

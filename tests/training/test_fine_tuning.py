@@ -17,8 +17,8 @@ from torch_geometric.utils import from_networkx
 from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs.arrays import Task
 from gradformer.structure.codebook import HOPS
-from gradformer.training.beginning import begin_from, take_weights, tell_seen
 from gradformer.training.export import export
+from gradformer.training.fine_tuning import begin_from, take_weights, tell_seen
 from gradformer.training.fit import fit, resume
 from gradformer.training.recipe import load_recipe
 from gradformer.training.run import Run

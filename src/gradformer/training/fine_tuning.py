@@ -23,8 +23,8 @@ from gradformer.weights import published
 
 
 def begin_from(source: str | os.PathLike[str] | None, model: str | None = None) -> list[str]:
-    """Settings that make a recipe begin from a run, or from a model of the package by its name: the
-    model, option by option, and where its weights are. No other ``model`` can be asked for."""
+    """Settings that make a recipe begin from a run, or from a model of the package by its name: all
+    options of its model, and where its weights are. No other ``model`` can be asked for."""
     if source is None:
         return []
     if model is not None:
@@ -37,20 +37,20 @@ def begin_from(source: str | os.PathLike[str] | None, model: str | None = None) 
 
 
 def inputs_before(recipe: Recipe, data: Any) -> Inputs | None:
-    """What the run was trained on that a recipe begins from, so that new ``data`` are read as its
-    own were; None if the recipe begins from no run."""
+    """What the run that ``recipe`` begins from was trained on, so that new ``data`` are read in the
+    same way; None if the recipe begins from no run."""
     source = recipe.train.weights
     if source == "none":
         return None
     run = _open(source)
     if isinstance(data, str | Path) and not is_benchmark(data) and kind_of(Path(data)) == "tu":
-        run.like("tu", str(data))  # raises where the labels have other numbers than in such files
+        run.like("tu", str(data))  # raises if the model knows labels by other numbers
     return known_inputs(run, source)
 
 
 def refuse_own_weights(recipe: Recipe, folder: Path) -> None:
-    """Raise if a new run in ``folder`` would replace the one that it begins from: trials that are
-    begun later would begin from the new run."""
+    """Raise if a new run in ``folder`` would replace the run that it begins from: its later trials
+    would then begin from itself."""
     source = recipe.train.weights
     if source != "none" and _open(source).folder.resolve() == folder.resolve():
         raise ConfigError(
@@ -62,8 +62,8 @@ def refuse_own_weights(recipe: Recipe, folder: Path) -> None:
 def take_weights(model: GraphModel, source: str, number: int) -> None:
     """Put the weights of a run into ``model``, whose weights were just drawn.
 
-    Trial k takes those of the run's trial k; where the run has none, of another, in turn. What has
-    a row for each output stays as drawn unless the outputs mean the same: of one task, as many.
+    Trial k takes those of the run's trial k; if the run has none, those of its others in turn.
+    Tensors with a row for each output stay as drawn, unless both have one task and as many outputs.
     """
     run = _open(source)
     before, now = run.schema, model.schema
@@ -92,8 +92,8 @@ def take_weights(model: GraphModel, source: str, number: int) -> None:
 
 
 def tell_seen(recipe: Recipe, data: TrainingData, numbers: Sequence[int]) -> None:
-    """Warn of trials, by their ``numbers``, that begin from a trial whose split of the same data is
-    another: it has learned from what they are tested on."""
+    """Warn of trials, by their ``numbers``, that begin from a trial with another split of the same
+    data: it has learned from graphs on which they are tested."""
     run = _open(recipe.train.weights)
     if run.origin.get("content") != data.store.content:
         return
@@ -104,7 +104,7 @@ def tell_seen(recipe: Recipe, data: TrainingData, numbers: Sequence[int]) -> Non
         return name, recipe.seed if name == "kfold" else None
 
     def has_other_test(number: int) -> bool:
-        """Whether the test parts differ: then what the one has for its own the other learns."""
+        """Whether the test parts differ: then the other trial has learned from this one's."""
         here, there = recipe.seed + number, run.result(_taken(run, number))["seed"]
         return here != there and not np.array_equal(data.split(here).test, data.split(there).test)
 
@@ -126,7 +126,7 @@ def _taken(run: Run, number: int) -> int:
 
 
 def _by_output(run: Run) -> set[str]:
-    """The tensors of a run's model that have a row for each output: another with one more."""
+    """The tensors of a run's model whose shape depends on the number of outputs."""
     schemas = run.schema, replace(run.schema, outputs=run.schema.outputs + 1)
     one, other = (run.recipe.model.make(each, run.codebook).state_dict() for each in schemas)
     return {name for name in one if one[name].shape != other[name].shape}
