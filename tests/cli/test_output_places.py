@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,22 @@ def test_full_output_is_one_line(graph_run: Path, files: Path) -> None:
         ended = subprocess.run([sys.executable, *words], stdout=full, stderr=subprocess.PIPE)
     assert ended.returncode == 1
     assert b"error: standard output: cannot be written (No space left" in ended.stderr
+
+
+def test_output_that_a_disk_takes_in_part_is_an_error_also_without_a_buffer(
+    graph_run: Path, files: Path, tmp_path: Path
+) -> None:
+    words = ["-m", "gradformer", "predict", graph_run, files / "graphs.jsonl"]
+    with open(tmp_path / "out.csv", "wb") as out:
+        ended = subprocess.run(
+            [sys.executable, *words],
+            stdout=out,
+            stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
+            preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (512, 512)),
+        )
+    assert (ended.returncode, (tmp_path / "out.csv").stat().st_size) == (1, 512)
+    assert b"error: standard output: cannot be written (File too large)" in ended.stderr
 
 
 @pytest.mark.parametrize("verb", ["predict", "embed"])

@@ -240,6 +240,12 @@ def test_no_difference_has_no_minus():
     assert mean[0] == "+"
 
 
+def test_differences_of_a_target_in_a_small_unit_have_digits():
+    one, two = history(results([1.4e-6, 1.6e-6])), history(results([1.3e-6, 1.4e-6]))
+    _, ((_, mean, std, interval, *_),), _ = differences([one, two])
+    assert (mean, std, interval) == ("−1.5×10⁻⁷", "7.1×10⁻⁸", "−7.9×10⁻⁷ … +4.9×10⁻⁷")
+
+
 def test_which_runs_have_a_split_for_each_seed():
     drawn = [{}, {"dataset": "nci1"}, {"dataset": "actor"}, {"way": "scaffold"}]
     drawn += [{"dataset": "zinc", "way": "scaffold"}]  # a user's data of that name

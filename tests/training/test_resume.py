@@ -182,6 +182,15 @@ def test_results_without_weights_stand_and_are_not_trained_again(whole: Path, co
     assert run.trials == [2]
 
 
+def test_predictions_of_a_run_that_is_not_finished_say_so(whole: Path, copied: Path) -> None:
+    """They are the mean of fewer trials than asked for, and other ones when it is."""
+    shutil.rmtree(copied / "trials" / "1")
+    (copied / "results.json").unlink()
+    with pytest.warns(GradformerWarning, match="not finished, 1 trial to come, so the others"):
+        found = Run.load(copied).predict(toy.data().store)
+    assert found.trials.shape[0] == 1
+
+
 def test_seeds_are_added_to_a_run_that_an_earlier_version_has_ended(
     whole: Path, copied: Path
 ) -> None:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import codecs
 import csv
 import io
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from itertools import compress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
 
 from gradformer.cli.options import Inference, NewData, RunFolder, Smiles, out_option
 from gradformer.cli.tables import as_it_is
@@ -60,7 +59,7 @@ def predict(
     from gradformer.graphs.cards import is_card
     from gradformer.graphs.own import kind_of
     from gradformer.graphs.user_data import Skipped
-    from gradformer.training.files import expect_place, replace_file
+    from gradformer.training.files import append, expect_place, replace_file
     from gradformer.training.run import Run
 
     if out is not None:
@@ -77,10 +76,11 @@ def predict(
     else:
         reasons = dict.fromkeys(lost, NO_ANSWER)
     skipped += [Skipped(row, reason) for row, reason in reasons.items()]
-    if out is None:
-        typer.echo(text, nl=False)  # as a file is, whatever the terminal
-    else:
+    if out is not None:
         replace_file(out, codecs.BOM_UTF8 * table.marked + text)
+    elif sys.stdout is not None:  # else closed
+        append(sys.stdout.buffer, text)  # as a file is, whatever the terminal
+        sys.stdout.flush()
     lines = [] if out is None else [f"{counted(answered, 'prediction')} in {out}"]
     lines += [f"left empty, {table.unit} {row}: {reason}" for row, reason in sorted(skipped)]
     console = as_it_is(stderr=True)

@@ -17,7 +17,7 @@ from gradformer.report.pairs import (
     yardstick,
 )
 from gradformer.report.plots import strip_plot
-from gradformer.report.scales import decimals, duration, number, spread
+from gradformer.report.scales import decimals, duration, number, signed, spread
 from gradformer.report.settings import protocols
 from gradformer.training.metrics import SCALED, metric_label, metric_name
 
@@ -212,17 +212,20 @@ def _difference_tables(histories: Sequence[History]) -> list[Markup]:
 
 
 def _difference_row(first: History, other: History, found: Difference) -> list[str]:
-    pairs, std = found.pairs, found.pairs and found.pairs.std
-    places = min(decimals(std or found.reach, found.mean), 6)
+    pairs = found.pairs
+    std = None if pairs is None else pairs.std
+    places = decimals(std or found.reach, found.mean)
+    if abs(first.outcome["test"]["mean"]) >= 1e-3:  # else of a target in a small unit
+        places = min(places, 6)
     interval = "–"
     if found.reach is not None:
         ends = (found.mean - found.reach, found.mean + found.reach)
-        interval = " … ".join(f"{end:+z.{places}f}" for end in ends).replace("-", "−")
+        interval = " … ".join(signed(end, places) for end in ends)
     counts = [str(len(history.outcome["test"]["values"])) for history in (other, first)]
     return [
         f"{other.label} − {first.label}",
-        f"{found.mean:+z.{places}f}".replace("-", "−"),
-        "–" if std is None else f"{std:.{places}f}",
+        signed(found.mean, places),
+        "–" if std is None else signed(std, places).removeprefix("+"),
         interval,
         " and ".join(counts) if pairs is None else str(pairs.count),
         "–" if pairs is None else f"{pairs.better} / {pairs.worse}",

@@ -129,6 +129,18 @@ def spread(values: Sequence[float | None]) -> str:
     return text.replace("-", "−")
 
 
+def signed(value: float, places: int) -> str:
+    """A difference with its sign and so many decimals; with its first digits, where these are more
+    than six.
+
+    >>> signed(-0.25, 2), signed(0.0, 3), signed(4.51e-8, 9)
+    ('−0.25', '+0.000', '+4.5×10⁻⁸')
+    """
+    if places > 6:
+        return "+" * (value > 0) + number(value, 2)
+    return f"{value:+z.{places}f}".replace("-", "−")
+
+
 def evenly(length: int, most: int) -> list[int]:
     """At most ``most`` positions of ``length``, evenly spread from first to last.
 

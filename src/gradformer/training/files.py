@@ -7,9 +7,8 @@ import math
 import os
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from io import FileIO
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, BinaryIO
 
 from gradformer.errors import ConfigError, InputError
 from gradformer.graphs.atomic import flush, lock
@@ -120,8 +119,8 @@ def replace_json(path: Path, value: Any, then: str = ELSEWHERE) -> None:
     replace_file(path, json.dumps(plain(value), indent=1, ensure_ascii=False) + "\n", then)
 
 
-def append(file: FileIO, data: bytes) -> None:
-    """Write all of ``data`` to a file without a buffer: to close it cannot fail.
+def append(file: BinaryIO, data: bytes) -> None:
+    """Write all of ``data``, also to a file without a buffer, which cannot fail when closed.
 
     A full disk takes a part of the data, and refuses the rest.
     """

@@ -12,7 +12,7 @@ from typing import Any
 from safetensors import SafetensorError
 from safetensors.torch import load as read_tensors
 
-from gradformer.errors import ConfigError, InputError, warn
+from gradformer.errors import ConfigError, InputError, counted, warn
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.cards import find_card
 from gradformer.graphs.labels import Labels
@@ -166,14 +166,18 @@ class Run:
         return None if saved is None else TargetScale.from_dict(saved)
 
     def usable(self) -> list[int]:
-        """:attr:`trials`; raises if there are none, and warns of those that have lost weights."""
+        """:attr:`trials`; raises if there are none, and warns of others, unfinished or lost."""
         if not self.trials:
             raise InputError(
                 f"{self.folder}: no trial has a test score and is kept with its weights; --resume "
                 "continues a run that was stopped, and makes lost weights again where checkpoints "
                 "are kept; where all diverged, train anew with a lower train.lr"
             )
-        if lost := self._without_weights():
+        ended = self._ended()
+        if (left := self.recipe.trials - len(ended)) > 0:
+            why = f"not finished, {counted(left, 'trial')} to come, so the others are used"
+            warn(f"{self.folder}: {why}; gradformer train --resume continues it")
+        if lost := [k for k, had in ended if had and not (self.place(k) / WEIGHTS).is_file()]:
             warn(
                 f"{self.folder}: the weights of {len(lost)} of its trials are not there "
                 f"({', '.join(map(str, lost))}), so the others are used; "
@@ -181,13 +185,12 @@ class Run:
             )
         return self.trials
 
-    def _without_weights(self) -> list[int]:
-        """Trials that have ended, be it that only a line of results is left, without weights."""
-        results = (self.folder / "trials").glob("*/result.json")
-        ended = {int(path.parent.name) for path in results}
-        if (self.folder / "results.json").is_file():
-            ended |= {one["trial"] for one in self.results["trials"] if one["test"] is not None}
-        return sorted(k for k in ended if not (self.place(k) / WEIGHTS).is_file())
+    def _ended(self) -> list[tuple[int, bool]]:
+        """Trials that have ended, if only in a line of results, and whether they had weights."""
+        bare = self.results["trials"] if (self.folder / "results.json").is_file() else []
+        kept = (self.folder / "trials").glob("*/result.json")
+        found = {one["trial"]: one["test"] is not None for one in bare}
+        return sorted((found | {int(path.parent.name): True for path in kept}).items())
 
     def model(self, trial: int = 0) -> GraphModel:
         """The model of a trial with its selected weights, in eval mode."""
@@ -282,8 +285,7 @@ class Run:
         return write_report([self], Path(out) if out else self.page("report.html"))
 
     def page(self, name: str) -> Path:
-        """Where a page is written if not said: in the run's folder; here, if that is in the
-        package."""
+        """Where a page is written if not said: the run's folder; here, if it is the package's."""
         return (Path() if self.folder in published().values() else self.folder) / name
 
 
