@@ -222,6 +222,13 @@ def test_categories_may_be_short_integers(kind: torch.dtype) -> None:
     assert torch.equal(model(data), expected)
 
 
+def test_features_may_be_sparse() -> None:
+    model, data = Gradformer(FLOATS, **SMALL).eval(), graph(FLOATS)
+    expected = model(data)
+    data.x, data.edge_attr = data.x.to_sparse(), data.edge_attr.to_sparse()
+    torch.testing.assert_close(model(data), expected)
+
+
 @pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])
 @pytest.mark.parametrize(
     "schema", [CATEGORIES, FLOATS, Schema((), (), "graph", "regression", 1)], ids=str
