@@ -132,7 +132,7 @@ class GraphModel(nn.Module):
         raise NotImplementedError
 
     def embedding(self, states: Tensor, batch: Batch) -> Tensor:
-        """What enters the last map: one row for each graph, or each node."""
+        """What enters the head: one row for each graph, or each node."""
         return self.head.embed(states, batch)
 
     def readout(self, states: Tensor, batch: Batch) -> Tensor:

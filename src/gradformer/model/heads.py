@@ -31,7 +31,7 @@ class Head(nn.Module):
             self.net = nn.Linear(width, outputs)
 
     def embed(self, states: Tensor, batch: Batch) -> Tensor:
-        """What enters the last map: [graphs, width], or the states themselves at node level."""
+        """What enters the map or MLP: [graphs, width], or the states themselves at node level."""
         if self.level == "node":
             return states
         return pool(states, batch.layout.node_ptr, self.pooling)

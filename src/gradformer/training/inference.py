@@ -60,7 +60,7 @@ class Predictions:
 class Embeddings:
     """States of the model of one trial.
 
-    Shapes: graphs [graphs, ·] what enters the last map (for a model of nodes the mean of their
+    Shapes: graphs [graphs, ·] what enters the head (for a model of nodes the mean of their
     states); nodes [nodes, width] final states; node_ptr [graphs + 1] where each graph begins.
     """
 
