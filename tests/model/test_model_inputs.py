@@ -213,13 +213,22 @@ def test_graphs_without_features_are_encoded_by_degree(degree: str) -> None:
         Gradformer(schema, **(SMALL | {"degree": "one-hot"}))
 
 
-@pytest.mark.parametrize("kind", [torch.int32, torch.int16, torch.uint8])
+@pytest.mark.parametrize("kind", [torch.int32, torch.int16, torch.uint8, torch.bool])
 def test_categories_may_be_short_integers(kind: torch.dtype) -> None:
-    model, data = Gradformer(CATEGORIES, **SMALL).eval(), graph(CATEGORIES)
+    """Also such as do not reach to the end of their vocabulary."""
+    model, data = Gradformer(replace(CATEGORIES, node=(300, 3)), **SMALL).eval(), graph(CATEGORIES)
+    data.x, data.edge_attr = data.x.clamp(max=1), data.edge_attr.clamp(max=1)
     expected = model(data)
     data.x, data.edge_attr = data.x.to(kind), data.edge_attr.to(kind)
     data.edge_index = data.edge_index.int()
     assert torch.equal(model(data), expected)
+
+
+def test_features_may_be_sparse() -> None:
+    model, data = Gradformer(FLOATS, **SMALL).eval(), graph(FLOATS)
+    expected = model(data)
+    data.x, data.edge_attr = data.x.to_sparse(), data.edge_attr.to_sparse()
+    torch.testing.assert_close(model(data), expected)
 
 
 @pytest.mark.parametrize("kind", [torch.float64, torch.bfloat16])

@@ -24,10 +24,10 @@ def embed(
 ) -> None:
     """Write embeddings of graphs and of nodes.
 
-    The .npz has [bold]graphs[/bold] (graphs × width: what enters the model's head, a linear map
-    or a small MLP), [bold]nodes[/bold] (nodes × width: final states), [bold]node_ptr[/bold] (where
-    the nodes of each graph begin) and [bold]rows[/bold] (the line of each graph in the file, where
-    a header is line 1).
+    The .npz has [bold]graphs[/bold] (graphs × width: what enters the model's head),
+    [bold]nodes[/bold] (nodes × width: final states), [bold]node_ptr[/bold] (where the nodes of each
+    graph begin) and [bold]rows[/bold] (the line of each graph in the file, where a
+    header is line 1).
 
     Example: [bold]gradformer embed runs/mine new.csv -o embeddings.npz[/bold]
     """

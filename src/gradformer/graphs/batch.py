@@ -250,7 +250,7 @@ def check_features(name: str, x: Tensor, rows: int) -> Tensor:
     if x.dim() not in (1, 2) or len(x) != rows:
         expected = f"{counted(rows, 'row')} of features"
         raise InputError(f"{name}: expected {expected}, got shape {list(x.shape)}")
-    x = x[:, None] if x.dim() == 1 else x
+    x = (x[:, None] if x.dim() == 1 else x).to_dense()
     if x.is_floating_point() and not bool(torch.isfinite(x).all()):
         row = int((~torch.isfinite(x)).any(dim=1).nonzero()[0])
         raise InputError(f"{name}: row {row} holds a value that is not finite; clean the features")

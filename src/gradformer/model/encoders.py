@@ -25,6 +25,7 @@ MOST_FUSED_NUMBERS = 1 << 17
 
 def check_categories(name: str, x: Tensor, sizes: tuple[int, ...]) -> None:
     """Raise an :class:`InputError` that names the first category outside its vocabulary."""
+    x = x.long()  # a short integer may not reach to the end of its vocabulary
     bad = (x < 0) | (x >= x.new_tensor(sizes))
     if bool(bad.any()):
         row, column = bad.nonzero()[0].tolist()

@@ -60,9 +60,8 @@ class Predictions:
 class Embeddings:
     """States of the model of one trial.
 
-    Shapes: graphs [graphs, ·] what enters the head, a map or an MLP (for a model of nodes the
-    mean of their states); nodes [nodes, width] final states; node_ptr [graphs + 1] where each graph
-    begins.
+    Shapes: graphs [graphs, ·] what enters the head (for a model of nodes the mean of their
+    states); nodes [nodes, width] final states; node_ptr [graphs + 1] where each graph begins.
     """
 
     graphs: NDArray[np.float32]
