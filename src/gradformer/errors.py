@@ -82,10 +82,16 @@ def suggest(name: str, known: Iterable[str]) -> str:
     options = sorted(known)
     if not options:
         return "nothing fits here: leave it out"
-    lower, given = {option.lower(): option for option in options}, name.lower()
+    near = nearest(name, options)
+    return f"known: {', '.join(options)}" if near is None else f"did you mean '{near}'?"
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known spelling of ``name``: one that is like it, else one with its initials."""
+    given, lower = name.lower(), {option.lower(): option for option in known}
     near = difflib.get_close_matches(given, lower, n=1)
     near += [other for other in lower if other == _initials(given) or _initials(other) == given]
-    return f"did you mean '{lower[near[0]]}'?" if near else f"known: {', '.join(options)}"
+    return lower[near[0]] if near else None
 
 
 def _initials(name: str) -> str:

@@ -74,6 +74,8 @@ def test_one_line_with_the_remedy(program: Program, words: tuple[str, ...], says
         (("train", "--mdel", "gin"), "--mdel", "train"),
         (("train", "--batch-size", "8"), "--batch-size; say --set train.batch_size=VALUE", "train"),
         (("train", "--epcohs", "3"), "--epcohs; say --set train.epochs=VALUE", "train"),
+        (("train", "--weight-decay", "0"), "say --set train.weight_decay=VALUE", "train"),
+        (("train", "--learning-rate", "3"), "say --set train.lr=VALUE", "train"),
         (("train", "--trails", "3"), "--trails (Possible options: ", "train"),
         (("train", "--xyzzy"), "No such option: --xyzzy (see", "train"),
         (("evaluate", "run", "--lr", "1"), "No such option: --lr (", "evaluate"),

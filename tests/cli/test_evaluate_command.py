@@ -98,6 +98,9 @@ def test_a_file_without_targets_cannot_be_scored(
     said = program("evaluate", molecule_run, "--on", table, "--smiles", "mol", code=1).stderr
     assert f"{table}: does not hold every target to score against" in said
     assert "which the run calls y; add them" in said
+    table.write_text("mol,y\nCCO,\n")
+    said = program("evaluate", molecule_run, "--on", table, "--smiles", "mol", code=1).stderr
+    assert f"{table}: no row has a value of y to score against; add them" in said
 
 
 @pytest.mark.filterwarnings("default::gradformer.errors.GradformerWarning")

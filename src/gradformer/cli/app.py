@@ -10,7 +10,6 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from difflib import get_close_matches
 from functools import partial
 from typing import Annotated, Any
 
@@ -32,7 +31,7 @@ from gradformer.cli.reproduce import reproduce
 from gradformer.cli.search import search
 from gradformer.cli.tables import as_it_is
 from gradformer.cli.train import train
-from gradformer.errors import GradformerError, GradformerWarning, InputError, spent
+from gradformer.errors import GradformerError, GradformerWarning, InputError, nearest, spent
 from gradformer.model.own import VARIABLE
 
 TO_MEND, WRONG_USAGE, BUG, NOBODY_READS = 1, 2, 70, 141
@@ -185,9 +184,9 @@ def _wrong(error: Any) -> str:
 
         with suppress(GradformerError):  # the user's own models cannot be imported
             whole = whole_names()
-            near = get_close_matches(_bare(option), [*own, *whole], n=1)
-            if near and near[0] not in own:
-                return f"No such option: {option}; say --set {whole[near[0]]}=VALUE"
+            near = nearest(_bare(option), [*own, *whole])
+            if near is not None and near not in own:
+                return f"No such option: {option}; say --set {whole[near]}=VALUE"
     return str(error.format_message()).rstrip(".")
 
 

@@ -21,6 +21,7 @@ from gradformer.graphs.datasets import open_card
 from gradformer.graphs.labels import Labels
 from gradformer.graphs.splits import Split
 from gradformer.graphs.store import Store
+from gradformer.graphs.targets import is_labelled
 from gradformer.graphs.user_data import UserData, refuse_options
 from gradformer.model.base import GraphModel
 from gradformer.training.ambient import undisturbed
@@ -225,12 +226,17 @@ def _labelled(
     if part != "test":
         raise ConfigError(f"part: new data are scored whole, there is no {part}; leave it out")
     store, _ = run.pack(on, labelled=True, **reading)
+    where = on if isinstance(on, str | Path) else "the data"
+    wanted = ", ".join(run.labels.targets)
     if "y" not in store.arrays:
-        where = on if isinstance(on, str | Path) else "the data"
-        wanted = ", ".join(run.labels.targets)
         raise InputError(
             f"{where}: does not hold every target to score against, which the run calls {wanted}; "
             "add them, or ask for predictions, which need none"
+        )
+    if not is_labelled(store.arrays["y"]).any():
+        raise InputError(
+            f"{where}: no row has a value of {wanted} to score against; add them, or ask for "
+            "predictions, which need none"
         )
     _expect_targets(run, store.schema, "the graphs")
     if isinstance(on, UserData):

@@ -153,8 +153,9 @@ def again(
     if data is None:
         if origin["kind"] == "objects":
             raise InputError(
-                f"{run.folder}: the data it was trained on are not kept (Python objects, or an "
-                "exported model); give data: --on FILE or on= to evaluate, data= to resume"
+                f"{run.folder}: the data it was trained on are not kept (Python objects, an "
+                "exported model, or an attempt of a search); give data: --on FILE or on= to "
+                "evaluate, data= to resume"
             )
         data = origin["path"] if origin["kind"] == "file" else run.recipe.dataset
         if origin["kind"] == "file" and not Path(data).exists():
