@@ -69,11 +69,11 @@ def summary(
         return ""
     alone = ", ".join(name for name, some in columns.items() if len(some) == 1)
     notes = [INTERVALS, CHANCE, SEARCHED]
-    notes += [f"Only one model has been measured on {alone}."] if alone else []
+    notes += [f"Only one model has been measured with several seeds on {alone}."] if alone else []
     once = ", ".join(f"{one.cell.row} on {one.cell.column}" for one in single)
-    notes += [f"Measured with one seed, and compared with nothing: {once}."] if once else []
+    notes += [f"Measured with one seed, and not counted above: {once}."] if once else []
     again = ", ".join(name for name in every if name not in columns)
-    notes += [f"Every run on {again} is in another row too, and counts once."] if again else []
+    notes += [f"What counts on {again} is in another row too, and counts once."] if again else []
     for (one, runs), (other, others) in combinations(_runs(several).items(), 2):
         if both := len(runs & others):
             notes.append(f"{one} and {other} share {counted(both, 'run')}, counted twice.")

@@ -78,6 +78,8 @@ def suggest(name: str, known: Iterable[str]) -> str:
     ("did you mean 'lr'?", "did you mean 'weight_decay'?")
     >>> suggest("tuned", ["authors", "paper"]), suggest("tuned", [])
     ('known: authors, paper', 'nothing fits here: leave it out')
+    >>> suggest("", ["lr", "clip"])
+    'known: clip, lr'
     """
     options = sorted(known)
     if not options:
@@ -90,14 +92,14 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known spelling of ``name``: one that is like it, else one with its initials."""
     given, lower = name.lower(), {option.lower(): option for option in known}
     near = difflib.get_close_matches(given, lower, n=1)
-    near += [other for other in lower if other == _initials(given) or _initials(other) == given]
+    near += [other for other in lower if other == _initials(given) or given == _initials(other)]
     return lower[near[0]] if near else None
 
 
-def _initials(name: str) -> str:
-    """The first letters of the words of a name: lr of learning_rate; nothing of one word."""
+def _initials(name: str) -> str | None:
+    """The first letters of the words of a name: lr of learning_rate; None of one word."""
     words = name.replace("-", "_").split("_")
-    return "".join(word[:1] for word in words) if len(words) > 1 else ""
+    return "".join(word[:1] for word in words) if len(words) > 1 else None
 
 
 def at_least(argument: str, value: float, lowest: float) -> None:

@@ -53,6 +53,7 @@ class Config(ModelConfig):
     pool: Literal["sum", "mean"] | None = None
     order: Literal[1, 2] = 1
     hidden: int | None = 8
+    scale: float = 1
 
 
 @register("{name}")
@@ -211,8 +212,10 @@ def test_options_are_choices_and_a_type_that_no_recipe_holds_is_named(
     own.write_text(OWN.format(name="choosing", kind="Level"))
     wrong.write_text(OWN.format(name="wrong", kind="Level").replace("Literal[1, 2] =", "bytes ="))
     monkeypatch.setenv("GRADFORMER_MODELS", os.pathsep.join(map(str, (own, wrong))))
-    recipe = load_recipe("mutag", model="choosing", settings=["model.pool=mean", "model.order=2"])
-    assert (recipe.model.config.pool, recipe.model.config.order) == ("mean", 2)
+    settings = ["model.pool=mean", "model.order=2", "model.scale=0.5"]
+    recipe = load_recipe("mutag", model="choosing", settings=settings)
+    own = recipe.model.config
+    assert (own.pool, own.order, own.scale) == ("mean", 2, 0.5)
     for name in ("pool", "hidden"):
         assert getattr(recipe.change(f"model.{name}=none").model.config, name) is None
     with pytest.raises(ConfigError, match=r"model.order: unknown value '3'; known: 1, 2"):

@@ -164,8 +164,8 @@ def test_ours_beside_the_others() -> None:
     assert rows == [["gradformer (paper)", "gcn", "nci1", "–", "molhiv"]]
     once = measured("zinc", "gradformer", [0.1], "paper")
     text = summary([*nci1, *molhiv, measured("zinc", "gcn", EVEN), once])
-    assert "Only one model has been measured on zinc." in text
-    assert "Measured with one seed, and compared with nothing: gradformer (paper) on zinc." in text
+    assert "Only one model has been measured with several seeds on zinc." in text
+    assert "Measured with one seed, and not counted above: gradformer (paper) on zinc." in text
     assert "| gradformer (paper) | gcn | nci1 | – | molhiv |" in text
 
 
@@ -189,7 +189,7 @@ def test_data_of_two_rows_count_once() -> None:
     more.append(sixteen(measured("zinc", "gradformer", moved(-0.1), "paper")))
     text = summary([*zinc, *more])
     assert "best mean on 1 of the 1 rows below on which it meets other models: zinc-16." in text
-    assert "Every run on zinc is in another row too, and counts once." in text
+    assert "What counts on zinc is in another row too, and counts once." in text
     more[1] = sixteen(measured("zinc", "gcn", moved(0.2)))
     text = summary([*zinc, *more])
     assert "best mean on 2 of the 2 rows" in text, "another run of gcn"
@@ -259,6 +259,17 @@ def test_where_ours_is_clearly_best_it_is_said_how_large_the_models_are() -> Non
     sizes = [row[head.index("parameters")] for row in rows]
     assert sizes == ["442,094", "–", "22,162"]
     assert "parameters" not in results(STUDIES["table1"], some[:1])[0], "one model has no rival"
+
+
+def test_others_are_set_beside_the_first_model_of_several_seeds() -> None:
+    values = {"gradformer": [0.7], "gcn": [0.60, 0.62], "gin": [0.50, 0.52]}
+    some = [
+        replace(measured("molhiv", model, found), history=_split("random"))
+        for model, found in values.items()
+    ]
+    told = [row[-1] for row in results(STUDIES["table1"], some)[1]]
+    assert told == ["+10.00", "others − this", "−10.00"]
+    assert results(STUDIES["table1"], [some[0], some[0]])[1][0][-1] == "others − this"
 
 
 def test_what_decay_is_worth_by_itself_is_a_headline() -> None:

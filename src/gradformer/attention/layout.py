@@ -160,7 +160,7 @@ class Layout:
     @cached_property
     @untransformed
     def graph(self) -> Tensor:
-        """Graph slot of each node row, [capacity] int32; ``num_graphs`` for padded rows."""
+        """Graph of each node row, [capacity] int32; ``num_graphs`` for padded rows."""
         rows = torch.arange(self.capacity, device=self.device, dtype=torch.int32)
         return torch.searchsorted(self.node_ptr[1:], rows, right=True, out_int32=True)
 

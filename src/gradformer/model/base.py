@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention.draws import number_sites
-from gradformer.errors import ConfigError, at_least, suggest
+from gradformer.errors import ConfigError, suggest
 from gradformer.graphs.arrays import Schema
 from gradformer.graphs.batch import Batch
 from gradformer.graphs.structures import Structure
@@ -45,8 +45,8 @@ class ModelConfig:
         for each in fields(self):
             value, least = getattr(self, each.name), each.metadata.get("least", 0)
             least = max(least, 1) if each.name in ("layers", "width", "heads") else least
-            if type(each.default) is int and value is not None:
-                at_least(each.name, value, least)
+            if isinstance(each.default, int) and value is not None and value < least:
+                raise ConfigError(f"{each.name}: got {value}, expected at least {least}")
 
     def needs(self) -> Needs:
         """What the store must hold for this model."""

@@ -48,13 +48,13 @@ def results(study: Study, measured: Sequence[Measured], sizes: bool = True) -> R
     scored = [(one, one.outcome) for one in measured if one.outcome and not one.cell.cost]
     together = Counter((one.cell.column, one.cell.group) for one, _ in scored)
     sized = sizes and len({one.cell.model for one, _ in scored}) > 1
-    rows, leaders = [], dict[tuple[str, str], Measured]()
+    runs = (one for one, _ in scored if one.history is not None)
+    groups = grouped(((one.cell.column, one.cell.group), one) for one in runs)
+    rows = []
     for one, outcome in scored:
         cell = one.cell
         group = (cell.column, cell.group)
-        if one.history is not None and together[group] > 1:
-            leaders.setdefault(group, one)
-        first = leaders.get(group)
+        first = _leader(groups.get(group, ())) if together[group] > 1 else None
         rows.append(
             [
                 cell.column,
@@ -69,6 +69,12 @@ def results(study: Study, measured: Sequence[Measured], sizes: bool = True) -> R
         )
     kept = [k for k in range(len(head)) if any(row[k] != "–" for row in rows)]
     return [head[k] for k in kept], [[row[k] for k in kept] for row in rows]
+
+
+def _leader(some: Sequence[Measured]) -> Measured | None:
+    """The run that others are set beside: the first of several seeds, else the first."""
+    several = (one for one in some if len(one.known["test"]["values"]) > 1)
+    return next(several, some[0] if some else None)
 
 
 def parameters(outcome: dict[str, Any]) -> int:

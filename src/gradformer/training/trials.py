@@ -70,7 +70,7 @@ class Trials:
         if recipe.train.weights != "none" and not all(begun):
             tell_seen(recipe, data, [k for k, was in enumerate(begun) if not was])
         self.waiting: list[Trial] = []
-        self.changes = ""  # since the run began, that may change bits
+        self.changes = ""  # what may have changed bits since the run began
         self._recorder: Recorder | None = None
         self._saved: dict[int, float] = {}
 

@@ -100,6 +100,6 @@ def without_weight_decay(model: nn.Module) -> list[nn.Parameter]:
 
 
 def counters(model: nn.Module) -> dict[str, Tensor]:
-    """What a model keeps beside that vector: whole numbers, as how many batches a norm of torch has
+    """What a model keeps beside that vector: no floats, as how many batches a norm of torch has
     seen."""
     return {name: t for name, t in model.state_dict().items() if not t.is_floating_point()}
