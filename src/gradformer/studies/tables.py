@@ -6,11 +6,11 @@ Every number comes from the files of the cells or from ``paper.yaml``.
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 from gradformer.grouping import grouped
+from gradformer.report.scales import signed
 from gradformer.report.settings import machine, protocol
 from gradformer.studies.differences import difference
 from gradformer.studies.paper import printed
@@ -46,15 +46,12 @@ def results(study: Study, measured: Sequence[Measured], sizes: bool = True) -> R
     head = ["data", "model", "metric", "ours", "paper", "seeds", "parameters"]
     head.append("difference (95 % interval)")
     scored = [(one, one.outcome) for one in measured if one.outcome and not one.cell.cost]
-    together = Counter((one.cell.column, one.cell.group) for one, _ in scored)
+    groups = grouped(((one.cell.column, one.cell.group), one) for one, _ in scored)
     sized = sizes and len({one.cell.model for one, _ in scored}) > 1
-    runs = (one for one, _ in scored if one.history is not None)
-    groups = grouped(((one.cell.column, one.cell.group), one) for one in runs)
     rows = []
     for one, outcome in scored:
         cell = one.cell
-        group = (cell.column, cell.group)
-        first = _leader(groups.get(group, ())) if together[group] > 1 else None
+        first = _leader(groups[cell.column, cell.group])
         rows.append(
             [
                 cell.column,
@@ -72,9 +69,11 @@ def results(study: Study, measured: Sequence[Measured], sizes: bool = True) -> R
 
 
 def _leader(some: Sequence[Measured]) -> Measured | None:
-    """The run that others are set beside: the first of several seeds, else the first."""
-    several = (one for one in some if len(one.known["test"]["values"]) > 1)
-    return next(several, some[0] if some else None)
+    """The run that the others of a group are set beside: the first of several seeds, else the
+    first."""
+    runs = [one for one in some if one.history is not None and len(some) > 1]
+    several = [one for one in runs if len(one.known["test"]["values"]) > 1]
+    return next(iter(several or runs), None)
 
 
 def parameters(outcome: dict[str, Any]) -> int:
@@ -93,11 +92,11 @@ def apart(first: Measured, other: Measured) -> str:
     if found is None:
         return "–"
     factor, places = shown(other.known)
-    text = f"{factor * found.mean:+z.{places}f}"
+    text = signed(factor * found.mean, places)
     if found.reach is not None:
         ends = (factor * (found.mean + sign * found.reach) for sign in (-1, 1))
-        text += " ({} … {})".format(*(f"{end:+z.{places}f}" for end in ends))
-    return text.replace("-", "−")
+        text += f" ({' … '.join(signed(end, places) for end in ends)})"
+    return text
 
 
 def missing(measured: Sequence[Measured], failed: dict[Cell, str]) -> list[str]:
