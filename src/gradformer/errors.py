@@ -74,7 +74,7 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
     >>> suggest("hedas", ["heads", "layers"]), suggest("GIN", ["gin"])
     ("did you mean 'heads'?", "did you mean 'gin'?")
-    >>> suggest("learning_rate", ["epochs", "lr"]), suggest("wd", ["lr", "weight_decay"])
+    >>> suggest("learnig_rate", ["learn_decay", "lr"]), suggest("wd", ["lr", "weight_decay"])
     ("did you mean 'lr'?", "did you mean 'weight_decay'?")
     >>> suggest("tuned", ["authors", "paper"]), suggest("tuned", [])
     ('known: authors, paper', 'nothing fits here: leave it out')
@@ -89,10 +89,10 @@ def suggest(name: str, known: Iterable[str]) -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The known spelling of ``name``: one that is like it, else one with its initials."""
+    """The known spelling of ``name``: its initials or one with these, else one that is like it."""
     given, lower = name.lower(), {option.lower(): option for option in known}
-    near = difflib.get_close_matches(given, lower, n=1)
-    near += [other for other in lower if other == _initials(given) or given == _initials(other)]
+    near = [other for other in lower if other == _initials(given) or given == _initials(other)]
+    near += difflib.get_close_matches(given, lower, n=1)
     return lower[near[0]] if near else None
 
 
