@@ -16,9 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from gradformer.attention.cpu_kernels import index, leading, mix
 from gradformer.attention.draws import STRIDE, threshold
-from gradformer.attention.loops import in_slices
+from gradformer.attention.loops.attention import index, leading, mix
+from gradformer.attention.loops.running import in_slices
 from gradformer.structure.parallel import vectorised
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import mix, site_key
-from gradformer.attention.product_kernels import add_factors, factors
+from gradformer.attention.kernels.draws import mix, site_key
+from gradformer.attention.kernels.products import add_factors, factors
 from gradformer.model.edge_tile_kernels import (
     STEP,
     block_channels,

@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import site_key
+from gradformer.attention.kernels.draws import site_key
 from gradformer.model.edge_tile_kernels import (
     STEP,
     block_channels,

@@ -18,7 +18,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import is_kept, mix
+from gradformer.attention.kernels.draws import is_kept, mix
 
 STEP = tl.constexpr(16)
 

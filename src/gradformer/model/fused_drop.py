@@ -15,9 +15,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gradformer.attention.draw_kernels import is_kept, keys_of_rows
 from gradformer.attention.draws import threshold
-from gradformer.attention.tiles import block_of
+from gradformer.attention.kernels.draws import is_kept, keys_of_rows
+from gradformer.attention.kernels.tiles import block_of
 
 if TYPE_CHECKING:
     from gradformer.model.parts import Draw

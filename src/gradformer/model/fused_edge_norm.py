@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from gradformer.attention.tiles import block_of
+from gradformer.attention.kernels.tiles import block_of
 from gradformer.graphs.batch import Edges
 from gradformer.model.fused_messages import edge_rows
 from gradformer.model.fused_norm import Norms

@@ -22,10 +22,10 @@ import triton
 import triton.language as tl
 from torch import Tensor, nn
 
-from gradformer.attention.draw_kernels import is_kept, keys_of_rows
+from gradformer.attention.kernels.draws import is_kept, keys_of_rows
+from gradformer.attention.kernels.once import Gradients, once
+from gradformer.attention.kernels.tiles import block_of, precision
 from gradformer.attention.layout import Rows
-from gradformer.attention.once import Gradients, once
-from gradformer.attention.tiles import block_of, precision
 from gradformer.model.pieces import Claim, claim
 
 FORWARD_ROWS, ROWS = 16, 32  # of a tile

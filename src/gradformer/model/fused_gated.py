@@ -18,8 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradformer.attention.once import Gradients, once
-from gradformer.attention.tiles import block_of, precision
+from gradformer.attention.kernels.once import Gradients, once
+from gradformer.attention.kernels.tiles import block_of, precision
 from gradformer.graphs.batch import Edges
 from gradformer.model import fused_norm
 from gradformer.model.fused_edge_norm import (

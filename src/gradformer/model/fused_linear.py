@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention.draws import threshold
-from gradformer.attention.once import Gradients, once
-from gradformer.attention.tiles import precision
+from gradformer.attention.kernels.once import Gradients, once
+from gradformer.attention.kernels.tiles import precision
 from gradformer.model.edge_tile_kernels import STEP as BLOCK
 from gradformer.model.linear_kernels import backward_kernel, forward_kernel
 from gradformer.model.pieces import Claim, claim, open_map, sum_map

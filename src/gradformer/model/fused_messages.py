@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from gradformer.attention.once import Gradients, once
-from gradformer.attention.tiles import block_of
+from gradformer.attention.kernels.once import Gradients, once
+from gradformer.attention.kernels.tiles import block_of
 from gradformer.graphs.batch import Edges
 
 # --- launching ------------------------------------------------------------------------------------

@@ -15,9 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention.draws import threshold
+from gradformer.attention.kernels.once import Gradients, once
+from gradformer.attention.kernels.tiles import block_of
 from gradformer.attention.layout import Rows
-from gradformer.attention.once import Gradients, once
-from gradformer.attention.tiles import block_of
 from gradformer.model.pieces import Claim, claim
 
 if TYPE_CHECKING:

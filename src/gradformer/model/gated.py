@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention.availability import runs_kernels
-from gradformer.attention.loops import runs_loops
+from gradformer.attention.loops.running import runs_loops
 from gradformer.graphs.batch import Batch, Edges
 from gradformer.model.fused_edge_norm import Unmade, made
 from gradformer.model.fused_gated import gated, updated, updates

@@ -27,8 +27,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import linear
 
-from gradformer.attention.cpu_kernels import exp, index
-from gradformer.attention.loops import in_slices, plain_gradients
+from gradformer.attention.loops.attention import exp, index
+from gradformer.attention.loops.running import in_slices, plain_gradients
 from gradformer.graphs.batch import Edges
 from gradformer.model.gated import plain_gates
 from gradformer.structure.parallel import inlined, vectorised

@@ -11,8 +11,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import is_kept, keys_of_rows
-from gradformer.attention.product_kernels import add_factors, factors
+from gradformer.attention.kernels.draws import is_kept, keys_of_rows
+from gradformer.attention.kernels.products import add_factors, factors
 from gradformer.model.edge_tile_kernels import STEP as BLOCK
 from gradformer.model.edge_tile_kernels import zero_sums
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.product_kernels import add_factors, factors
+from gradformer.attention.kernels.products import add_factors, factors
 from gradformer.model.edge_gradient_kernels import NUMBERS, slope_of
 from gradformer.model.edge_map_kernels import (
     cut,

@@ -16,7 +16,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.product_kernels import add_factors, factors
+from gradformer.attention.kernels.products import add_factors, factors
 from gradformer.model.edge_tile_kernels import (
     STEP,
     block_channels,

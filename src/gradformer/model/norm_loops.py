@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from gradformer.attention.cpu_kernels import index
-from gradformer.attention.loops import in_slices, plain_gradients, wants_plain
+from gradformer.attention.loops.attention import index
+from gradformer.attention.loops.running import in_slices, plain_gradients, wants_plain
 from gradformer.structure.parallel import inlined, vectorised
 
 if TYPE_CHECKING:

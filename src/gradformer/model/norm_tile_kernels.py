@@ -25,7 +25,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import is_kept, keys_of_rows
+from gradformer.attention.kernels.draws import is_kept, keys_of_rows
 
 
 @triton.jit

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gradformer.attention.availability import exporting, runs_kernels
 from gradformer.attention.draws import Site, drop, drop_rows, share
 from gradformer.attention.layout import Rows
-from gradformer.attention.loops import runs_loops
+from gradformer.attention.loops.running import runs_loops
 from gradformer.model.fused_norm import Norms, fused_norms
 from gradformer.model.parallel import is_shared, total
 

@@ -41,7 +41,7 @@ class Tiles:
         }
 
 
-# Narrow tiles where the wide way of pair_kernels is not taken: the smallest devices have 99 KiB of
+# Narrow tiles where the wide way of ``pairs`` is not taken: the smallest devices have 99 KiB of
 # shared memory for a program. So do float32 tiles, whose halves take many registers; their two
 # warps keep to the tensor cores' older way, in which a warp has 16 rows and waits for no other.
 
@@ -63,7 +63,7 @@ def query_tiles(dtype: torch.dtype, d: int, wide: int) -> Tiles:
         return float32_tiles(d, registers=168 if d <= 16 else None)
     if not wide:
         return Tiles(64, 32)
-    # 3 stages: with 2, a tile of 64 channels leaves no room for tables, see pair_kernels.RESERVE
+    # 3 stages: with 2, a tile of 64 channels leaves no room for tables, see pairs.RESERVE
     return Tiles(64, 64, stages=3 if 32 < d <= 64 else 2, registers=168 if d <= 64 else None)
 
 

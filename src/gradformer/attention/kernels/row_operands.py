@@ -2,9 +2,9 @@
 
 The row kernels take float32 heads of up to 16 channels, and programs of one warp. A program owns 32
 nodes and walks over the others, eight at a time. The pairs of both are a matrix [32, 8] in pieces,
-see :mod:`gradformer.attention.lane_kernels`: from products over weights to factors of the next
-products they stay in the registers where they are. Operands are tuples, eight channels an item.
-Others behind the last node are read as copies of it, and get no weight.
+see :mod:`.lanes`: from products over weights to factors of the next products they stay in the
+registers where they are. Operands are tuples, eight channels an item. Others behind the last node
+are read as copies of it, and get no weight.
 """
 
 # mypy: ignore-errors
@@ -13,7 +13,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.lane_kernels import (
+from gradformer.attention.kernels.lanes import (
     SIZE,
     add_product,
     read,
@@ -21,7 +21,7 @@ from gradformer.attention.lane_kernels import (
     read_sides,
     write,
 )
-from gradformer.attention.product_kernels import factors
+from gradformer.attention.kernels.products import factors
 
 OWN = tl.constexpr(32)
 

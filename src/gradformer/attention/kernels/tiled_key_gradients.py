@@ -1,7 +1,7 @@
 """Second backward kernel for graphs of any size: a program owns a tile of keys.
 
 It makes dk and dv, and walks over the queries. Notation and order of work are those of
-:mod:`gradformer.attention.tiled_query_gradients`, which leaves lse and δ side by side.
+:mod:`.tiled_query_gradients`, which leaves lse and δ side by side.
 """
 
 # mypy: ignore-errors
@@ -10,8 +10,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import is_kept, keys_of_rows
-from gradformer.attention.pair_kernels import (
+from gradformer.attention.kernels.draws import is_kept, keys_of_rows
+from gradformer.attention.kernels.pairs import (
     LOG2E,
     decayed,
     fetch,
@@ -20,7 +20,7 @@ from gradformer.attention.pair_kernels import (
     whereabouts,
     zero_padding,
 )
-from gradformer.attention.product_kernels import (
+from gradformer.attention.kernels.products import (
     add_product,
     product,
     regroup,

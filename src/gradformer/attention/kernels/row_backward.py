@@ -1,7 +1,6 @@
 """Row kernel of the backward pass: a program owns 32 queries, or 32 keys, and is one warp.
 
-See :mod:`gradformer.attention.row_operands`; notation as in
-:mod:`gradformer.attention.small_kernels`.
+See :mod:`.row_operands`; notation as in :mod:`.small`.
 """
 
 # mypy: ignore-errors
@@ -10,18 +9,18 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import is_kept, keys_of_rows
-from gradformer.attention.lane_kernels import SIZE, exp2, over_rows, places, read, read_sides
-from gradformer.attention.lane_sums import add_by_distance, lane_columns, with_columns
-from gradformer.attention.pair_kernels import (
+from gradformer.attention.kernels.draws import is_kept, keys_of_rows
+from gradformer.attention.kernels.lane_sums import add_by_distance, lane_columns, with_columns
+from gradformer.attention.kernels.lanes import SIZE, exp2, over_rows, places, read, read_sides
+from gradformer.attention.kernels.pairs import (
     LOG2E,
     no_shares,
     store_shares,
     whereabouts,
     zero_padding,
 )
-from gradformer.attention.product_kernels import factors
-from gradformer.attention.row_operands import (
+from gradformer.attention.kernels.products import factors
+from gradformer.attention.kernels.row_operands import (
     OWN,
     add_weighted,
     bytes_of_pairs,

@@ -12,8 +12,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import is_kept, keys_of_rows
-from gradformer.attention.pair_kernels import (
+from gradformer.attention.kernels.draws import is_kept, keys_of_rows
+from gradformer.attention.kernels.pairs import (
     LOG2E,
     no_shares,
     store_shares,

@@ -11,8 +11,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import is_kept, keys_of_rows
-from gradformer.attention.pair_kernels import (
+from gradformer.attention.kernels.draws import is_kept, keys_of_rows
+from gradformer.attention.kernels.pairs import (
     LOG2E,
     decayed,
     fetch,
@@ -21,7 +21,7 @@ from gradformer.attention.pair_kernels import (
     whereabouts,
     zero_padding,
 )
-from gradformer.attention.product_kernels import add_product, product, regroup, regrouped
+from gradformer.attention.kernels.products import add_product, product, regroup, regrouped
 
 
 @triton.jit

@@ -15,8 +15,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import is_kept, keys_of_rows
-from gradformer.attention.pair_kernels import (
+from gradformer.attention.kernels.draws import is_kept, keys_of_rows
+from gradformer.attention.kernels.pairs import (
     ADD_JACOBIAN,
     LOG2E,
     MUL_JACOBIAN,
@@ -33,7 +33,7 @@ from gradformer.attention.pair_kernels import (
     whereabouts,
     zero_padding,
 )
-from gradformer.attention.product_kernels import (
+from gradformer.attention.kernels.products import (
     add_product,
     product,
     regroup,

@@ -1,7 +1,7 @@
 """Row kernel of the forward pass, for small graphs: a program owns 32 queries and is one warp.
 
-It walks over the keys twice, first for the maximum of each row. See
-:mod:`gradformer.attention.row_operands`; notation as in :mod:`gradformer.attention.small_kernels`.
+It walks over the keys twice, first for the maximum of each row. See :mod:`.row_operands`; notation
+as in :mod:`.small`.
 """
 
 # mypy: ignore-errors
@@ -10,10 +10,10 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.draw_kernels import is_kept, keys_of_rows
-from gradformer.attention.lane_kernels import SIZE, exp2, over_rows, places, read, write
-from gradformer.attention.pair_kernels import LOG2E, whereabouts, zero_padding
-from gradformer.attention.row_operands import (
+from gradformer.attention.kernels.draws import is_kept, keys_of_rows
+from gradformer.attention.kernels.lanes import SIZE, exp2, over_rows, places, read, write
+from gradformer.attention.kernels.pairs import LOG2E, whereabouts, zero_padding
+from gradformer.attention.kernels.row_operands import (
     OWN,
     add_weighted,
     bytes_of_pairs,

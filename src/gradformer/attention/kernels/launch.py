@@ -15,7 +15,7 @@ from torch import Tensor
 
 from gradformer.attention.availability import interpreting, known_registers
 from gradformer.attention.draws import threshold
-from gradformer.attention.tiles import (
+from gradformer.attention.kernels.tiles import (
     CORES,
     block_of,
     forward_tiles,
@@ -84,7 +84,7 @@ class Problem:
 
     @property
     def wide(self) -> int:
-        """How many columns :mod:`gradformer.attention.pair_kernels` orders anew; 0: none."""
+        """How many columns :mod:`.pairs` orders anew; 0: none."""
         if self.bias is not None or interpreting() or not known_registers(self.q.device):
             return 0
         if self.q.dtype in (torch.bfloat16, torch.float16):
@@ -144,9 +144,9 @@ class Problem:
 
 def forward(p: Problem) -> tuple[Tensor, Tensor]:
     """out [nodes, heads, d] and lse [nodes, heads] in base 2."""
-    from gradformer.attention.row_forward import row_forward_kernel
-    from gradformer.attention.small_kernels import small_forward_kernel
-    from gradformer.attention.tiled_forward import forward_kernel
+    from gradformer.attention.kernels.row_forward import row_forward_kernel
+    from gradformer.attention.kernels.small import small_forward_kernel
+    from gradformer.attention.kernels.tiled_forward import forward_kernel
 
     kind = p.kind(backward=False)
     nodes, heads, d = p.q.shape
@@ -194,10 +194,10 @@ def backward(
     Without ``need_keys`` those of k and v may be left undone.
     That of a decay's parameters is [heads, 2, ``shares``]: 1, or all of ``p.shares``.
     """
-    from gradformer.attention.row_backward import row_backward_kernel
-    from gradformer.attention.small_kernels import small_backward_kernel
-    from gradformer.attention.tiled_key_gradients import key_gradient_kernel
-    from gradformer.attention.tiled_query_gradients import query_gradient_kernel
+    from gradformer.attention.kernels.row_backward import row_backward_kernel
+    from gradformer.attention.kernels.small import small_backward_kernel
+    from gradformer.attention.kernels.tiled_key_gradients import key_gradient_kernel
+    from gradformer.attention.kernels.tiled_query_gradients import query_gradient_kernel
 
     kind = p.kind(backward=True)
     nodes, heads, d = p.q.shape

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradformer.attention.lanes import LANES, add, add_product, load, multiply, spread, store
+from gradformer.attention.loops.lanes import LANES, add, add_product, load, multiply, spread, store
 from gradformer.structure.parallel import inlined
 
 ROWS = np.uintp(8)

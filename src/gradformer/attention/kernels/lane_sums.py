@@ -6,8 +6,8 @@ lanes never meet in a bank, and the order of additions is always the same. At th
 row l, each lane beginning at another column. Pairs that are farther are few: a loop runs over their
 distances.
 
-Tensors are laid out as in :mod:`gradformer.attention.lane_kernels`: so rows 0 to 29 are entries
-0 to 29 of a table [256], in register 0, and row 30 and 31 its entries 254 and 255, in register 7.
+Tensors are laid out as in :mod:`.lanes`: so rows 0 to 29 are entries 0 to 29 of a table [256], in
+register 0, and row 30 and 31 its entries 254 and 255, in register 7.
 """
 
 # mypy: ignore-errors
@@ -18,8 +18,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.attention.lane_kernels import SIZE
-from gradformer.attention.pair_kernels import tally
+from gradformer.attention.kernels.lanes import SIZE
+from gradformer.attention.kernels.pairs import tally
 
 NEAR = tl.constexpr(30)
 RESERVE = tl.constexpr("{ .shared .align 128 .b8 sums[4096]; mov.u32 $0, sums; }")

@@ -3,7 +3,7 @@ r"""The attention of one graph and head after the other, as loops for a CPU's ve
 Nothing of the size of a matrix of pairs is kept: a tile of scores, eight queries by all keys, is
 made, used, and overwritten by the next; the backward pass makes it again from each row's largest
 entry and its sum (of both in one number, log-sum-exp, a large entry would leave no digits for the
-sum). Products are those of :mod:`.cpu_products`. A task is a pair (graph, head), numbered
+sum). Products are those of :mod:`.products`. A task is a pair (graph, head), numbered
 ``graph · heads + head``; tasks write to places of their own, so any number of threads gives the
 same bits. Arrays of channels and tiles are flat, and places in them are passed beside them, as a
 view of a row would cost more than the work on one of a small graph. Indices are unsigned: a signed
@@ -23,9 +23,9 @@ import math
 
 import numpy as np
 
-from gradformer.attention.cpu_products import ROWS, add_weighted, weighted_sums, with_columns
 from gradformer.attention.draws import FIRST, SECOND, STRIDE
-from gradformer.attention.lanes import LANES
+from gradformer.attention.loops.lanes import LANES
+from gradformer.attention.loops.products import ROWS, add_weighted, weighted_sums, with_columns
 from gradformer.structure.parallel import inlined, vectorised
 
 _FIRST, _SECOND, _STRIDE = (np.uint32(x % (1 << 32)) for x in (FIRST, SECOND, STRIDE))

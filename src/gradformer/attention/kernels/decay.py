@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gradformer.attention.once import Gradients, once
+from gradformer.attention.kernels.once import Gradients, once
 
 
 @triton.jit
