@@ -10,7 +10,7 @@ from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 from gradformer import use_engine
 from gradformer.attention.layout import Rows
 from gradformer.attention.loops import running
-from gradformer.model import drop_loops
+from gradformer.model.loops import drop as drop_loops
 from gradformer.model.parts import Draw, Dropout, DropPath
 
 ROWS = 70

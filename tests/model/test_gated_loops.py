@@ -8,8 +8,8 @@ from torch import Tensor
 
 from gradformer import use_engine
 from gradformer.attention.loops import running
-from gradformer.model import gated_loops
 from gradformer.model.gated import GatedGCN
+from gradformer.model.loops import gated as gated_loops
 from tests.model.messages import graphs, states
 
 

@@ -11,7 +11,8 @@ from torch import Tensor
 from gradformer import use_engine
 from gradformer.attention.layout import Rows
 from gradformer.attention.loops import running
-from gradformer.model import norm_loops, parts
+from gradformer.model import parts
+from gradformer.model.loops import norm as norm_loops
 from gradformer.model.parts import BatchNorm, Dropout
 
 ROWS, WIDTH = 300, 20  # more than two pieces, and no multiple of a vector

@@ -1,7 +1,7 @@
 """Triton kernels that make du of the gated convolution, through the norm of u where it is inside.
 
-What is made of du is in :mod:`gradformer.model.map_gradient_kernels`; how programs share the edges
-is told in :mod:`gradformer.model.edge_tile_kernels`.
+What is made of du is in :mod:`.map_gradients`; how programs share the edges is told in
+:mod:`.edge_tiles`.
 """
 
 # mypy: ignore-errors
@@ -10,7 +10,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.model.edge_tile_kernels import (
+from gradformer.model.kernels.edge_tiles import (
     STEP,
     block_channels,
     learned_of,
@@ -23,7 +23,7 @@ from gradformer.model.edge_tile_kernels import (
     words_at,
     zero_sums,
 )
-from gradformer.model.message_kernels import write_rest
+from gradformer.model.kernels.messages import write_rest
 
 NUMBERS = ["nodes", "edges"]  # all batches share one compiled kernel
 

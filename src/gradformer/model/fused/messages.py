@@ -1,6 +1,6 @@
 """Message passing in fused kernels: one launch forward and one or two backward for a module.
 
-The plain forms beside them, which the tests compare with, are in :mod:`gradformer.model.local` and
+The plain forms, which the tests compare with, are in :mod:`gradformer.model.local` and
 :mod:`gradformer.model.segments`. Nothing is read back from the device, tile sizes follow from the
 shapes, and sums run in a fixed order: the kernels can be captured and give the same bits twice.
 """
@@ -42,7 +42,7 @@ def segment_sum(values: Tensor, ptr: Tensor, order: Tensor | None) -> Tensor:
 
     ``order`` is any list of rows; None is all of them as they are.
     """
-    from gradformer.model.message_kernels import sum_kernel
+    from gradformer.model.kernels.messages import sum_kernel
 
     values = values.contiguous()
     segments, channels = ptr.numel() - 1, values[:1].numel()
@@ -59,7 +59,7 @@ def segment_sum(values: Tensor, ptr: Tensor, order: Tensor | None) -> Tensor:
 
 def gather(x: Tensor, index: Tensor, ptr: Tensor | None = None) -> Tensor:
     """x[index] [rows, …], zero where the index is negative and from row ``ptr[-1]`` on."""
-    from gradformer.model.message_kernels import gather_kernel
+    from gradformer.model.kernels.messages import gather_kernel
 
     x = x.contiguous()
     rows, nodes = index.numel(), 0 if ptr is None else ptr.numel() - 1
@@ -82,7 +82,7 @@ def _neighbours(
     With ``degree_ptr`` the row m in the sum of node n counts 1 / √(d_m d_n), d = 1 + its edges.
     With edge states ``e`` summands are ReLU(x[index[k]] + e[k]).
     """
-    from gradformer.model.message_kernels import sum_kernel
+    from gradformer.model.kernels.messages import sum_kernel
 
     x = x.contiguous()
     e, e_row = (None, 0) if e is None else edge_rows(e)
@@ -166,7 +166,7 @@ class _Gine(torch.autograd.Function):
     def backward(
         ctx: Any, grad: Tensor | None, x_grad: Tensor | None, e_grad: Tensor | None
     ) -> Gradients:
-        from gradformer.model.message_kernels import gine_gradient_kernel
+        from gradformer.model.kernels.messages import gine_gradient_kernel
 
         (x, e, eps), edges = ctx.saved_tensors, ctx.edges
         if grad is None:
@@ -199,7 +199,7 @@ class _SumAndMax(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, y: Tensor, e: Tensor | None, edges: Edges
     ) -> tuple[Tensor, Tensor]:
-        from gradformer.model.message_kernels import sum_and_max_kernel
+        from gradformer.model.kernels.messages import sum_and_max_kernel
 
         x, y, e = x.contiguous(), y.contiguous(), None if e is None else e.contiguous()
         total, top = torch.empty_like(x), torch.empty_like(x, dtype=torch.float32)
@@ -215,7 +215,7 @@ class _SumAndMax(torch.autograd.Function):
     @staticmethod
     @once("message passing")
     def backward(ctx: Any, d_total: Tensor, d_top: Tensor) -> Gradients:
-        from gradformer.model.message_kernels import sum_and_max_gradient_kernel
+        from gradformer.model.kernels.messages import sum_and_max_gradient_kernel
 
         (x, y, e, top), edges = ctx.saved_tensors, ctx.edges
         count = edges.num_edges

@@ -1,9 +1,9 @@
 """The Triton kernel of what the gated convolution makes of du: gradients of its map and its edges.
 
 Two programs walk over the same edges at the same time, one for each of them, so that what both
-read comes from memory once. The map's half is :mod:`gradformer.model.map_weight_kernels`. How
-programs share the edges is told in :mod:`gradformer.model.edge_tile_kernels`, and how de = du W
-needs no passing from thread to thread in :mod:`gradformer.model.edge_map_kernels`.
+read comes from memory once. The map's half is :mod:`.map_weights`. How programs share the edges is
+told in :mod:`.edge_tiles`, and how de = du W needs no passing from thread to thread in
+:mod:`.edge_map`.
 """
 
 # mypy: ignore-errors
@@ -13,8 +13,8 @@ import triton
 import triton.language as tl
 
 from gradformer.attention.kernels.products import add_factors, factors
-from gradformer.model.edge_gradient_kernels import NUMBERS, slope_of
-from gradformer.model.edge_map_kernels import (
+from gradformer.model.kernels.edge_gradients import NUMBERS, slope_of
+from gradformer.model.kernels.edge_map import (
     cut,
     load_block,
     load_shared,
@@ -24,7 +24,7 @@ from gradformer.model.edge_map_kernels import (
     rows_at,
     store_block,
 )
-from gradformer.model.edge_tile_kernels import (
+from gradformer.model.kernels.edge_tiles import (
     STEP,
     block_channels,
     rounded_as,
@@ -33,8 +33,8 @@ from gradformer.model.edge_tile_kernels import (
     words_at,
     zero_sums,
 )
-from gradformer.model.map_weight_kernels import weight_pieces
-from gradformer.model.message_kernels import write_rest
+from gradformer.model.kernels.map_weights import weight_pieces
+from gradformer.model.kernels.messages import write_rest
 
 
 @triton.jit

@@ -1,9 +1,9 @@
 """Triton kernels of edge states: u of the gated convolution, and e' = e + drop(ReLU(norm(u))).
 
-Where u is made together with the map of the edge states: :mod:`gradformer.model.edge_map_kernels`.
+Where u is made together with the map of the edge states: :mod:`.edge_map`.
 
-``stats`` [3, C] holds mean, rstd and 1/rows, as in :mod:`.norm_tile_kernels`. What it is
-made of is left by ``gated_kernels.node_kernel``, one piece a node.
+``stats`` [3, C] holds mean, rstd and 1/rows, as in :mod:`.norm_tiles`. What it is made of is left
+by ``gated.node_kernel``, one piece a node.
 """
 
 # mypy: ignore-errors
@@ -13,7 +13,7 @@ import triton
 import triton.language as tl
 
 from gradformer.attention.kernels.draws import site_key
-from gradformer.model.edge_tile_kernels import (
+from gradformer.model.kernels.edge_tiles import (
     STEP,
     block_channels,
     edge_keys,
@@ -25,8 +25,8 @@ from gradformer.model.edge_tile_kernels import (
     updated,
     words_at,
 )
-from gradformer.model.message_kernels import write_rest
-from gradformer.model.norm_tile_kernels import settled
+from gradformer.model.kernels.messages import write_rest
+from gradformer.model.kernels.norm_tiles import settled
 
 NUMBERS = ["nodes", "edges", "threshold"]  # all batches share one compiled kernel
 

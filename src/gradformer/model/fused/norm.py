@@ -18,7 +18,7 @@ from gradformer.attention.draws import threshold
 from gradformer.attention.kernels.once import Gradients, once
 from gradformer.attention.kernels.tiles import block_of
 from gradformer.attention.layout import Rows
-from gradformer.model.pieces import Claim, claim
+from gradformer.model.fused.pieces import Claim, claim
 
 if TYPE_CHECKING:
     from gradformer.model.parts import Draw
@@ -120,7 +120,7 @@ class _Norm(torch.autograd.Function):
         ctx: Any, around: Norms, x1: Tensor, x2: Tensor | None, add: Tensor | None,
         plus: Tensor | None, *parameters: Tensor,
     ) -> Tensor:  # fmt: skip
-        from gradformer.model.norm_kernels import normalise_kernel, statistics_kernel
+        from gradformer.model.kernels.norm import normalise_kernel, statistics_kernel
 
         x1 = x1.contiguous()
         x2, add, plus = (None if t is None else t.contiguous() for t in (x2, add, plus))
@@ -154,7 +154,7 @@ class _Norm(torch.autograd.Function):
     @staticmethod
     @once("batch norm")
     def backward(ctx: Any, grad: Tensor) -> Gradients:
-        from gradformer.model.norm_kernels import gradient_sums_kernel, input_gradient_kernel
+        from gradformer.model.kernels.norm import gradient_sums_kernel, input_gradient_kernel
 
         x1, x2, add, *parameters = ctx.saved_tensors
         around, grad = ctx.around, grad.contiguous()

@@ -1,4 +1,4 @@
-"""Attention along edges in fused kernels; the plain forms are in :mod:`.edge_attention`.
+"""Attention along edges in kernels; the plain forms are in :mod:`gradformer.model.edge_attention`.
 
 Products of the heads and weighted sums are each other's derivatives, so that both can be
 differentiated any number of times. No [edges, width] tensor is made.
@@ -39,7 +39,7 @@ class _Products(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, y: Tensor, edges: Edges, heads: int) -> Tensor:
-        from gradformer.model.edge_attention_kernels import products_kernel
+        from gradformer.model.kernels.edge_attention import products_kernel
 
         ctx.save_for_backward(x, y)
         ctx.edges = edges
@@ -66,7 +66,7 @@ class _Weighted(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, weight: Tensor, x: Tensor, edges: Edges, turned: bool) -> Tensor:
-        from gradformer.model.edge_attention_kernels import weighted_kernel
+        from gradformer.model.kernels.edge_attention import weighted_kernel
 
         ctx.save_for_backward(weight, x)
         ctx.edges, ctx.turned = edges, turned
@@ -96,7 +96,7 @@ class _Softmax(torch.autograd.Function):
     def forward(
         ctx: Any, score: Tensor, own: Tensor | None, edges: Edges
     ) -> tuple[Tensor, Tensor | None]:
-        from gradformer.model.edge_attention_kernels import softmax_kernel
+        from gradformer.model.kernels.edge_attention import softmax_kernel
 
         weight = score.new_empty(score.shape, dtype=_kind(score))
         own_weight = None if own is None else own.new_empty(own.shape, dtype=weight.dtype)
@@ -113,7 +113,7 @@ class _Softmax(torch.autograd.Function):
     @staticmethod
     @once("softmax along edges")
     def backward(ctx: Any, grad: Tensor, own_grad: Tensor | None) -> Gradients:
-        from gradformer.model.edge_attention_kernels import softmax_gradient_kernel
+        from gradformer.model.kernels.edge_attention import softmax_gradient_kernel
 
         (weight, own_weight), edges = ctx.saved_tensors, ctx.edges
         nodes = edges.target_ptr.numel() - 1

@@ -11,7 +11,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.model.edge_tile_kernels import (
+from gradformer.model.kernels.edge_tiles import (
     STEP,
     block_channels,
     load_row,

@@ -93,7 +93,7 @@ class Pieces:
 
     def add_up(self, grad: Tensor, kept: Sequence[tuple[int, int]]) -> None:
         """Into ``grad``, and onto the numbers (place, size) that are ``kept``; others become 0."""
-        from gradformer.model.piece_kernels import sum_pieces_kernel
+        from gradformer.model.kernels.pieces import sum_pieces_kernel
 
         assert self._buffer is not None
         units = len(grad) // UNIT

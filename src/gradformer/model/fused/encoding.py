@@ -26,7 +26,7 @@ from gradformer.attention.kernels.draws import is_kept, keys_of_rows
 from gradformer.attention.kernels.once import Gradients, once
 from gradformer.attention.kernels.tiles import block_of, precision
 from gradformer.attention.layout import Rows
-from gradformer.model.pieces import Claim, claim
+from gradformer.model.fused.pieces import Claim, claim
 
 FORWARD_ROWS, ROWS = 16, 32  # of a tile
 VOCABULARY = 32  # entries of a table that one program sums up

@@ -17,7 +17,7 @@ import triton
 import triton.language as tl
 
 from gradformer.attention.kernels.products import add_factors, factors
-from gradformer.model.edge_tile_kernels import (
+from gradformer.model.kernels.edge_tiles import (
     STEP,
     block_channels,
     passes_through,

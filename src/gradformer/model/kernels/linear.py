@@ -13,8 +13,8 @@ import triton.language as tl
 
 from gradformer.attention.kernels.draws import is_kept, keys_of_rows
 from gradformer.attention.kernels.products import add_factors, factors
-from gradformer.model.edge_tile_kernels import STEP as BLOCK
-from gradformer.model.edge_tile_kernels import zero_sums
+from gradformer.model.kernels.edge_tiles import STEP as BLOCK
+from gradformer.model.kernels.edge_tiles import zero_sums
 
 
 @triton.jit

@@ -12,7 +12,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.model.message_kernels import write_rest
+from gradformer.model.kernels.messages import write_rest
 
 
 @triton.jit

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from gradformer.attention.kernels.tiles import block_of
 from gradformer.graphs.batch import Edges
-from gradformer.model.fused_messages import edge_rows
-from gradformer.model.fused_norm import Norms
+from gradformer.model.fused.messages import edge_rows
+from gradformer.model.fused.norm import Norms
 
 ROWS = 64  # of a tile
 MERGE = {"BLOCK_N": 1024, "BLOCK_C": 4, "num_warps": 8}  # of all nodes' moments
@@ -92,7 +92,7 @@ class Unmade:
 
     def made(self) -> Tensor:
         """e' [edges, c], 0 in padded rows."""
-        from gradformer.model.edge_state_kernels import update_kernel
+        from gradformer.model.kernels.edge_states import update_kernel
 
         origin, (count, channels), ptr = self.origin, self.states.shape, self.edges.target_ptr
         given, e_row = edge_rows(origin.e)
@@ -113,7 +113,7 @@ def made(e: States | Unmade) -> States | Tensor:
 
 def stats_of(update: Norms, moments: Tensor | None, edges: Edges) -> Tensor:
     """stats [3, c]: of u whose moments are given, otherwise the running ones."""
-    from gradformer.model.edge_state_kernels import moments_kernel
+    from gradformer.model.kernels.edge_states import moments_kernel
 
     norm, ptr = update.norms[0], edges.target_ptr
     stats = norm.weight.new_empty(3, norm.num_features)
@@ -139,7 +139,7 @@ def slopes_of(
 
     ``grad`` is that of e' [edges, c], and ``partial`` sums of its slopes if they are known.
     """
-    from gradformer.model.edge_gradient_kernels import slope_kernel, slope_sums_kernel
+    from gradformer.model.kernels.edge_gradients import slope_kernel, slope_sums_kernel
 
     channels, ptr = u.shape[1], edges.target_ptr
     factors = torch.empty_like(stats)

@@ -18,7 +18,7 @@ import triton.language as tl
 
 from gradformer.attention.kernels.draws import mix, site_key
 from gradformer.attention.kernels.products import add_factors, factors
-from gradformer.model.edge_tile_kernels import (
+from gradformer.model.kernels.edge_tiles import (
     STEP,
     block_channels,
     rounded_as,
@@ -27,7 +27,7 @@ from gradformer.model.edge_tile_kernels import (
     updated,
     words_at,
 )
-from gradformer.model.message_kernels import write_rest
+from gradformer.model.kernels.messages import write_rest
 
 # --- names ----------------------------------------------------------------------------------------
 

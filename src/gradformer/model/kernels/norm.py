@@ -18,7 +18,7 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from gradformer.model.norm_tile_kernels import (
+from gradformer.model.kernels.norm_tiles import (
     affine,
     all_entering,
     arriving_slope,

@@ -11,7 +11,7 @@ import triton.language as tl
 def sum_pieces_kernel(
     pieces, table, grad, units, UNIT: tl.constexpr, UNITS: tl.constexpr, DEPTH: tl.constexpr
 ):
-    """grad = its pieces [+ grad], in order; ``table`` [5, units]: see :mod:`.pieces`.
+    """grad = its pieces [+ grad], in order; ``table`` [5, units]: see ``fused.pieces``.
 
     A unit is read whole, so that loads are long; what is behind its numbers in use is left out.
     """

@@ -3,7 +3,7 @@
 For a map of a few hundred rows cuBLAS takes three or four launches backward (two products, a sum
 over split rows, the bias), which cost more than the work in them. Here one launch makes them all:
 some programs own tiles of dx, the others tiles of dW with its share of db, each over some rows; the
-pieces are added later: see :mod:`gradformer.model.pieces`. The plain version beside it is
+pieces are added later: see :mod:`.pieces`. The plain version is
 :func:`gradformer.model.maps.linear_and_input` of the reference engine.
 """
 
@@ -18,9 +18,9 @@ from torch import Tensor, nn
 from gradformer.attention.draws import threshold
 from gradformer.attention.kernels.once import Gradients, once
 from gradformer.attention.kernels.tiles import precision
-from gradformer.model.edge_tile_kernels import STEP as BLOCK
-from gradformer.model.linear_kernels import backward_kernel, forward_kernel
-from gradformer.model.pieces import Claim, claim, open_map, sum_map
+from gradformer.model.fused.pieces import Claim, claim, open_map, sum_map
+from gradformer.model.kernels.edge_tiles import STEP as BLOCK
+from gradformer.model.kernels.linear import backward_kernel, forward_kernel
 
 if TYPE_CHECKING:
     from gradformer.model.parts import Draw

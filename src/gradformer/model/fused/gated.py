@@ -1,4 +1,4 @@
-"""The gated convolution in Triton kernels; the plain form is ``gated.GatedGCN``.
+"""The gated convolution in Triton kernels; the plain form is ``model.gated.GatedGCN``.
 
 Forward a kernel over edge rows makes u, the map of the edge states inside it, and one over nodes
 makes the sums. Backward one makes du and all that is summed by target, one what is summed by
@@ -21,18 +21,18 @@ from torch import Tensor, nn
 from gradformer.attention.kernels.once import Gradients, once
 from gradformer.attention.kernels.tiles import block_of, precision
 from gradformer.graphs.batch import Edges
-from gradformer.model import fused_norm
-from gradformer.model.fused_edge_norm import (
+from gradformer.model.fused import norm as fused_norm
+from gradformer.model.fused.edge_norm import (
     Origin,
     Unmade,
     made,
     slopes_of,
     stats_of,
 )
-from gradformer.model.fused_messages import edge_rows
-from gradformer.model.fused_norm import Norms
+from gradformer.model.fused.messages import edge_rows
+from gradformer.model.fused.norm import Norms
+from gradformer.model.fused.pieces import Claim, claim, open_map, sum_map
 from gradformer.model.maps import linear_and_input
-from gradformer.model.pieces import Claim, claim, open_map, sum_map
 
 PAIRS = 60  # of programs, at most, that make gradients of the map and of the edge states
 GROUPS = 4  # warps of such a program, each with a piece of the map's
@@ -56,9 +56,9 @@ class _Gated(torch.autograd.Function):
         r: Tensor | None, gamma: Tensor | None, beta: Tensor | None, edges: Edges,
         room: Claim | None, update: Norms | None, origin: Origin | None,
     ) -> tuple[Tensor, Tensor, Tensor, Origin | None]:  # fmt: skip
-        from gradformer.model.edge_map_kernels import map_kernel
-        from gradformer.model.edge_state_kernels import edge_kernel
-        from gradformer.model.gated_kernels import node_kernel
+        from gradformer.model.kernels.edge_map import map_kernel
+        from gradformer.model.kernels.edge_states import edge_kernel
+        from gradformer.model.kernels.gated import node_kernel
 
         terms = terms.contiguous()
         r, matrix = (None if t is None else t.contiguous() for t in (r, weight))
@@ -118,8 +118,8 @@ class _Gated(torch.autograd.Function):
     def backward(
         ctx: Any, out_grad: Tensor | None, dh: Tensor | None, e_grad: Tensor | None, _: None
     ) -> Gradients:
-        from gradformer.model.edge_gradient_kernels import target_gradient_kernel
-        from gradformer.model.gated_kernels import source_gradient_kernel
+        from gradformer.model.kernels.edge_gradients import target_gradient_kernel
+        from gradformer.model.kernels.gated import source_gradient_kernel
 
         saved = ctx.saved_tensors
         terms, weight, _, r, u, mean, inverse, gamma, beta, *_ = saved
@@ -161,7 +161,7 @@ def _map_gradients(
 
     ``saved``: the saved tensors, which may be asked for once only.
     """
-    from gradformer.model.map_gradient_kernels import map_gradient_kernel
+    from gradformer.model.kernels.map_gradients import map_gradient_kernel
 
     weight, bias, (e, before, stats, *learned) = *saved[1:3], saved[9:]
     if weight is None:

@@ -1,4 +1,4 @@
-r"""The gated convolution as loops for a CPU, forward and backward; plainly ``gated.GatedGCN``.
+r"""The gated convolution as loops for a CPU, both ways; plainly ``model.gated.GatedGCN``.
 
 Between the map of the edge states and the norms, all is done edge by edge in the cache: one pass
 over the edges forward makes u in the place of the map's result and the sums at the targets; one
