@@ -7,6 +7,7 @@ import ast
 import re
 import sys
 import tomllib
+from collections.abc import Iterable
 from importlib.metadata import packages_distributions
 from itertools import chain
 from pathlib import Path
@@ -20,6 +21,14 @@ PACKAGE = Path(gradformer.__file__).parent
 DESIGN = (ROOT / "docs" / "design.md").read_text(encoding="utf-8")
 ROOMS = re.findall(r"^\| `(\w+)/` \|", DESIGN, re.MULTILINE)
 MAPPED = [room for room in ROOMS if room not in ("recipes", "weights", "cli")]  # others are plain
+FOLDERS = sorted(
+    {
+        file.parent.relative_to(PACKAGE).as_posix()
+        for room in MAPPED
+        for file in (PACKAGE / room).rglob("*.py")
+    }
+)
+COMPILERS = {"triton", "numba", "llvmlite"}
 
 
 def test_the_house_has_no_other_rooms() -> None:
@@ -37,15 +46,23 @@ def test_a_file_imports_only_from_rooms_above_its_own(room: str) -> None:
                 assert used not in below, f"{path.relative_to(PACKAGE)} imports from {used}"
 
 
-@pytest.mark.parametrize("room", MAPPED)
-def test_every_file_of_a_room_is_on_its_map(room: str) -> None:
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_every_file_of_a_room_and_of_its_folders_is_on_a_map(folder: str) -> None:
     files = {
         path.stem
-        for path in (PACKAGE / room).iterdir()
+        for path in (PACKAGE / folder).iterdir()
         if path.suffix == ".py" or (path / "__init__.py").is_file()
     }
-    text = ast.get_docstring(ast.parse((PACKAGE / room / "__init__.py").read_text("utf-8")))
+    text = ast.get_docstring(ast.parse((PACKAGE / folder / "__init__.py").read_text("utf-8")))
     assert set(re.findall(r"``(\w+)``", text or "")) == files - {"__init__"}
+
+
+@pytest.mark.parametrize("room", ["attention", "model"])
+def test_compiled_code_of_a_room_is_in_its_folders(room: str) -> None:
+    """Who opens the room finds what can be read without a compiler's language."""
+    for path in (PACKAGE / room).glob("*.py"):
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        assert not _named_by(body) & COMPILERS, path.name
 
 
 def test_every_package_that_is_imported_is_declared() -> None:
@@ -64,8 +81,13 @@ def test_every_package_that_is_imported_is_declared() -> None:
 
 def _imported(path: Path) -> set[str]:
     """The packages that a file imports anywhere."""
+    return _named_by(ast.walk(ast.parse(path.read_text(encoding="utf-8"))))
+
+
+def _named_by(statements: Iterable[ast.AST]) -> set[str]:
+    """The packages that are imported by these themselves, not inside of them."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in statements:
         if isinstance(node, ast.Import):
             found |= {alias.name.split(".")[0] for alias in node.names}
         elif isinstance(node, ast.ImportFrom):

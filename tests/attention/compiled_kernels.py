@@ -19,12 +19,12 @@ from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 from triton.compiler.compiler import make_backend
 
-from gradformer.attention.row_backward import row_backward_kernel
-from gradformer.attention.row_forward import row_forward_kernel
-from gradformer.attention.tiled_forward import forward_kernel
-from gradformer.attention.tiled_key_gradients import key_gradient_kernel
-from gradformer.attention.tiled_query_gradients import query_gradient_kernel
-from gradformer.attention.tiles import forward_tiles, key_tiles, query_tiles
+from gradformer.attention.kernels.row_backward import row_backward_kernel
+from gradformer.attention.kernels.row_forward import row_forward_kernel
+from gradformer.attention.kernels.tiled_forward import forward_kernel
+from gradformer.attention.kernels.tiled_key_gradients import key_gradient_kernel
+from gradformer.attention.kernels.tiled_query_gradients import query_gradient_kernel
+from gradformer.attention.kernels.tiles import forward_tiles, key_tiles, query_tiles
 
 TYPES = {
     "*fp32": "lse stats mul add mul_jacobian add_jacobian partial_mul partial_add bias dbias",

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from gradformer.attention.pair_kernels import TABLES
+from gradformer.attention.kernels.pairs import TABLES
 
 TILED = ["forward_kernel", *["key_gradient_kernel"] * 2, *["query_gradient_kernel"] * 3]
 ONE_WARP = ["row_forward_kernel", "row_backward_kernel"]

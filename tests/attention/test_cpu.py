@@ -13,10 +13,10 @@ from gradformer.attention import (
     cpu,
     decay_attention,
     joint_attention,
-    loops,
     use_engine,
 )
 from gradformer.attention.arguments import Call
+from gradformer.attention.loops import running
 from tests.attention.problems import KINDS, Problem, decay_of, moved, padded, random_problem, solve
 
 SIZES = (3, 1, 40, 16, 17)  # less than the lanes of a row and the rows of a tile, more, just so
@@ -106,7 +106,7 @@ def test_what_is_not_a_number_stays_so() -> None:
 
 
 def test_threads_change_no_bit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loops, "LEAST_WORK", 1)
+    monkeypatch.setattr(running, "LEAST_WORK", 1)
     problem, decay = random_problem(SIZES, heads=3), decay_of({"profile": True}, 3, "cpu")
     threads, found = torch.get_num_threads(), []
     for count in (1, 2):

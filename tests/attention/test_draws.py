@@ -15,7 +15,6 @@ import triton.language as tl
 from torch import Tensor
 
 from gradformer.attention import Layout, decay_attention
-from gradformer.attention.draw_kernels import is_kept, keys_of_rows
 from gradformer.attention.draws import (
     drop,
     drop_rows,
@@ -26,6 +25,7 @@ from gradformer.attention.draws import (
     site_seeds,
     threshold,
 )
+from gradformer.attention.kernels.draws import is_kept, keys_of_rows
 from gradformer.attention.layout import Rows
 from gradformer.errors import ConfigError
 from gradformer.model.parts import Dropout

@@ -16,7 +16,7 @@ import pytest
 import torch
 
 from gradformer.attention import Decay, decay_attention, use_engine
-from gradformer.attention.launch import OWN, SMALL
+from gradformer.attention.kernels.launch import OWN, SMALL
 from gradformer.errors import ConfigError
 from tests.attention.problems import (
     KINDS,

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from gradformer.attention import Decay, Layout, Table, decay_attention, joint_attention, use_engine
-from gradformer.attention.tiles import precision
+from gradformer.attention.kernels.tiles import precision
 from gradformer.errors import ConfigError
 from tests.attention.problems import LEARNED, decay_of, random_problem, solve
 from tests.conftest import Operations
@@ -82,7 +82,7 @@ SWITCHES = {
 }
 SCRIPT = """
 import sys, torch
-from gradformer.attention.tiles import precision
+from gradformer.attention.kernels.tiles import precision
 from gradformer.training.fit import _precision
 for line in sys.stdin.read().splitlines():
     torch.set_float32_matmul_precision('highest')

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from gradformer.attention import launch
+from gradformer.attention.kernels import launch
 from gradformer.attention.selfcheck import why_not
 
 

@@ -8,9 +8,9 @@ from torch import Tensor
 from torch.autograd.forward_ad import dual_level, make_dual, unpack_dual
 
 from gradformer import use_engine
-from gradformer.attention import loops
 from gradformer.attention.layout import Rows
-from gradformer.model import drop_loops
+from gradformer.attention.loops import running
+from gradformer.model.loops import drop as drop_loops
 from gradformer.model.parts import Draw, Dropout, DropPath
 
 ROWS = 70
@@ -70,7 +70,7 @@ def test_same_bits(p: float, channels: int, whole_graphs: bool, looped: list[Dra
 def test_slices_and_other_strides(looped: list[Draw], monkeypatch: pytest.MonkeyPatch) -> None:
     draw, across = Draw(0.3, rows(), SEED), numbers(12).T.contiguous().T
     plain = result_and_gradient("reference", across, draw)
-    monkeypatch.setattr(loops, "LEAST_WORK", 100)
+    monkeypatch.setattr(running, "LEAST_WORK", 100)
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     found = result_and_gradient("auto", across, draw)
     assert looped == [draw, draw]

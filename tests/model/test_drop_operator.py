@@ -7,7 +7,7 @@ import torch
 from torch import fx
 
 from gradformer.attention.layout import Layout
-from gradformer.model.drop_operator import drop_operator
+from gradformer.model.fused.drop_operator import drop_operator
 from gradformer.model.parts import Dropout, DropPath
 
 ROWS = Layout.from_sizes([3, 4, 2]).rows

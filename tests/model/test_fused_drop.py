@@ -10,7 +10,7 @@ from gradformer.attention import Layout, Rows, use_engine
 from gradformer.attention.draws import drop, drop_rows
 from gradformer.model.parts import Draw, Dropout, DropPath
 
-fused_drop = pytest.importorskip("gradformer.model.fused_drop").fused_drop
+fused_drop = pytest.importorskip("gradformer.model.fused.drop").fused_drop
 pytestmark = pytest.mark.usefixtures("on_the_device")
 
 
@@ -60,7 +60,7 @@ def test_modules_take_the_kernel(module: Dropout, monkeypatch: pytest.MonkeyPatc
     x, seeds = _random(60, 8, seed=1), _seed()[None]
     calls: list[int] = []
     monkeypatch.setattr(
-        "gradformer.model.fused_drop.fused_drop",
+        "gradformer.model.fused.drop.fused_drop",
         lambda *arguments: calls.append(1) or fused_drop(*arguments),
     )
     with use_engine("reference"):

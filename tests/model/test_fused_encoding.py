@@ -25,7 +25,7 @@ from gradformer.model.encoders import (
 from gradformer.training.weights import Weights
 from tests.zoo import toys
 
-fused_encoding = pytest.importorskip("gradformer.model.fused_encoding")
+fused_encoding = pytest.importorskip("gradformer.model.fused.encoding")
 
 
 @pytest.fixture(autouse=True)

@@ -13,9 +13,12 @@ from torch.utils.checkpoint import checkpoint
 from gradformer import use_engine
 from gradformer.attention.draws import number_sites
 from gradformer.graphs.batch import Batch
-from gradformer.model import fused_edge_norm, fused_gated, fused_norm, segments
-from gradformer.model.fused_edge_norm import Unmade, made
-from gradformer.model.fused_gated import gated, updates
+from gradformer.model import segments
+from gradformer.model.fused import edge_norm as fused_edge_norm
+from gradformer.model.fused import gated as fused_gated
+from gradformer.model.fused import norm as fused_norm
+from gradformer.model.fused.edge_norm import Unmade, made
+from gradformer.model.fused.gated import gated, updates
 from gradformer.model.gated import GatedGCN
 from gradformer.model.maps import linear
 from gradformer.training.weights import Weights

@@ -61,7 +61,7 @@ def test_matches_the_plain_map(rows, width, out, relu, bias, p, device):
 
 
 def test_tiles_of_many_rows(device, monkeypatch):
-    monkeypatch.setattr("gradformer.model.fused_linear.FEW", 0)
+    monkeypatch.setattr("gradformer.model.fused.linear.FEW", 0)
     arguments = (40, 48, 64, True, True, 0.0, device)  # blocks of columns: 4 forward, 3 back
     ours = _run("fused", torch.float32, *arguments)
     for a, b in zip(ours, _run("reference", torch.float64, *arguments)):
@@ -70,7 +70,7 @@ def test_tiles_of_many_rows(device, monkeypatch):
 
 @pytest.mark.parametrize(("rows", "few"), [(40, 0), (140, 1024)])
 def test_two_maps_of_the_same_rows(rows, few, device, monkeypatch):
-    monkeypatch.setattr("gradformer.model.fused_linear.FEW", few)
+    monkeypatch.setattr("gradformer.model.fused.linear.FEW", few)
 
     def run(engine: str, kind: torch.dtype) -> list[Tensor]:
         first, second = nn.Linear(6, 40), nn.Linear(6, 64, bias=False)

@@ -11,8 +11,9 @@ from gradformer.attention.availability import runs_kernels
 from gradformer.attention.layout import Layout
 from gradformer.errors import ConfigError
 from gradformer.graphs.batch import Batch, sort_edges
-from gradformer.model import fused_messages, local, segments
-from gradformer.model.fused_gated import gated
+from gradformer.model import local, segments
+from gradformer.model.fused import messages as fused_messages
+from gradformer.model.fused.gated import gated
 from gradformer.model.gated import GatedGCN
 from gradformer.zoo.convs import PNA, aggregate
 from tests.model.messages import graphs, states, weighted

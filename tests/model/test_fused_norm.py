@@ -10,7 +10,7 @@ from torch import Tensor
 
 from gradformer.attention import Rows, use_engine
 from gradformer.errors import ConfigError
-from gradformer.model.fused_norm import MOST_CHUNKS, MOST_WHOLE_ROWS, Grid
+from gradformer.model.fused.norm import MOST_CHUNKS, MOST_WHOLE_ROWS, Grid
 from gradformer.model.parts import BatchNorm, Branch, Dropout, DropPath, norm_pair
 from gradformer.training.weights import Weights
 
@@ -40,7 +40,7 @@ def _rows(count: int, real: str) -> Rows:
 @pytest.fixture(params=["whole", "chunked"])
 def form(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     if request.param == "chunked":
-        monkeypatch.setattr("gradformer.model.fused_norm.MOST_WHOLE_ROWS", 0)
+        monkeypatch.setattr("gradformer.model.fused.norm.MOST_WHOLE_ROWS", 0)
 
 
 def _norm(channels: int, seed: int = 0) -> BatchNorm:
@@ -119,8 +119,8 @@ def test_combinations(residual: bool, relu: bool, training: bool) -> None:
 
 
 def test_chunks_of_several_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gradformer.model.fused_norm.MOST_CHUNKS", 6)
-    monkeypatch.setattr("gradformer.model.fused_norm.MOST_WHOLE_ROWS", 0)
+    monkeypatch.setattr("gradformer.model.fused.norm.MOST_CHUNKS", 6)
+    monkeypatch.setattr("gradformer.model.fused.norm.MOST_WHOLE_ROWS", 0)
     grid = Grid.of(900, 32)
     assert grid.shape[0] == 3
     assert grid.chunk > grid.blocks["BLOCK_R"]

@@ -7,9 +7,9 @@ import torch
 from torch import Tensor
 
 from gradformer import use_engine
-from gradformer.attention import loops
-from gradformer.model import gated_loops
+from gradformer.attention.loops import running
 from gradformer.model.gated import GatedGCN
+from gradformer.model.loops import gated as gated_loops
 from tests.model.messages import graphs, states
 
 
@@ -37,7 +37,7 @@ def test_they_give_what_plain_code_gives(kind: str, monkeypatch: pytest.MonkeyPa
     found = everything("auto", kind)
     for ours, plain in zip(found, expected):
         torch.testing.assert_close(ours.double(), plain, rtol=1e-4, atol=1e-4)
-    monkeypatch.setattr(loops, "LEAST_WORK", 1)
+    monkeypatch.setattr(running, "LEAST_WORK", 1)
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     assert all(map(torch.equal, everything("auto", kind), found))

@@ -11,8 +11,8 @@ from torch import Tensor
 from gradformer.attention import Decay, Layout, use_engine
 from gradformer.attention.draws import number_sites
 from gradformer.graphs.batch import Batch, batch_distances, sort_edges
-from gradformer.model import fused_norm
-from gradformer.model.fused_edge_norm import Unmade
+from gradformer.model.fused import norm as fused_norm
+from gradformer.model.fused.edge_norm import Unmade
 from gradformer.model.layer import FeedForward, GradformerLayer
 from gradformer.model.local import make_local
 

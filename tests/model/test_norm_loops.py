@@ -9,9 +9,10 @@ import torch
 from torch import Tensor
 
 from gradformer import use_engine
-from gradformer.attention import loops
 from gradformer.attention.layout import Rows
-from gradformer.model import norm_loops, parts
+from gradformer.attention.loops import running
+from gradformer.model import parts
+from gradformer.model.loops import norm as norm_loops
 from gradformer.model.parts import BatchNorm, Dropout
 
 ROWS, WIDTH = 300, 20  # more than two pieces, and no multiple of a vector
@@ -83,7 +84,7 @@ def test_they_give_what_plain_code_gives(
     assert looped == [True]
     for ours, plain in zip(found, expected):
         torch.testing.assert_close(ours.to(plain.dtype), plain, rtol=1e-4, atol=1e-4)
-    monkeypatch.setattr(loops, "LEAST_WORK", 1)
+    monkeypatch.setattr(running, "LEAST_WORK", 1)
     threads = torch.get_num_threads()
     torch.set_num_threads(2)
     assert all(map(torch.equal, everything("auto", kind), found))

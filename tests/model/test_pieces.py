@@ -7,8 +7,8 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention import use_engine
+from gradformer.model.fused.pieces import claim
 from gradformer.model.maps import linear
-from gradformer.model.pieces import claim
 from gradformer.training.weights import Weights
 
 pytest.importorskip("triton")
@@ -30,7 +30,7 @@ class Toy(nn.Module):
 
 @pytest.fixture
 def toy(device: str, monkeypatch: pytest.MonkeyPatch) -> tuple[Toy, Weights, Tensor]:
-    monkeypatch.setattr("gradformer.model.fused_linear.piece_of", lambda count: 32)
+    monkeypatch.setattr("gradformer.model.fused.linear.piece_of", lambda count: 32)
     torch.manual_seed(0)
     model = Toy().to(device)
     return model, Weights(model), torch.randn(40, 5, device=device)

@@ -78,7 +78,7 @@ def _elsewhere(device: torch.device) -> str | None:
 
 @cache
 def known_registers(device: torch.device) -> bool:
-    """Whether tensor-core tiles lie in registers as :mod:`pair_kernels` needs for its wide way.
+    """Whether tensor-core tiles lie in registers as :mod:`.kernels.pairs` needs for its wide way.
 
     Triton promises no such thing. It was seen, and results compared, with these releases on Hopper.
     """

@@ -1,4 +1,4 @@
-"""The attention on a CPU: the kernels of :mod:`.cpu_kernels` as an autograd function."""
+"""The attention on a CPU: the loops of :mod:`.loops.attention` as an autograd function."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from gradformer.attention.arguments import Call
-from gradformer.attention.cpu_kernels import backward_kernel, forward_kernel
 from gradformer.attention.draws import threshold
-from gradformer.attention.lanes import LANES
 from gradformer.attention.layout import Layout
-from gradformer.attention.loops import in_slices, plain_gradients, wants_plain
+from gradformer.attention.loops.attention import backward_kernel, forward_kernel
+from gradformer.attention.loops.lanes import LANES
+from gradformer.attention.loops.running import in_slices, plain_gradients, wants_plain
 from gradformer.attention.reference import reference_attention
 from gradformer.attention.tables import Table
 

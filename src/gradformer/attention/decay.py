@@ -168,7 +168,7 @@ class Decay(nn.Module):
     def _exponential(self) -> Table:
         assert self.start is not None
         if runs_kernels(self.start) and self.start.dtype == torch.float32:
-            from gradformer.attention.fused_decay import exponential_tables
+            from gradformer.attention.kernels.decay import exponential_tables
 
             value, jacobian = exponential_tables(
                 self.start,

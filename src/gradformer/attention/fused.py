@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from gradformer.attention import launch
 from gradformer.attention.arguments import Call
-from gradformer.attention.launch import WHOLE
+from gradformer.attention.kernels import launch
+from gradformer.attention.kernels.launch import WHOLE
+from gradformer.attention.kernels.once import no_second_derivative
 from gradformer.attention.layout import Layout
-from gradformer.attention.once import no_second_derivative
 from gradformer.attention.tables import Table
 
 GIVEN = (

@@ -12,7 +12,7 @@ from gradformer.attention.arguments import Call, checked
 from gradformer.attention.availability import current_engine, exporting, why_no_triton
 from gradformer.attention.compiling import constant_when_compiled, never_compiled
 from gradformer.attention.layout import Layout
-from gradformer.attention.loops import has_tangent, runs_loops
+from gradformer.attention.loops.running import has_tangent, runs_loops
 from gradformer.attention.reference import reference_attention
 from gradformer.attention.tables import Table
 from gradformer.errors import ConfigError, InputError

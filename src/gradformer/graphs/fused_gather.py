@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from gradformer.attention.tiles import block_of
+from gradformer.attention.kernels.tiles import block_of
 from gradformer.graphs.gather_kernels import gather_kernel
 
 ROWS = 64

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from gradformer.attention.availability import runs_kernels
 from gradformer.graphs.batch import Edges
-from gradformer.model import fused_edge_attention
+from gradformer.model.fused import edge_attention as fused
 from gradformer.model.segments import from_source, from_target, sum_to_target
 
 
@@ -21,7 +21,7 @@ def head_products(x: Tensor, y: Tensor, edges: Edges, heads: int) -> Tensor:
     Shapes: x, y [nodes, width]. What padded edges have takes no part in sums.
     """
     if runs_kernels(x):
-        return fused_edge_attention.products(x, y, edges, heads)
+        return fused.products(x, y, edges, heads)
     return sum_heads(from_target(x, edges) * from_source(y, edges), heads)
 
 
@@ -36,7 +36,7 @@ def weighted_sum(weight: Tensor, x: Tensor, edges: Edges) -> Tensor:
     Weights of padded edges take no part.
     """
     if runs_kernels(x):
-        return fused_edge_attention.weighted(weight, x, edges)
+        return fused.weighted(weight, x, edges)
     found = from_source(x, edges).unflatten(1, (weight.shape[1], -1)) * weight[:, :, None]
     return sum_to_target(found.flatten(1), edges)
 
@@ -44,7 +44,7 @@ def weighted_sum(weight: Tensor, x: Tensor, edges: Edges) -> Tensor:
 def softmax_to_target(score: Tensor, edges: Edges) -> Tensor:
     """Softmax of ``score`` [edges, heads] over the edges that enter each node; 0 where padded."""
     if runs_kernels(score):
-        return fused_edge_attention.softmax(score, None, edges)[0]
+        return fused.softmax(score, None, edges)[0]
     size = (edges.target_ptr.numel() - 1, score.shape[1])
     lowest = torch.full(size, -torch.inf, dtype=score.dtype, device=score.device)
     weight = (score - from_target(_highest(score, lowest, edges), edges)).exp()
@@ -56,7 +56,7 @@ def softmax_to_target(score: Tensor, edges: Edges) -> Tensor:
 def softmax_with_own(score: Tensor, own: Tensor, edges: Edges) -> tuple[Tensor, Tensor]:
     """Softmax over the edges into a node [edges, heads] and the node itself [nodes, heads]."""
     if runs_kernels(own):
-        weight, own_weight = fused_edge_attention.softmax(score, own, edges)
+        weight, own_weight = fused.softmax(score, own, edges)
         assert own_weight is not None
         return weight, own_weight
     top = _highest(score, own.detach(), edges)

@@ -36,7 +36,7 @@ def check_categories(name: str, x: Tensor, sizes: tuple[int, ...]) -> None:
 
 
 def fits_kernel(tables: Sequence[Tensor]) -> bool:
-    """Whether :mod:`gradformer.model.fused_encoding` takes ``tables`` [size, width] each."""
+    """Whether :mod:`.fused.encoding` takes ``tables`` [size, width] each."""
     exact = all(table.dtype == torch.float32 for table in tables)
     small = sum(table.numel() for table in tables) <= MOST_FUSED_NUMBERS
     return exact and small and tables[0].shape[1] <= MOST_FUSED_WIDTH
@@ -51,7 +51,7 @@ def embedded(
     give autocast's precision, unless ``exact`` asks for that of the tables.
     """
     if fits_kernel(tables) and runs_kernels(x):
-        from gradformer.model.fused_encoding import embed
+        from gradformer.model.fused.encoding import embed
 
         return embed(x, tables, mask, exact=exact)
     parts = [rows_of(table, x[:, column].long()) for column, table in enumerate(tables)]
@@ -212,7 +212,7 @@ class SignFlip(Site):
             return vectors
         seed = self.seed(seeds)
         if runs_kernels(vectors) and not vectors.requires_grad:
-            from gradformer.model.fused_encoding import fused_flip
+            from gradformer.model.fused.encoding import fused_flip
 
             return fused_flip(vectors, rows, seed)
         keys = row_keys(seed, rows.graph_id, 0, torch.zeros_like(rows.index))
@@ -281,7 +281,7 @@ def encode_nodes(
         encoder.check(x)
         tables = [*encoder.parameters()]
         if fits_kernel(tables) and runs_kernels(x):
-            from gradformer.model.fused_encoding import embed
+            from gradformer.model.fused.encoding import embed
 
             linear_map = None if position is None else position.linear
             return embed(x, tables, batch.nodes.mask, raw, linear_map, concat), raw

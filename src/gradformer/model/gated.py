@@ -1,6 +1,6 @@
 """The gated graph convolution, the local module with edge states; see :mod:`.local` for its face.
 
-Kernels (:mod:`.fused_gated`) or, on a CPU, loops (:mod:`.gated_loops`) stand in for the plain form.
+Kernels (:mod:`.fused.gated`) or, on a CPU, loops (:mod:`.loops.gated`) stand in for the plain form.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.attention.availability import runs_kernels
-from gradformer.attention.loops import runs_loops
+from gradformer.attention.loops.running import runs_loops
 from gradformer.graphs.batch import Batch, Edges
-from gradformer.model.fused_edge_norm import Unmade, made
-from gradformer.model.fused_gated import gated, updated, updates
-from gradformer.model.fused_norm import Norms
+from gradformer.model.fused.edge_norm import Unmade, made
+from gradformer.model.fused.gated import gated, updated, updates
+from gradformer.model.fused.norm import Norms
 from gradformer.model.maps import MLP, is_plain, linear_and_input
 from gradformer.model.parts import BatchNorm, Dropout
 from gradformer.model.segments import from_source, from_target, sum_to_target
@@ -132,7 +132,7 @@ class GatedGCN(nn.Module):
         floats = terms.dtype == e.dtype == torch.float32 and not torch.is_autocast_enabled("cpu")
         fits = floats and is_plain(self.C) and self.C.bias is not None
         if fits and runs_loops(terms, e, r):
-            from gradformer.model.gated_loops import looped_gates
+            from gradformer.model.loops.gated import looped_gates
 
             learned = self.C.weight, self.C.bias
             return looped_gates(terms, e, *learned, r, edges, batch.layout.node_ptr)

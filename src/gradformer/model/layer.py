@@ -8,7 +8,7 @@ from gradformer.attention import Tables, joint_attention
 from gradformer.attention.arguments import check_heads
 from gradformer.attention.draws import Site, share
 from gradformer.graphs.batch import Batch
-from gradformer.model.fused_edge_norm import Unmade, made
+from gradformer.model.fused.edge_norm import Unmade, made
 from gradformer.model.gated import GatedGCN
 from gradformer.model.local import passed_on
 from gradformer.model.maps import hooked, linear, linear_and_input, linear_pair

@@ -19,8 +19,8 @@ from gradformer.attention.arguments import check_heads
 from gradformer.attention.availability import runs_kernels
 from gradformer.errors import ConfigError, suggest
 from gradformer.graphs.batch import Batch
-from gradformer.model import fused_messages
 from gradformer.model.edge_attention import softmax_with_own, weighted_sum
+from gradformer.model.fused import messages
 from gradformer.model.gated import GatedGCN
 from gradformer.model.maps import MLP, NormMLP, hooked
 from gradformer.model.segments import (
@@ -89,7 +89,7 @@ class GINE(GIN):
         if e is None:
             e = x.new_zeros(1, x.shape[1]).expand(batch.edges.num_edges, -1)
         if runs_kernels(x):
-            y, x, e = fused_messages.gine(x, e, self.eps, batch.edges)
+            y, x, e = messages.gine(x, e, self.eps, batch.edges)
         else:
             message = (from_source(x, batch.edges) + e).relu()
             own = x if self.eps is None else (1.0 + self.eps) * x

@@ -30,7 +30,7 @@ def linear_and_input(
     """
     assert draw is None or (relu and not draw.whole_graphs)
     if maps_by_kernels(x, layer):
-        from gradformer.model.fused_linear import fused_linear
+        from gradformer.model.fused.linear import fused_linear
 
         return fused_linear(x, layer, relu, draw)
     y = layer(x).relu() if relu else layer(x)
@@ -42,7 +42,7 @@ def linear_pair(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Two linear maps of x [rows, in], and x for two later uses: see :func:`linear_and_input`."""
     if maps_by_kernels(x, first) and maps_by_kernels(x, second):
-        from gradformer.model.fused_linear import fused_linear_pair
+        from gradformer.model.fused.linear import fused_linear_pair
 
         return fused_linear_pair(x, first, second)
     return first(x), second(x), x, x

@@ -12,8 +12,8 @@ from torch import Tensor, nn
 from gradformer.attention.availability import exporting, runs_kernels
 from gradformer.attention.draws import Site, drop, drop_rows, share
 from gradformer.attention.layout import Rows
-from gradformer.attention.loops import runs_loops
-from gradformer.model.fused_norm import Norms, fused_norms
+from gradformer.attention.loops.running import runs_loops
+from gradformer.model.fused.norm import Norms, fused_norms
 from gradformer.model.parallel import is_shared, total
 
 LEAST_LOOPED = 1_000_000  # numbers, below which they stay in the cache and loops save no time
@@ -52,7 +52,7 @@ class BatchNorm(nn.BatchNorm1d):
             return fused_norms((x,), add, plus, Norms((self,), (early,), rows, relu, late))
         x = x if before is None else before(x, rows, seeds)
         if self._runs_loops(x, add, plus, rows):
-            from gradformer.model.norm_loops import looped_norm
+            from gradformer.model.loops.norm import looped_norm
 
             y = looped_norm(x, add, plus if late is None else None, self, relu)
             if late is None:
@@ -143,15 +143,15 @@ class Draw:
 
     def __call__(self, x: Tensor) -> Tensor:
         if torch.compiler.is_compiling() and not exporting():
-            from gradformer.model.drop_operator import drop_operator
+            from gradformer.model.fused.drop_operator import drop_operator
 
             return drop_operator(x, self)
         if runs_kernels(x):
-            from gradformer.model.fused_drop import fused_drop
+            from gradformer.model.fused.drop import fused_drop
 
             return _Drawn.apply(x, self, fused_drop)
         if x.dtype == torch.float32 and runs_loops(x):
-            from gradformer.model.drop_loops import looped_drop
+            from gradformer.model.loops.drop import looped_drop
 
             return _Drawn.apply(x, self, looped_drop)
         return (drop_rows if self.whole_graphs else drop)(x, self.p, self.rows, self.seed)

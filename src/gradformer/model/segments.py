@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from gradformer.attention.availability import exporting, runs_kernels
 from gradformer.graphs.batch import Edges
-from gradformer.model.fused_messages import gather, gcn, gin, segment_sum
+from gradformer.model.fused.messages import gather, gcn, gin, segment_sum
 
 
 class _Gather(torch.autograd.Function):
@@ -211,7 +211,7 @@ def pool(x: Tensor, node_ptr: Tensor, how: str) -> Tensor:
     Shapes: x [rows, c]; node_ptr [graphs + 1]. Rows from ``node_ptr[-1]`` on take no part.
     """
     if how != "max" and runs_kernels(x):
-        from gradformer.model.fused_pool import fused_pool
+        from gradformer.model.fused.pool import fused_pool
 
         return fused_pool(x, node_ptr, how == "mean")
     sizes = node_ptr.diff()

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from gradformer.attention.tiles import precision
+from gradformer.attention.kernels.tiles import precision
 from gradformer.errors import ConfigError, InputError, at_least, warn
 from gradformer.training.ambient import undisturbed
 from gradformer.training.data import TrainingData

@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from gradformer.attention.tiles import block_of
+from gradformer.attention.kernels.tiles import block_of
 
 TILE = 4096  # entries of the prediction at a time
 

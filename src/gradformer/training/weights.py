@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from gradformer.errors import InputError
-from gradformer.model.pieces import UNIT, Pieces
+from gradformer.model.fused.pieces import UNIT, Pieces
 
 
 class Weights:

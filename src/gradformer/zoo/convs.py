@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from gradformer.attention.availability import runs_kernels
 from gradformer.errors import ConfigError
 from gradformer.graphs.batch import Batch, Edges
-from gradformer.model.fused_messages import sum_and_max
+from gradformer.model.fused.messages import sum_and_max
 from gradformer.model.local import Local
 from gradformer.model.maps import linear
 from gradformer.model.segments import (
