@@ -76,7 +76,10 @@ def test_tuned_keeps_data_seeds_and_metric(name: str) -> None:
     assert tuned["model.name"] == "gradformer"
 
 
-@pytest.mark.parametrize("name", [name for name in AUTHORS if "tuned" in presets(name)])
+SHALLOW = ("cluster-16", "pattern-16")
+
+
+@pytest.mark.parametrize("name", [n for n in (*AUTHORS, *SHALLOW) if "tuned" in presets(n)])
 def test_tuned_is_the_winner_of_the_best_validation_in_full(name: str) -> None:
     """Of the winners of the recorded searches, ``paper`` and ``authors``, over the same seeds."""
     results, tuned = ROOT / "results", load_recipe(name, preset="tuned")
