@@ -35,6 +35,12 @@ def check_categories(name: str, x: Tensor, sizes: tuple[int, ...]) -> None:
         )
 
 
+def check_floats(name: str, x: Tensor, channels: int) -> None:
+    """Raise an :class:`InputError` unless ``x`` is [rows, channels]."""
+    if x.dim() != 2 or x.shape[1] != channels:
+        raise InputError(f"{name}: expected [rows, {channels}], got {list(x.shape)}")
+
+
 def fits_kernel(tables: Sequence[Tensor]) -> bool:
     """Whether :mod:`.fused.encoding` takes ``tables`` [size, width] each."""
     exact = all(table.dtype == torch.float32 for table in tables)
@@ -98,10 +104,7 @@ class FloatEncoder(nn.Linear):
 
     def forward(self, x: Tensor, draw: Draw | None = None) -> Tensor:
         """``draw`` is a dropout on the features."""
-        if x.dim() != 2 or x.shape[1] != self.in_features:
-            raise InputError(
-                f"{self.name}: expected [rows, {self.in_features}], got {list(x.shape)}"
-            )
+        check_floats(self.name, x, self.in_features)
         x = x.to(self.weight.dtype)
         return super().forward(x if draw is None else draw(x))
 

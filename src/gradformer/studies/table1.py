@@ -34,15 +34,16 @@ STUDY = Study(
     name="table1",
     title="Table 1: nine datasets",
     text="Gradformer in three presets: `authors` (what the authors' code does), `paper` (the "
-    "paper's text and table; of its two λ for NCI1 and for PROTEINS the better by validation at "
-    "the selected epochs, 0.7 and 0.5), `tuned` (the best by validation score of what searches "
-    "found, `paper` and `authors`, over the seeds that all have; on PATTERN and CLUSTER there was "
-    "no search). Where two presets are one recipe, they share a run. The other models have the layers, width, heads and dropout of "
-    "Gradformer's recipe as far as they have such options, and are trained by it; on ZINC, PATTERN "
-    "and CLUSTER they have recipes of their own, of the size that their authors or Benchmarking "
-    "GNNs give. PATTERN and CLUSTER are drawn anew and COLLAB is reconstructed: there only models "
-    "on the same draw compare. In `cluster-16` and `pattern-16` Gradformer has 16 layers instead "
-    f"of 48 (`authors` on CLUSTER in both), the other models are the same. {RIVAL_TEXT}",
+    "paper's text and table; of its two λ for NCI1 and for PROTEINS the better by validation "
+    "at the selected epochs, 0.7 and 0.5), `tuned` (the best by validation score of what "
+    "searches found, `paper` and `authors`, over the seeds that all have; on PATTERN and "
+    "CLUSTER there was no search). Where two presets are one recipe, they share a run. The "
+    "other models have the layers, width, heads and dropout of Gradformer's recipe as far as "
+    "they have such options, and are trained by it; on ZINC, PATTERN and CLUSTER they have "
+    "recipes of their own, of the size that their authors or Benchmarking GNNs give. PATTERN "
+    "and CLUSTER are drawn anew and COLLAB is reconstructed: there only models on the same "
+    "draw compare. In `cluster-16` and `pattern-16` Gradformer has 16 layers instead of 48 "
+    f"(`authors` on CLUSTER in both), the other models are the same. {RIVAL_TEXT}",
     datasets=(*TU, "pattern", "cluster", "molhiv", "zinc"),
     models=("gradformer", "gcn", "gin", "gatedgcn", "graphgps", *RIVALS),
     cells=cells,
