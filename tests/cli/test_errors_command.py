@@ -59,6 +59,13 @@ from tests.cli.conftest import Program
         (("train", "--set", "epochs=3"), "epochs: unknown section; did you mean 'train.epochs'?"),
         (("train", "-m", "gcn", "--set", "residual=no"), "did you mean 'model.residual'?"),
         (("data", "info", "zinx"), "did you mean 'zinc'?"),
+        (
+            ("train", "mutag", "--set", "data.split=random", "--split", "kfold"),
+            "--set data.split=random: --split kfold says otherwise; leave one of the two out",
+        ),
+        (("train", "mutag", "--set", "seed=1", "--seed", "2"), "seed=1: --seed 2 says otherwise"),
+        (("train", "-m", "gcn", "--set", "model.name=gin"), "name=gin: --model gcn says otherwise"),
+        (("search", "mutag", "--split", "random", "--set", "data.split=fixed"), "says otherwise"),
     ],
 )
 def test_one_line_with_the_remedy(program: Program, words: tuple[str, ...], says: str) -> None:
