@@ -75,6 +75,15 @@ def test_one_line_with_the_remedy(program: Program, words: tuple[str, ...], says
     assert "Traceback" not in result.output
 
 
+def test_an_option_that_does_not_fit_the_file_is_said_in_words_of_the_command_line(
+    program: Program, tmp_path: Path
+) -> None:
+    """A TU folder was said to know edge and node, which are options in Python only."""
+    said = program("train", tmp_path, "--split-column", "part", code=1).stderr
+    known = "known: --skip-invalid, --task"
+    assert said == f"error: --split-column: no option for {tmp_path}; {known}\n"
+
+
 @pytest.mark.parametrize(
     ("words", "says", "help_of"),
     [

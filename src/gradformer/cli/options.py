@@ -16,8 +16,8 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from gradformer.cli.complete import choices, data_names, model_names, preset_names
-from gradformer.cli.training import smoke_settings
-from gradformer.errors import ConfigError
+from gradformer.cli.training import option_word, smoke_settings
+from gradformer.errors import ConfigError, OptionError
 
 _own_data: Any = partial(typer.Option, rich_help_panel="Your own data")
 _machine: Any = partial(typer.Option, rich_help_panel="Machine")
@@ -249,7 +249,11 @@ def ungrouped(verb: Callable[..., None]) -> Callable[..., None]:
             name: group(**{field.name: given.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
         }
-        verb(**given, **made)
+        try:
+            verb(**given, **made)
+        except OptionError as error:  # in the words of Python
+            known = [option_word(name) for name in error.known if name in hints]
+            raise OptionError(option_word(error.name), error.where, known) from None
 
     command.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}
