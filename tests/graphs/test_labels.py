@@ -55,6 +55,13 @@ def test_classes_however_many() -> None:
         find_labels({"y": ["a", "b"]}, "clasification", "file")
 
 
+def test_classes_that_differ_in_case_only_are_told() -> None:
+    """Tables that several programs wrote have True and TRUE, which were two classes."""
+    with pytest.warns(GradformerWarning, match=r"'y' has the classes \(TRUE, True\), whi"):
+        labels = find_labels({"y": ["True", "FALSE", "TRUE", "FALSE"]}, None, "file")
+    assert labels.classes == (("FALSE", "TRUE", "True"),)
+
+
 def test_a_rare_label_without_positives_is_kept() -> None:
     labels = find_labels({"a": ["0", "0", None], "b": ["yes", "no", "no"]}, None, "file")
     assert labels.task == "multilabel"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from gradformer.errors import InputError, choice, counted, warn
 from gradformer.graphs.arrays import Task
+from gradformer.grouping import grouped
 
 NO_VALUE = frozenset({"", "NaN", "nan", "<NA>"})
 """What says that there is no value also beside words, where None, NA and null may be one."""
@@ -127,6 +128,12 @@ def find_labels(columns: Mapping[str, Values], task: str | None, where: str) -> 
             f"{', '.join(names)}; name one, or use multilabel for columns of two classes each"
         )
     for name, words in zip(names, classes):
+        for alike in grouped((word.casefold(), word) for word in words).values():
+            if len(alike) > 1:
+                warn(
+                    f"{where}: column {name!r} has the classes {_listed(alike)}, which differ in "
+                    "case only; write them alike if they are the same"
+                )
         if len(names) == 1 and len({class_word(value) for value in present[name]}) == 1:
             raise InputError(
                 f"{where}: column {name!r} has one class only, {present[name][0]!r}; "
