@@ -143,6 +143,13 @@ def test_attributes_that_no_model_sees_are_told() -> None:
         own_data(load_recipe("own"), data)
 
 
+def test_graphs_without_any_edge_are_told() -> None:
+    """An empty NAME_A.txt, or lists of edges that a converter left empty."""
+    graphs = [nx.empty_graph(n) for n in range(2, 42)]
+    with pytest.warns(GradformerWarning, match="no graph has an edge, so a model sees nodes only"):
+        own_data(load_recipe("own"), from_objects(graphs, y=[len(g) + 0.5 for g in graphs]))
+
+
 def test_ten_folds_test_every_graph_once() -> None:
     graphs = toy.some_graphs(40)
     for y in ([len(g) % 2 for g in graphs], [0.5 + len(g) for g in graphs]):

@@ -124,6 +124,8 @@ def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingDat
     arrays = user.arrays
     if not begun:
         _refuse_constants(user)
+        if not arrays.edge_index.shape[1]:
+            warn(f"{user.where}: no graph has an edge, so a model sees nodes only")
     store = pack(arrays, recipe.model.config.needs(), called=user.place)
     way = user_way(recipe.data.split, arrays)
     find = user_split(way, user, recipe.seed)
