@@ -23,9 +23,10 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 import torch.nn.functional as F
+from authors_way import ScatterGatedGCN, pyg_graph
 from common import graphs, parameters, training_data, write_record
 from torch import Tensor, nn
-from torch_geometric.data import Batch, Data
+from torch_geometric.data import Batch
 from torch_geometric.nn import GINConv, GINEConv, GPSConv, ResGatedGraphConv, global_add_pool
 
 from gradformer.graphs.arrays import Schema
@@ -34,7 +35,6 @@ from gradformer.training.memory import keep_freed_memory
 from gradformer.training.recipe import Recipe, load_recipe
 from gradformer.training.threads import pool, worthwhile_threads
 from gradformer.training.trial import Trial
-from training import ScatterGatedGCN
 
 
 @dataclass(frozen=True)
@@ -119,20 +119,7 @@ def conv(local: str, width: int) -> nn.Module:
 
 def pyg_batch(data: TrainingData, ids: np.ndarray) -> Batch:
     """Graphs of the store as PyG's own mini-batch."""
-    arrays, items = data.store.arrays, []
-    for g in ids:
-        nodes = slice(*arrays["node_ptr"][g : g + 2])
-        edges = slice(*arrays["edge_ptr"][g : g + 2])
-        index = torch.from_numpy(np.stack([arrays["source"][edges], arrays["target"][edges]]))
-        own = slice(g, g + 1) if data.schema.level == "graph" else nodes
-        item = Data(x=torch.from_numpy(arrays["x"][nodes]), edge_index=index.long())
-        item.y = torch.from_numpy(arrays["y"][own])
-        if "edge_attr" in arrays:
-            item.edge_attr = torch.from_numpy(arrays["edge_attr"][edges])
-        if "rwse" in arrays:
-            item.rwse = torch.from_numpy(arrays["rwse"][nodes])
-        items.append(item)
-    return Batch.from_data_list(items)
+    return Batch.from_data_list([pyg_graph(data, g) for g in ids])
 
 
 def pyg_step(

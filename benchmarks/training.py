@@ -3,16 +3,14 @@
     python benchmarks/training.py [--json results/training.json] [--cases zinc …]
     python benchmarks/training.py --cold [--json results/cold_start.json] [--cases cluster …]
 
-The authors' way is re-created in its essentials: PyG mini-batches, convolutions with scatter, dense
-attention padded to the largest graph with a float decay matrix for every head, eager kernels, and a
-host read of the loss in every step. Both sides use the same graphs, widths, depths and batch size.
+The authors' way is the model of ``authors_way``, with PyG mini-batches, eager kernels, and a host
+read of the loss in every step. Both sides use the same graphs, widths, depths and batch size.
 With --cold: how long a new process takes, with no kernel compiled, until all trials are ready.
 """
 
 from __future__ import annotations
 
 import argparse
-import math
 import os
 import statistics
 import subprocess
@@ -25,14 +23,12 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
+from authors_way import AuthorsModel, pyg_graph
 from common import forget, graphs, parameters, replay, training_data, write_record
-from torch import Tensor, nn
+from torch import Tensor
 from torch_geometric.data import Batch as PygBatch
-from torch_geometric.data import Data
-from torch_geometric.nn import GINEConv, global_add_pool
-from torch_geometric.utils import scatter, to_dense_batch
 
-from gradformer.graphs.arrays import Schema
+from gradformer.grouping import grouped
 from gradformer.training.capture import capture
 from gradformer.training.data import TrainingData
 from gradformer.training.recipe import Recipe, load_recipe
@@ -137,144 +133,32 @@ def kernels(trial: Trial) -> dict[str, Any]:
     events = [e for e in profile.events() if e.device_type == torch.autograd.DeviceType.CUDA]
     if not events:
         return {}
-    first = min(e.time_range.start for e in events)
-    last = max(e.time_range.end for e in events)
-    busy = sum(e.time_range.end - e.time_range.start for e in events)
-    table: dict[str, list[float]] = {}
-    for event in events:
-        entry = table.setdefault(event.name[:70], [0, 0.0])
-        entry[0] += 1
-        entry[1] += event.time_range.end - event.time_range.start
-    longest = sorted(table.items(), key=lambda one: -one[1][1])[:25]
-    for name, (count, total) in longest:
+    spans = [e.time_range for e in events]
+    whole = max(span.end for span in spans) - min(span.start for span in spans)
+    times = grouped((e.name[:70], e.time_range.elapsed_us()) for e in events)
+    table = [{"kernel": name, "count": len(us), "us": sum(us)} for name, us in times.items()]
+    table = sorted(table, key=lambda row: -row["us"])[:25]
+    for row in table:
+        name, count, total = row.values()
         print(f"   {count:5.0f} × {total / count:7.2f} us = {total:8.1f}  {name}")
-    profile = [{"kernel": name, "count": count, "us": total} for name, (count, total) in longest]
-    return {"kernels": len(events), "busy": busy / max(last - first, 1e-9), "profile": profile}
-
-
-# --- the authors' way ---------------------------------------------------------------------------
-
-
-class DenseDecayAttention(nn.Module):
-    def __init__(self, width: int, heads: int, dropout: float) -> None:
-        super().__init__()
-        self.heads, self.dropout = heads, dropout
-        self.linears = nn.ModuleList(nn.Linear(width, width) for _ in range(4))
-
-    def forward(self, x: Tensor, batch: Tensor, decay: Tensor) -> Tensor:
-        dense, real = to_dense_batch(x, batch)
-        graphs, nodes, width = dense.shape
-        q, k, v = (
-            linear(dense).view(graphs, nodes, self.heads, -1).transpose(1, 2)
-            for linear in self.linears[:3]
-        )
-        score = q @ k.transpose(-2, -1) / math.sqrt(width // self.heads) * decay
-        weight = score.masked_fill(~real[:, None, None, :], -math.inf).softmax(-1)
-        weight = F.dropout(weight, self.dropout, self.training)
-        return self.linears[3]((weight @ v).transpose(1, 2).reshape(graphs, nodes, width)[real])
-
-
-class ScatterGatedGCN(nn.Module):
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.A, self.B, self.C, self.D, self.E = (nn.Linear(width, width) for _ in range(5))
-        self.node_norm, self.edge_norm = nn.BatchNorm1d(width), nn.BatchNorm1d(width)
-
-    def forward(self, x: Tensor, index: Tensor, e: Tensor) -> tuple[Tensor, Tensor]:
-        source, target = index
-        u = self.D(x)[target] + self.E(x)[source] + self.C(e)
-        gate = u.sigmoid()
-        total = scatter(gate * self.B(x)[source], target, dim_size=len(x))
-        mean = total / (scatter(gate, target, dim_size=len(x)) + 1e-6)
-        return x + self.node_norm(self.A(x) + mean).relu(), e + self.edge_norm(u).relu()
-
-
-class AuthorsLayer(nn.Module):
-    def __init__(self, width: int, heads: int, gated: bool, dropout: float) -> None:
-        super().__init__()
-        mlp = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, width))
-        self.conv = ScatterGatedGCN(width) if gated else GINEConv(mlp)
-        self.gated = gated
-        self.attn = DenseDecayAttention(width, heads, dropout)
-        self.mlp = nn.Sequential(
-            nn.Linear(width, 2 * width), nn.ReLU(), nn.Linear(2 * width, width)
-        )
-        self.norm1, self.norm2, self.norm3 = (nn.BatchNorm1d(width) for _ in range(3))
-
-    def forward(self, x: Tensor, index: Tensor, e: Tensor, batch: Tensor, decay: Tensor):
-        if self.gated:
-            local, e = self.conv(x, index, e)
-        else:
-            local = self.conv(x, index, e)
-        y = self.norm1(local + x) + self.norm2(self.attn(x, batch, decay) + x)
-        return self.norm3(y + self.mlp(y)), e
-
-
-class AuthorsModel(nn.Module):
-    def __init__(self, schema: Schema, config: object) -> None:
-        super().__init__()
-        c = config
-        gated = c.local == "gatedgcn"
-        pe_width = c.pe_width if c.pe != "none" else 0
-        self.node = nn.Embedding(schema.node[0], c.width - pe_width)
-        self.edge = nn.Embedding(schema.edge[0] if schema.edge else 1, c.width)
-        self.pe = nn.Linear(c.pe_steps, pe_width) if pe_width else None
-        self.pe_norm = nn.BatchNorm1d(c.pe_steps) if pe_width else None
-        self.start = nn.Parameter(torch.full((c.heads, 1, 1), float(c.start)))
-        self.decay, self.slope = c.decay, c.slope
-        self.layers = nn.ModuleList(
-            AuthorsLayer(c.width, c.heads, gated, c.attention_dropout) for _ in range(c.layers)
-        )
-        self.graph_level = schema.level == "graph"
-        self.head = nn.Sequential(
-            nn.Linear(c.width, c.width // 2), nn.ReLU(), nn.Linear(c.width // 2, c.width // 4),
-            nn.ReLU(), nn.Linear(c.width // 4, schema.outputs),
-        )  # fmt: skip
-
-    def forward(self, data: PygBatch, distance: Tensor) -> Tensor:
-        x = self.node(data.x[:, 0])
-        if self.pe is not None:
-            x = torch.cat([x, self.pe(self.pe_norm(data.pe))], 1)
-        e = self.edge(data.edge_attr[:, 0])
-        decay = self.decay ** F.leaky_relu(distance[:, None].float() - self.start, self.slope)
-        for layer in self.layers:
-            x, e = layer(x, data.edge_index, e, data.batch, decay)
-        return self.head(global_add_pool(x, data.batch) if self.graph_level else x)
+    busy = sum(span.elapsed_us() for span in spans) / max(whole, 1e-9)
+    return {"kernels": len(events), "busy": busy, "profile": table}
 
 
 def authors(case: Case, steps: int = 12) -> dict[str, float]:
     """Milliseconds of a step, alone and with its loader (collate, pad the distances, copy)."""
     forget()
     data, recipe = prepared(case)
-    arrays, schema, config = data.store.arrays, data.schema, recipe.model.config
-    size = recipe.train.batch_size
-    name = "rwse" if config.pe == "rwse" else "lap"
+    arrays, schema, size = data.store.arrays, data.schema, recipe.train.batch_size
     items, distances = [], []
-    for g in range(steps * size):
-        g = g % data.store.num_graphs
-        a, b = arrays["node_ptr"][g : g + 2]
-        s, t = arrays["edge_ptr"][g : g + 2]
-        index = torch.from_numpy(np.stack([arrays["source"][s:t], arrays["target"][s:t]])).long()
-        bonds = (
-            torch.from_numpy(np.array(arrays["edge_attr"][s:t]))
-            if "edge_attr" in arrays
-            else torch.zeros(t - s, 1, dtype=torch.long)
-        )
-        item = Data(
-            x=torch.from_numpy(np.array(arrays["x"][a:b])), edge_index=index, edge_attr=bonds
-        )
-        item.y = torch.from_numpy(
-            np.array(arrays["y"][g : g + 1] if schema.level == "graph" else arrays["y"][a:b])
-        )
-        if config.pe != "none":
-            item.pe = torch.from_numpy(np.array(arrays[name][a:b]))
+    for g in np.arange(steps * size) % data.store.num_graphs:
+        item = pyg_graph(data, g)
+        if "edge_attr" not in item:
+            item.edge_attr = torch.zeros(item.num_edges, 1, dtype=torch.long)
         items.append(item)
-        p = arrays["pair_ptr"][g]
-        distances.append(
-            torch.from_numpy(arrays["distance"][p : p + (b - a) ** 2].astype(np.int64)).view(
-                b - a, -1
-            )
-        )
+        n, first = item.num_nodes, arrays["pair_ptr"][g]
+        square = arrays["distance"][first : first + n * n].reshape(n, n)
+        distances.append(torch.from_numpy(square).long())
 
     def load(number: int) -> tuple[PygBatch, Tensor]:
         part = slice(number * size, (number + 1) * size)
@@ -284,7 +168,7 @@ def authors(case: Case, steps: int = 12) -> dict[str, float]:
             dense[slot, : len(d), : len(d)] = d
         return PygBatch.from_data_list(items[part]).to(DEVICE), dense.to(DEVICE)
 
-    model = AuthorsModel(schema, config).to(DEVICE)
+    model = AuthorsModel(schema, recipe.model.config).to(DEVICE)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-5)
     ready = [load(number) for number in range(steps)]
 

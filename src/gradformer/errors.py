@@ -26,6 +26,14 @@ class ConfigError(GradformerError, ValueError):
     """An option or configuration key is unknown or has an impossible value."""
 
 
+class OptionError(ConfigError):
+    """``where`` has no option ``name``; ``known`` are those that it has."""
+
+    def __init__(self, name: str, where: str, known: Iterable[str]) -> None:
+        self.name, self.where, self.known = name, where, [*known]
+        super().__init__(f"{name}: no option for {where}; {suggest(name, self.known)}")
+
+
 class GradformerWarning(UserWarning):
     """Something worth knowing that does not stop the work."""
 

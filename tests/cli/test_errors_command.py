@@ -59,6 +59,13 @@ from tests.cli.conftest import Program
         (("train", "--set", "epochs=3"), "epochs: unknown section; did you mean 'train.epochs'?"),
         (("train", "-m", "gcn", "--set", "residual=no"), "did you mean 'model.residual'?"),
         (("data", "info", "zinx"), "did you mean 'zinc'?"),
+        (
+            ("train", "mutag", "--set", "data.split=random", "--split", "kfold"),
+            "--set data.split=random: --split kfold says otherwise; leave one of the two out",
+        ),
+        (("train", "mutag", "--set", "seed=1", "--seed", "2"), "seed=1: --seed 2 says otherwise"),
+        (("train", "-m", "gcn", "--set", "model.name=gin"), "name=gin: --model gcn says otherwise"),
+        (("search", "mutag", "--split", "random", "--set", "data.split=fixed"), "says otherwise"),
     ],
 )
 def test_one_line_with_the_remedy(program: Program, words: tuple[str, ...], says: str) -> None:
@@ -66,6 +73,15 @@ def test_one_line_with_the_remedy(program: Program, words: tuple[str, ...], says
     assert says in result.stderr
     assert len(result.stderr.strip().split("\n")) == 1
     assert "Traceback" not in result.output
+
+
+def test_an_option_that_does_not_fit_the_file_is_said_in_words_of_the_command_line(
+    program: Program, tmp_path: Path
+) -> None:
+    """A TU folder was said to know edge and node, which are options in Python only."""
+    said = program("train", tmp_path, "--split-column", "part", code=1).stderr
+    known = "known: --skip-invalid, --task"
+    assert said == f"error: --split-column: no option for {tmp_path}; {known}\n"
 
 
 @pytest.mark.parametrize(

@@ -56,7 +56,8 @@ def test_options_reach_the_recipe(program: Program, files: Path, tmp_path: Path)
     out = tmp_path / "run"
     program(
         *("train", files / "graphs.jsonl", "--model", "gin", "--seed", "8", "--split", "random"),
-        *("--set", "model.layers=2", "--set", "train.epochs=1", "-o", out, "-q", "--no-report"),
+        *("--set", "model.layers=2", "--set", "train.epochs=1", "--set", "data.split=random"),
+        *("-o", out, "-q", "--no-report"),
     )
     recipe = yaml.safe_load((out / "recipe.yaml").read_text())
     assert (recipe["model"]["name"], recipe["model"]["layers"]) == ("gin", 2)

@@ -137,6 +137,8 @@ def test_embeddings_have_a_row_for_each_graph_and_node(
     assert [row[0] for row in rows] == ["2", "4"]
     second = Run.load(molecule_run).embed(["CCO", "c1ccccc1"], trial=1).graphs
     assert [[*map(float, row[1:])] for row in rows] == pytest.approx(second, rel=1e-4)
+    said = program(*words, renamed[0], code=1).stderr
+    assert "is the file that is read; name another" in said
     said = program(*words, tmp_path / "e.txt", code=1).stderr
     assert f"--out {tmp_path / 'e.txt'}: expected a name that ends in .npz or .csv" in said
 

@@ -55,6 +55,22 @@ def test_classes_however_many() -> None:
         find_labels({"y": ["a", "b"]}, "clasification", "file")
 
 
+@pytest.mark.parametrize(("one", "two"), [("TRUE", "True"), ("01", "1"), ("1.5", "1.50")])
+def test_classes_that_differ_in_spelling_only_are_told(one: str, two: str) -> None:
+    """Tables that several programs wrote have True and TRUE, which were two classes."""
+    with pytest.warns(GradformerWarning, match=rf"'y' has the classes \({one}, {two}\), which"):
+        labels = find_labels({"y": [one, "no", two, "no"]}, "multiclass", "file")
+    assert sorted(labels.classes[0]) == sorted([one, two, "no"])
+
+
+@pytest.mark.parametrize("values", [["2,5", "3,5"], ["1,200.5", "-0,5", "7"], ["7%", "12.5 %"]])
+def test_numbers_that_no_program_reads_are_no_classes(values: list[str | None]) -> None:
+    """A few that repeat were learned as words, without one."""
+    with pytest.raises(InputError, match=rf"column 'y': '{values[0]}' is no number; write numb"):
+        find_labels({"y": values * 9}, None, "file")
+    assert len(find_labels({"y": values}, "multiclass", "file").classes[0]) == len(values)
+
+
 def test_a_rare_label_without_positives_is_kept() -> None:
     labels = find_labels({"a": ["0", "0", None], "b": ["yes", "no", "no"]}, None, "file")
     assert labels.task == "multilabel"

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from gradformer.errors import ConfigError, InputError
+from gradformer.errors import ConfigError, GradformerWarning, InputError
 from gradformer.graphs.own import read
 from gradformer.graphs.user_data import Reading
 
@@ -109,6 +109,13 @@ def test_damaged_folders(tmp_path: Path, files: dict[str, str | None], message: 
     with pytest.raises(InputError, match=message) as caught:
         read(folder)
     assert str(folder) in str(caught.value)
+
+
+def test_edges_in_one_direction_are_told(tmp_path: Path) -> None:
+    """They were taken for directed without a word: distances and messages go one way then."""
+    one_way = write(tmp_path / "a", A="1, 2\n3, 4\n5, 4\n", edge_labels=None)
+    with pytest.warns(GradformerWarning, match=r"TOY_A\.txt: lists each edge in one direction, "):
+        assert read(one_way).arrays.edge_index.T.tolist() == [[0, 1], [0, 1], [2, 1]]
 
 
 def test_a_file_that_cannot_be_read_is_not_taken_for_absent(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -112,6 +113,17 @@ def test_a_cell_is_complete_with_its_own_seeds_until_more_are_asked_for(tmp_path
     assert (seeds(gcn), seeds(gin)) == (2, 2)
     carry_out(TABLE1, CELLS, PLAN, tmp_path, {}, **options, seeds=1)
     assert (seeds(gcn), seeds(gin)) == (2, 2), "none is taken away"
+
+
+def test_seeds_that_a_cell_keeps_are_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        stop_after(8, patch)
+        with pytest.raises(StoppedError):
+            train(tmp_path)
+    said: list[str] = []
+    how: dict[str, Any] = {"device": "cpu", "quiet": True, "tell": said.append}
+    carry_out(TABLE1, CELLS[:1], PLAN, tmp_path, {}, **how, seeds=1)
+    assert said == ["cell 1 of 1: gcn on mutag, with the 2 seeds that it was begun with"]
 
 
 def test_a_cell_is_begun_and_continued_as_asked(

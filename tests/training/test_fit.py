@@ -270,3 +270,15 @@ def test_names_of_targets_may_come_from_pandas_and_new_data_are_read_as_the_runs
     assert Run.load(run.folder).evaluate() == run.evaluate()
     with pytest.raises(ConfigError, match="target: new data are read as those of the run"):
         run.evaluate(frame.assign(z=frame.y + 1000), target="z")
+
+
+def test_folds_that_would_count_more_than_others_are_refused(tmp_path: Path) -> None:
+    graphs = toy.some_graphs(40)
+    given = {"y": [len(g) % 2 for g in graphs], "settings": [*SMALL, "data.split=kfold"]}
+    with pytest.raises(ConfigError, match=r"trials: got 12, .* 2 of them .*; take 10 or 20"):
+        fit(graphs, **given, trials=12, out=tmp_path / "run", **toy.QUIET)
+    assert not (tmp_path / "run").exists()
+    run = fit(graphs, **given, trials=1, out=tmp_path / "run", **toy.QUIET)
+    with pytest.raises(ConfigError, match=r"got 23, .* 3 of them .*; take 20 or 30"):
+        resume(run.folder, graphs, y=given["y"], trials=23, **toy.QUIET)
+    assert Run.load(run.folder).recipe.trials == 1

@@ -73,6 +73,20 @@ def test_a_target_that_no_training_row_has_is_named(
         own_data(load_recipe("own"), user)
 
 
+@pytest.mark.parametrize("more", ["", ",other"])
+def test_a_class_that_no_training_row_has_is_named(tmp_path: Path, more: str) -> None:
+    """Of three classes, and of two in one of several columns."""
+    parts = ["train", "val", "test"]
+    rows = [(n, parts[n % 3]) for n in range(1, 31)]
+    rare = [f"{'rare' if part != 'train' and n % 5 == 0 else 'a' if more else 'ab'[n % 2]}"
+            for n, part in rows]  # fmt: skip
+    lines = [f"{'C' * n},{y},{part},{n // 3 % 2}" for (n, part), y in zip(rows, rare)]
+    (tmp_path / "y.csv").write_text("\n".join(["smiles,y,part,other", *lines]))
+    user = read(tmp_path / "y.csv", target=f"y{more}".split(","), split_column="part")
+    with pytest.warns(GradformerWarning, match="class 'rare' of target 'y': nothing .* train p"):
+        own_data(load_recipe("own"), user)
+
+
 @pytest.mark.parametrize("copy", ["{}O", "O{}"])
 def test_molecules_of_both_training_and_test_are_told(copy: str) -> None:
     chains = ["C" * n for n in range(1, 16)]
@@ -127,6 +141,13 @@ def test_attributes_that_no_model_sees_are_told() -> None:
     data = from_objects(graphs, y=[len(g) + 0.5 for g in graphs])
     with pytest.warns(GradformerWarning, match="not used: charge of nodes; a model sees x of"):
         own_data(load_recipe("own"), data)
+
+
+def test_graphs_without_any_edge_are_told() -> None:
+    """An empty NAME_A.txt, or lists of edges that a converter left empty."""
+    graphs = [nx.empty_graph(n) for n in range(2, 42)]
+    with pytest.warns(GradformerWarning, match="no graph has an edge, so a model sees nodes only"):
+        own_data(load_recipe("own"), from_objects(graphs, y=[len(g) + 0.5 for g in graphs]))
 
 
 def test_ten_folds_test_every_graph_once() -> None:

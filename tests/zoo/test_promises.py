@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 import torch
+from torch_geometric.data import Batch as PyGBatch
+from torch_geometric.data import Data
 
 from gradformer.errors import InputError
 from gradformer.graphs.arrays import Level
@@ -134,6 +136,14 @@ def test_a_model_of_another_float_type_gives_about_the_same(variant: Variant) ->
     found = model.bfloat16()(batch)
     assert found.dtype == torch.bfloat16
     torch.testing.assert_close(found.float(), exact, atol=0.02, rtol=0.02)
+
+
+@pytest.mark.parametrize("name", toys.SMALL)
+def test_graphs_of_no_nodes_alone_are_refused(name: str) -> None:
+    """Six of the models failed in torch."""
+    empty = Data(torch.zeros(0, 1).long(), torch.zeros(2, 0).long(), torch.zeros(0, 1).long())
+    with pytest.raises(InputError, match="data: has no edge_index or no nodes"):
+        toys.make(name)(PyGBatch.from_data_list([empty, empty]))
 
 
 def test_a_compiled_model_computes_structures_outside_of_the_compiler() -> None:

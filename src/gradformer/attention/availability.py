@@ -27,8 +27,8 @@ def current_engine() -> str:
 
 @contextmanager
 def use_engine(name: str) -> Iterator[None]:
-    """The engine of the calls inside a ``with`` block; ``auto`` takes the fused one wherever it
-    works."""
+    """The engine of the calls inside a ``with`` block, in all threads: backward passes and trials
+    side by side have threads of their own. ``auto`` takes the fused one wherever it works."""
     global _engine
     before, _engine = _engine, choice("engine", name, ENGINES)
     try:

@@ -38,7 +38,7 @@ def embed(
     from gradformer.training.files import expect_place, replace_file
     from gradformer.training.run import Run
 
-    expect_place(out, ".npz", ".csv")
+    expect_place(out, ".npz", ".csv", source=data)
     found = Run.load(folder).embed(data, trial=trial, **vars(use), **read.options())
     rows = np.arange(len(found.graphs)) if found.data is None else found.data.rows
     if out.suffix.lower() == ".csv":

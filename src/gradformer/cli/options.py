@@ -16,7 +16,8 @@ from typing import Annotated, Any, get_type_hints
 import typer
 
 from gradformer.cli.complete import choices, data_names, model_names, preset_names
-from gradformer.cli.training import smoke_settings
+from gradformer.cli.training import option_word, smoke_settings
+from gradformer.errors import ConfigError, OptionError
 
 _own_data: Any = partial(typer.Option, rich_help_panel="Your own data")
 _machine: Any = partial(typer.Option, rich_help_panel="Machine")
@@ -150,14 +151,30 @@ class Training:
         ),
     ] = None
 
-    def changes(self) -> list[str]:
-        """What the user changes in the recipe, and last what the smoke switch does."""
+    def changes(self, seed: int | None = None) -> list[str]:
+        """What the user changes in the recipe, and last what the smoke switch does. Raises where
+        ``--set`` and the option for that setting contradict each other."""
         from gradformer.training.fine_tuning import begin_from
+        from gradformer.training.options import flat, setting
 
-        split = [] if self.split is None else [f"data.split={self.split}"]
+        options = {
+            "model.name": ("--model", self.model),
+            "train.weights": ("--weights", self.weights),
+            "data.split": ("--split", self.split),
+            "seed": ("--seed", seed),
+        }
+        for text in self.settings or []:
+            ((name, value),) = flat(setting(text)).items()
+            option, said = options.get(name, ("", None))
+            if said is not None and str(said) != value:
+                raise ConfigError(
+                    f"--set {text}: {option} {said} says otherwise; leave one of the two out"
+                )
         begun = begin_from(self.weights, self.model)
+        given = {"data.split": self.split, "seed": seed}
+        own = [f"{name}={value}" for name, value in given.items() if value is not None]
         short = [text for text in smoke_settings() if not begun or not text.startswith("model.")]
-        return [*begun, *(self.settings or []), *split, *short]
+        return [*begun, *(self.settings or []), *own, *short]
 
 
 class _Reading:
@@ -232,7 +249,11 @@ def ungrouped(verb: Callable[..., None]) -> Callable[..., None]:
             name: group(**{field.name: given.pop(field.name) for field in fields(group)})
             for name, group in groups.items()
         }
-        verb(**given, **made)
+        try:
+            verb(**given, **made)
+        except OptionError as error:  # in the words of Python
+            known = [option_word(name) for name in error.known if name in hints]
+            raise OptionError(option_word(error.name), error.where, known) from None
 
     command.__signature__ = inspect.Signature(flat)  # type: ignore[attr-defined]
     command.__annotations__ = {parameter.name: parameter.annotation for parameter in flat}

@@ -104,14 +104,13 @@ def train(
                 f"train FILE --recipe {quote(str(chosen.recipe))} (and --target, as when it was "
                 "made)"
             )
-    first = [] if seed is None else [f"seed={seed}"]
     with stopping_in_time():
         run = fit(
             data or SAMPLE,
             recipe=chosen.recipe,
             model=chosen.model,
             preset=chosen.preset,
-            settings=[*chosen.changes(), *first],
+            settings=chosen.changes(seed),
             trials=smoke_trials(trials),
             out=out,
             overwrite=overwrite,

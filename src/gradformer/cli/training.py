@@ -15,6 +15,15 @@ import typer
 from gradformer.errors import ConfigError
 
 
+def option_word(name: str) -> str:
+    """The option of the command line for a parameter.
+
+    >>> option_word("skip_invalid")
+    '--skip-invalid'
+    """
+    return f"--{name.replace('_', '-')}"
+
+
 def reading_words(reading: Mapping[str, Any]) -> list[str]:
     """Options of reading, as :class:`TrainingFile` gives them, as words of a command line.
 
@@ -27,7 +36,7 @@ def reading_words(reading: Mapping[str, Any]) -> list[str]:
     for name, given in reading.items():
         for value in given if isinstance(given, list) else [given]:
             if value is not False:
-                words += [f"--{name.replace('_', '-')}", *([] if value is True else [value])]
+                words += [option_word(name), *([] if value is True else [value])]
     return words
 
 

@@ -111,8 +111,8 @@ class Batch:
         """
         if not hasattr(data, "edge_index"):
             raise InputError(f"data: expected a Batch, or PyG's Data or Batch, got {type(data)}")
-        if data.edge_index is None or data.num_nodes is None:
-            raise InputError("data: has no edge_index or no number of nodes")
+        if data.edge_index is None or not data.num_nodes:
+            raise InputError("data: has no edge_index or no nodes; leave such graphs out")
         vector = getattr(data, "batch", None)
         if vector is None:
             vector = torch.zeros(data.num_nodes, dtype=torch.long, device=data.edge_index.device)

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from gradformer.errors import InputError, choice, counted, warn
 from gradformer.graphs.arrays import Task
+from gradformer.grouping import grouped
 
 NO_VALUE = frozenset({"", "NaN", "nan", "<NA>"})
 """What says that there is no value also beside words, where None, NA and null may be one."""
@@ -26,6 +27,7 @@ _MOST_GUESSED_CLASSES = 20
 ROUNDED = 1e-3
 """Largest error of rounding, in standard deviations of a target, that does not matter."""
 _LARGEST = float(np.finfo(np.float32).max)
+_ALMOST_NUMBER = re.compile(r"[-+]?[\d.,]*(\d,\d[\d.,]*|\d ?%)")
 
 Values = Sequence[str | None]
 
@@ -127,6 +129,13 @@ def find_labels(columns: Mapping[str, Values], task: str | None, where: str) -> 
             f"{', '.join(names)}; name one, or use multilabel for columns of two classes each"
         )
     for name, words in zip(names, classes):
+        spelled = grouped((parse_number(word) or word.casefold(), word) for word in words)
+        for alike in spelled.values():
+            if len(alike) > 1:
+                warn(
+                    f"{where}: column {name!r} has the classes {_listed(alike)}, which differ in "
+                    "spelling only; write them alike if they are the same"
+                )
         if len(names) == 1 and len({class_word(value) for value in present[name]}) == 1:
             raise InputError(
                 f"{where}: column {name!r} has one class only, {present[name][0]!r}; "
@@ -184,6 +193,13 @@ def class_word(text: str) -> str:
 
 
 def _suggested_task(columns: Mapping[str, list[str]], where: str) -> str:
+    for name, values in columns.items():
+        almost = [value for value in values if _ALMOST_NUMBER.fullmatch(value)]
+        if len(almost) > len(values) / 2:
+            raise InputError(
+                f"{where}: column {name!r}: {almost[0]!r} is no number; write numbers as 1234.5, "
+                "without a comma or %, or state the task 'classification' if these are classes"
+            )
     kinds = {name: _kind(values) for name, values in columns.items()}
     if all(kind == "binary" for kind in kinds.values()):
         return "classification"

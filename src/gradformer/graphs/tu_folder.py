@@ -5,7 +5,9 @@ from __future__ import annotations
 from codecs import BOM_UTF8
 from pathlib import Path
 
-from gradformer.errors import InputError, choice, counted
+import numpy as np
+
+from gradformer.errors import InputError, choice, counted, warn
 from gradformer.graphs.arrays import Vocabulary
 from gradformer.graphs.assemble import assemble
 from gradformer.graphs.labels import present
@@ -46,6 +48,7 @@ def read_tu_folder(
         if targets is None and like is None:
             raise InputError(f"{name}_graph_labels.txt is missing; it holds what is to be learned")
         found = tu_graphs(name, read, node=node, edge=edge)
+        _tell_one_way(f"{folder}/{name}_A.txt", found)
         count = len(found.node_ptr) - 1
         if targets is not None and len(targets) != count:
             kind = "attributes" if usual_task == "regression" else "labels"
@@ -81,6 +84,18 @@ def _open_folder(folder: Path) -> tuple[str, Read]:
             raise InputError(f"{file} cannot be read: {error.strerror}") from None
 
     return names[0], read
+
+
+def _tell_one_way(file: str, graphs: TUGraphs) -> None:
+    """Warn if no edge is listed in both directions, as the collection lists all of them."""
+    first = np.repeat(graphs.node_ptr[:-1], np.diff(graphs.edge_ptr))
+    source, target = graphs.edge_index + first
+    nodes = graphs.node_ptr[-1]
+    if len(first) and not np.isin(source * nodes + target, target * nodes + source).any():
+        warn(
+            f"{file}: lists each edge in one direction, and is taken so; list both, unless the "
+            "edges are directed"
+        )
 
 
 def _features(

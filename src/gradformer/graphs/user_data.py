@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple, TypeVar, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from gradformer.errors import ConfigError, InputError, counted, suggest, warn
+from gradformer.errors import ConfigError, InputError, OptionError, counted, warn
 from gradformer.graphs.arrays import GraphArrays, Level, Schema, Vocabulary, tupled
 from gradformer.graphs.labels import Labels
 from gradformer.graphs.raw_graphs import RawGraph
@@ -224,7 +224,7 @@ def check_options(reader: Callable[..., UserData], options: Iterable[str], where
     known = set([*inspect.signature(reader).parameters][1:]) - {"like", "labelled", "inputs"}
     for name in options:
         if name not in known:
-            raise ConfigError(f"{name}: no option for {where}; {suggest(name, known)}")
+            raise OptionError(name, where, known)
 
 
 def refuse_options(options: Iterable[str], where: str) -> None:

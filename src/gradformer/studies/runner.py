@@ -98,12 +98,16 @@ def carry_out(
             if found is not None and is_complete:
                 _require_score(found)
                 continue
+            kept = ""
             if found is not None:
-                recipe = replace(recipe, trials=seeds_wanted(found, cell, seeds))
+                wanted = seeds_wanted(found, cell, seeds)
+                if seeds and wanted > recipe.trials:
+                    kept = f", with the {wanted} seeds that it was begun with"
+                recipe = replace(recipe, trials=wanted)
             place = found or own
             if until is not None and time.monotonic() >= until:
                 raise StoppedError("the time is spent", signal.SIGALRM)
-            tell(f"cell {number} of {len(cells)}: {cell.row} on {cell.column}")
+            tell(f"cell {number} of {len(cells)}: {cell.row} on {cell.column}{kept}")
             if cell.model in RIVALS:
                 _compute(cell, recipe, place, until)
             else:

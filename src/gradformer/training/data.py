@@ -124,6 +124,8 @@ def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingDat
     arrays = user.arrays
     if not begun:
         _refuse_constants(user)
+        if not arrays.edge_index.shape[1]:
+            warn(f"{user.where}: no graph has an edge, so a model sees nodes only")
     store = pack(arrays, recipe.model.config.needs(), called=user.place)
     way = user_way(recipe.data.split, arrays)
     find = user_split(way, user, recipe.seed)
@@ -153,6 +155,7 @@ def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingDat
     _tell_untaught(data, user, splits)
     _tell_copies(user, splits)
     if not begun:
+        _tell_untaught_classes(data, user, whole)
         _tell_untested(user, np.concatenate([data.labels(drawn.test) for drawn in whole]))
     return data
 
@@ -217,6 +220,31 @@ def _tell_untaught(data: TrainingData, user: UserData, splits: Sequence[Split]) 
         if data.scaled:
             raise InputError(f"{found}; leave it out, or give another split")
         warn(f"{found}: what is predicted of it there was never learned")
+
+
+def _tell_untaught_classes(data: TrainingData, user: UserData, splits: Sequence[Split]) -> None:
+    """Warn of classes that a trial is judged by and not taught, of targets that it is taught."""
+    labels = user.reading.labels
+    if not labels.classes:
+        return
+    for trial, parts in enumerate(splits):
+        taught, judged = (
+            [np.unique(column[is_labelled(column)]) for column in y.reshape(len(y), -1).T]
+            for y in (data.labels(parts.train), data.labels(np.concatenate(parts[1:])))
+        )
+        missing = [
+            f"{labels.classes[k][int(label)]!r} of target {labels.targets[k]!r}"
+            for k, known in enumerate(taught)
+            if len(known)
+            for label in np.setdiff1d(judged[k], known)
+        ]
+        if missing:
+            others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+            where = f" of trial {trial}" if len(splits) > 1 else ""
+            warn(
+                f"split: class {missing[0]}{others}: nothing of it is in the train part{where}, so "
+                "it is never learned; give more of it, or another split"
+            )
 
 
 def _refuse_one_label(y: NDArray[Any]) -> None:
