@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
+from typing import Any
 
 import numpy as np
 import pytest
@@ -69,9 +70,16 @@ def test_input_dropout_zeroes_single_features_in_training() -> None:
     assert torch.equal(encoder.eval()(batch), encoder.encoder(batch.x))
 
 
-@pytest.mark.parametrize("name", ["gradformer", "graphgps", "gcn"])
-def test_input_dropout_draws_the_same_in_a_padded_step(name: str) -> None:
-    plain = {} if name == "gcn" else {"pe": "none"}
+@pytest.mark.parametrize(
+    ("name", "plain"),
+    [
+        ("gradformer", {"pe": "none"}),
+        ("graphgps", {"pe": "none"}),
+        ("gcn", {}),
+        ("gatedgcn", {"lap": 0}),
+    ],
+)
+def test_input_dropout_draws_the_same_in_a_padded_step(name: str, plain: dict[str, Any]) -> None:
     make = partial(create_model, name, FLOATS, layers=1, width=32, **plain)
     assert make(input_dropout=0.5).sites == make().sites + 1
     toys.check_padding(partial(make, input_dropout=0.5), float_collator)

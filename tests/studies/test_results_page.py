@@ -107,7 +107,7 @@ def test_cells_beyond_the_papers_are_on_the_page(
     reproduce("nodes", "--dataset", "mutag", "--model", "gcn", "--out", tmp_path)
     text, _ = script.results_page([STUDIES["nodes"]], tmp_path)
     assert f"| mutag | gcn | {unbroken('accuracy ↑')} |" in text
-    assert "graphgps on cora / citeseer / actor" in text
+    assert "graphgps / gin / gatedgcn on cora / citeseer / actor" in text
 
 
 def test_models_of_two_studies_are_ranked_together_and_count_once(

@@ -25,7 +25,7 @@ SHAPES = {  # what the page of a study must show: cells that are measured, words
     "index": (3, ["shortest path", "curvature", "feature similarity"]),
     "decay": (6, ["exponential, λ = 0.0", "linear, λ = 0.5", "linear, λ = 1.0"]),
     "efficiency": (4, ["seconds of an epoch", "peak memory, GiB"]),
-    "nodes": (5, ["gradformer (authors)", "graphgps", "gcn"]),
+    "nodes": (7, ["gradformer (authors)", "graphgps", "gcn", "gin", "gatedgcn"]),
     "attention": (4, ["plain", "with PE", "with bias", "with decay"]),
     "starts": (1, ["gradformer"]),
 }

@@ -32,6 +32,7 @@ class GatedGCNConfig(ModelConfig):
     lap: int = option(8, "Laplacian eigenvectors added to the input")
     flip_signs: bool = option(True, "random signs of eigenvectors")
     dropout: float = option(0.0, "dropout after every layer")
+    input_dropout: float = option(0.0, "on float features of the nodes")
     pool: str = option("mean", "add, mean or max of the nodes")
 
     def needs(self) -> Needs:
@@ -68,7 +69,7 @@ class GatedGCN(GraphModel):
         super().__init__(schema, config, options)
         c = self.config
         out = c.last_width or c.width
-        self.node = FeatureEncoder(schema.node, c.width)
+        self.node = FeatureEncoder(schema.node, c.width, dropout=c.input_dropout)
         self.position = make_position("lap", c.lap, c.width, norm=False, flip=c.flip_signs)
         self.edge = EdgeEncoder(schema.edge, c.width)
         self.layers = nn.ModuleList(
