@@ -55,7 +55,9 @@ def test_classes_however_many() -> None:
         find_labels({"y": ["a", "b"]}, "clasification", "file")
 
 
-@pytest.mark.parametrize(("one", "two"), [("TRUE", "True"), ("01", "1"), ("1.5", "1.50")])
+@pytest.mark.parametrize(
+    ("one", "two"), [("TRUE", "True"), ("01", "1"), ("1.5", "1.50"), ("0", "00")]
+)
 def test_classes_that_differ_in_spelling_only_are_told(one: str, two: str) -> None:
     """Tables that several programs wrote have True and TRUE, which were two classes."""
     with pytest.warns(GradformerWarning, match=rf"'y' has the classes \({one}, {two}\), which"):
@@ -63,7 +65,10 @@ def test_classes_that_differ_in_spelling_only_are_told(one: str, two: str) -> No
     assert sorted(labels.classes[0]) == sorted([one, two, "no"])
 
 
-@pytest.mark.parametrize("values", [["2,5", "3,5"], ["1,200.5", "-0,5", "7"], ["7%", "12.5 %"]])
+@pytest.mark.parametrize(
+    "values",
+    [["2,5", "3,5"], ["1,200.5", "-0,5", "7"], ["7%", "12.5 %"], ["1,200", "999", "850", "2,100"]],
+)
 def test_numbers_that_no_program_reads_are_no_classes(values: list[str | None]) -> None:
     """A few that repeat were learned as words, without one."""
     with pytest.raises(InputError, match=rf"column 'y': '{values[0]}' is no number; write numb"):

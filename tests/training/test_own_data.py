@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import warnings
 from pathlib import Path
 
 import networkx as nx
@@ -148,6 +150,12 @@ def test_graphs_without_any_edge_are_told() -> None:
     graphs = [nx.empty_graph(n) for n in range(2, 42)]
     with pytest.warns(GradformerWarning, match="no graph has an edge, so a model sees nodes only"):
         own_data(load_recipe("own"), from_objects(graphs, y=[len(g) + 0.5 for g in graphs]))
+    for graph in graphs:
+        nx.set_node_attributes(graph, 1.5, "x")
+    data = from_objects(graphs, y=[len(g) + 0.5 for g in graphs])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", GradformerWarning)  # this index needs no edges
+        own_data(load_recipe("own", settings=["model.index=similarity"]), data)
 
 
 def test_ten_folds_test_every_graph_once() -> None:
@@ -161,3 +169,13 @@ def test_ten_folds_test_every_graph_once() -> None:
         for fold, following in zip(folds, [*folds[1:], folds[0]]):
             np.testing.assert_array_equal(fold.val, following.test)
             assert len({*fold.train, *fold.val, *fold.test}) == 40
+
+
+def test_rare_classes_in_many_folds_are_told_once() -> None:
+    y = [f"rare {n}" if n < 4 else "ab"[n % 2] for n in range(40)]
+    data = from_objects(toy.some_graphs(40), y=y)
+    recipe = load_recipe("own", settings=["data.split=kfold", "trials=10"])
+    with pytest.warns(GradformerWarning) as told:
+        own_data(recipe, data)
+    (said,) = [str(one.message) for one in told if "train part" in str(one.message)]
+    assert re.search(r"class 'rare \d' of target 'y': .* likewise \d+ other cases, so", said)

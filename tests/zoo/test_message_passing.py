@@ -79,6 +79,11 @@ def test_input_norm_makes_shares_of_the_sum(embed):
     assert (sums == 0).any()
     shares = replace(batch, x=batch.x / sums.clamp(min=1))
     assert torch.equal(model(batch), plain(shares))
+    whole = replace(batch, x=batch.x.long())
+    assert torch.equal(model(whole), model(batch))
+    torch.testing.assert_close(
+        model.half()(batch).float(), plain(shares), atol=1e-2, rtol=1e-2
+    )  # a node without words is no NaN
 
 
 def test_options_that_do_not_fit_the_data_are_named():

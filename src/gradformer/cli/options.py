@@ -171,8 +171,8 @@ class Training:
                     f"--set {text}: {option} {said} says otherwise; leave one of the two out"
                 )
         begun = begin_from(self.weights, self.model)
-        given = {"data.split": self.split, "seed": seed}
-        own = [f"{name}={value}" for name, value in given.items() if value is not None]
+        values = ((name, options[name][1]) for name in ("data.split", "seed"))
+        own = [f"{name}={value}" for name, value in values if value is not None]
         short = [text for text in smoke_settings() if not begun or not text.startswith("model.")]
         return [*begun, *(self.settings or []), *own, *short]
 

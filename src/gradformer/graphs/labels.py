@@ -129,7 +129,7 @@ def find_labels(columns: Mapping[str, Values], task: str | None, where: str) -> 
             f"{', '.join(names)}; name one, or use multilabel for columns of two classes each"
         )
     for name, words in zip(names, classes):
-        spelled = grouped((parse_number(word) or word.casefold(), word) for word in words)
+        spelled = grouped((_meant(word), word) for word in words)
         for alike in spelled.values():
             if len(alike) > 1:
                 warn(
@@ -192,10 +192,17 @@ def class_word(text: str) -> str:
     return re.sub(r"^([+-]?\d+)\.0*$", r"\1", text)
 
 
+def _meant(word: str) -> float | str:
+    """What a class is, however it is spelled: 01 is 1, and TRUE is true."""
+    number = parse_number(word)
+    return word.casefold() if number is None else number
+
+
 def _suggested_task(columns: Mapping[str, list[str]], where: str) -> str:
     for name, values in columns.items():
         almost = [value for value in values if _ALMOST_NUMBER.fullmatch(value)]
-        if len(almost) > len(values) / 2:
+        plain = sum(parse_number(value) is not None for value in values)
+        if almost and len(almost) + plain > len(values) / 2:
             raise InputError(
                 f"{where}: column {name!r}: {almost[0]!r} is no number; write numbers as 1234.5, "
                 "without a comma or %, or state the task 'classification' if these are classes"

@@ -16,9 +16,9 @@ STUDY = Study(
     "width and local module: λ = 0.6, 2 layers, width 64 and GCN are ours. `tuned` is found by "
     "validation score, where there is one. On Cora and Citeseer the others have recipes for "
     "few labels (rate 0.01, L2, dropout on the words too), which no search has tuned. GCN "
-    "there is the textbook's network: two convolutions of the words' shares, and neither norms "
-    "nor residuals, which learn few labels by heart. On Actor all are trained as stated. GCN, "
-    "GIN and GatedGCN are not in the paper's table.",
+    "there is after the textbook: two convolutions and neither norms nor residuals, which "
+    "learn few labels by heart, and it alone reads the words as shares of their sum. On Actor "
+    "all are trained as stated. GCN, GIN and GatedGCN are not in the paper's table.",
     datasets=("cora", "citeseer", "actor"),
     models=("gradformer", "graphgps", "gcn", "gin", "gatedgcn"),
     cells=cells,

@@ -124,7 +124,7 @@ def own_data(recipe: Recipe, user: UserData, begun: bool = False) -> TrainingDat
     arrays = user.arrays
     if not begun:
         _refuse_constants(user)
-        if not arrays.edge_index.shape[1]:
+        if not arrays.edge_index.shape[1] and recipe.model.config.needs().index != "similarity":
             warn(f"{user.where}: no graph has an edge, so a model sees nodes only")
     store = pack(arrays, recipe.model.config.needs(), called=user.place)
     way = user_way(recipe.data.split, arrays)
@@ -227,24 +227,26 @@ def _tell_untaught_classes(data: TrainingData, user: UserData, splits: Sequence[
     labels = user.reading.labels
     if not labels.classes:
         return
+    found = []
     for trial, parts in enumerate(splits):
         taught, judged = (
             [np.unique(column[is_labelled(column)]) for column in y.reshape(len(y), -1).T]
             for y in (data.labels(parts.train), data.labels(np.concatenate(parts[1:])))
         )
-        missing = [
-            f"{labels.classes[k][int(label)]!r} of target {labels.targets[k]!r}"
+        found += [
+            (trial, f"{labels.classes[k][int(label)]!r} of target {labels.targets[k]!r}")
             for k, known in enumerate(taught)
             if len(known)
             for label in np.setdiff1d(judged[k], known)
         ]
-        if missing:
-            others = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
-            where = f" of trial {trial}" if len(splits) > 1 else ""
-            warn(
-                f"split: class {missing[0]}{others}: nothing of it is in the train part{where}, so "
-                "it is never learned; give more of it, or another split"
-            )
+    if found:
+        first, named = found[0]
+        where = f" of trial {first}" if len(splits) > 1 else ""
+        others = f", likewise {counted(len(found) - 1, 'other case')}" if len(found) > 1 else ""
+        warn(
+            f"split: class {named}: nothing of it is in the train part{where}{others}, so it is "
+            "never learned there; give more of it, or another split"
+        )
 
 
 def _refuse_one_label(y: NDArray[Any]) -> None:

@@ -15,6 +15,7 @@ import torch
 
 from gradformer.attention.kernels.tiles import precision
 from gradformer.errors import ConfigError, InputError, at_least, warn
+from gradformer.graphs.splits import FOLDS
 from gradformer.training.ambient import undisturbed
 from gradformer.training.data import TrainingData
 from gradformer.training.distributed import by_first, find_device, from_first, joined
@@ -83,6 +84,7 @@ def fit(
     recipe = _recipe_for(data, recipe, model, preset, settings)
     if trials is not None:
         recipe = replace(recipe, trials=trials)
+    _refuse_uneven_folds(recipe)
     where = find_device(device)
     with joined(where), _precision(recipe.train.precision):
         folder = Path(from_first(_new_name(recipe, out)))
@@ -96,6 +98,17 @@ def fit(
         with held(folder):
             by_first(_begin, folder, recipe, material, origin, overwrite)
             return _train([whole], until, quiet)[0]
+
+
+def _refuse_uneven_folds(recipe: Recipe) -> None:
+    """Raise if some folds would be tested once more than others, and count more in the mean."""
+    rounds, more = divmod(recipe.trials, FOLDS)
+    if recipe.data.split == "kfold" and rounds and more:
+        raise ConfigError(
+            f"trials: got {recipe.trials}, and kfold has {FOLDS} folds: {more} of them would be "
+            f"tested once more than the others, and count more; take {rounds * FOLDS} or "
+            f"{(rounds + 1) * FOLDS}"
+        )
 
 
 def _recipe_for(
@@ -149,7 +162,9 @@ def resume(
                 f"trials: got {trials}, and {run.folder} has {run.recipe.trials}: seeds can only "
                 "be added"
             )
-        run = replace(run, recipe=replace(run.recipe, trials=trials))
+        if trials > run.recipe.trials:
+            run = replace(run, recipe=replace(run.recipe, trials=trials))
+            _refuse_uneven_folds(run.recipe)
     ended = ended_trials(run, run.record)
     bare = [result for trial, result in ended.items() if not run.place(trial).exists()]
     if len(bare) == run.recipe.trials:

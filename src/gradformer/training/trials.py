@@ -16,8 +16,6 @@ import numpy as np
 import torch
 from safetensors.torch import save as write_tensors
 
-from gradformer.errors import ConfigError
-from gradformer.graphs.splits import FOLDS
 from gradformer.training.capture import capture
 from gradformer.training.checkpoint import has_checkpoint, load_checkpoint, save_checkpoint
 from gradformer.training.data import TrainingData
@@ -68,8 +66,6 @@ class Trials:
         self.tensorboard = tensorboard
         collator = data.collator(device)
         begun = [not anew and self._was_begun(number) for number in range(recipe.trials)]
-        if not all(begun):
-            _refuse_uneven_folds(recipe)
         self.trials = [Trial(k, recipe, data, collator, was) for k, was in enumerate(begun)]
         if recipe.train.weights != "none" and not all(begun):
             tell_seen(recipe, data, [k for k, was in enumerate(begun) if not was])
@@ -231,17 +227,6 @@ def train_all(runs: Sequence[Trials], until: float | None, quiet: bool) -> None:
     finally:
         for run in runs:
             run.close()
-
-
-def _refuse_uneven_folds(recipe: Recipe) -> None:
-    """Raise if some folds would be tested once more than others, and count more in the mean."""
-    rounds, more = divmod(recipe.trials, FOLDS)
-    if recipe.data.split == "kfold" and rounds and more:
-        raise ConfigError(
-            f"trials: got {recipe.trials}, and kfold has {FOLDS} folds: {more} of them would be "
-            f"tested once more than the others, and count more; take {rounds * FOLDS} or "
-            f"{(rounds + 1) * FOLDS}"
-        )
 
 
 def answers_of(trial: Trial) -> Answers | None:

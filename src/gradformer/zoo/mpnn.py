@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import normalize
 
@@ -135,9 +136,11 @@ class ConvolutionStack(GraphModel):
         raise NotImplementedError
 
     def states(self, batch: Batch) -> Tensor:
-        if batch.x is not None and batch.x.is_floating_point():
-            x = batch.x.to(next(self.parameters()).dtype)
-            batch = replace(batch, x=normalize(x, p=1.0, dim=-1) if self.config.input_norm else x)
+        c = self.config
+        if batch.x is not None and (c.input_norm or not c.embed):
+            x = batch.x.to(torch.promote_types(batch.x.dtype, torch.float32))  # half has no 1e-12
+            x = normalize(x, p=1.0, dim=-1) if c.input_norm else x
+            batch = replace(batch, x=x.to(next(self.parameters()).dtype))
         h: Tensor = self.node(batch)
         for layer in self.layers:
             h = layer(h, batch)

@@ -134,15 +134,16 @@ def _numbers(x: Tensor) -> dict[str, int]:
 
 
 def products(x: Tensor, y: Tensor, edges: Edges, heads: int) -> Tensor:
-    """As :func:`.edge_attention.head_products`."""
+    """As :func:`gradformer.model.edge_attention.head_products`."""
     return _Products.apply(x, y, edges, heads)
 
 
 def weighted(weight: Tensor, x: Tensor, edges: Edges) -> Tensor:
-    """As :func:`.edge_attention.weighted_sum`."""
+    """As :func:`gradformer.model.edge_attention.weighted_sum`."""
     return _Weighted.apply(weight, x, edges, False)
 
 
 def softmax(score: Tensor, own: Tensor | None, edges: Edges) -> tuple[Tensor, Tensor | None]:
-    """As :func:`.edge_attention.softmax_to_target`, and the weights of the nodes themselves."""
+    """As :func:`gradformer.model.edge_attention.softmax_to_target`, and the weights of the nodes
+    themselves."""
     return _Softmax.apply(score, own, edges)
