@@ -35,7 +35,7 @@ def writing(path: Path, then: str = ELSEWHERE) -> Iterator[None]:
 def expect_place(path: Path, *endings: str, source: str | None = None) -> None:
     """Raise, before work that lasts, if :func:`replace_file` cannot write ``path``, if the name of
     a file has none of the ``endings``, or if the file is ``source``, which would be lost."""
-    if source is not None and path.exists() and path.resolve() == Path(source).resolve():
+    if source and os.path.exists(path) and os.path.realpath(source) == os.path.realpath(path):
         raise ConfigError(f"--out {path}: is the file that is read; name another")
     if os.path.isdir(path):
         raise InputError(f"{path}: is a folder; name a file to write")
